@@ -101,12 +101,10 @@ static enum exit_code refuse(const struct options *o, const char *option,
 {
     char name[SHOWN], other_name[SHOWN];
 
-    return cli_error(
-        o->command, EXIT_USAGE,
-        "%s %s is the file of %s too (%s), and would overwrite it; "
-        "name another",
-        option, clip_printable(name, path), other,
-        clip_printable(other_name, other_path));
+    return cli_error(o->command, EXIT_USAGE,
+                     "%s %s would overwrite the file of %s (%s); name another",
+                     option, clip_printable(name, path), other,
+                     clip_printable(other_name, other_path));
 }
 
 /* Compares an output file with the files that standard input, output and errors
@@ -193,8 +191,8 @@ static enum exit_code check_output(const struct options *o,
 
     if (std && (!streams || prints))
         return cli_error(o->command, EXIT_USAGE,
-                         "%s -: standard output is for what this command "
-                         "prints; name a file",
+                         "%s -: standard output is taken by this command's own "
+                         "output; name a file",
                          option);
     c = check_others(o, option, path, row);
     if (c != EXIT_DONE || std ||

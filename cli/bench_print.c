@@ -468,18 +468,17 @@ void bench_print_table(const struct bench_column *c, int n, json_t *rows)
 static void print_md(json_t *rows, const pl_limits *l)
 {
     if (l != NULL) {
-        printf("%s, %d cores; at best together:\n\n"
-               "* read %.1f GB/s, %d stream%s a thread\n"
-               "* multiply %.3g Tops/s of int8 (%s), %.3g Tops/s of float "
-               "(%s)\n",
+        printf("%s, %d cores; limits of all cores together:\n\n* read %.1f "
+               "GB/s, %d stream%s per thread\n* multiply %.3g Tops/s of int8 "
+               "(%s), %.3g Tops/s of float (%s)\n",
                l->cpu, l->n_threads, l->read_bytes_per_s * 1e-9, l->n_streams,
                l->n_streams > 1 ? "s" : "", l->int8_ops_per_s * 1e-12,
                l->int8_unit, l->float_ops_per_s * 1e-12, l->float_unit);
         if (l->amx_ops_per_s > 0)
-            printf("* AMX, which no limit counts: %.3g Tops/s of int8\n",
+            printf("* AMX, not part of any limit: %.3g Tops/s of int8\n",
                    l->amx_ops_per_s * 1e-12);
         if (l->bf16_ops_per_s > 0)
-            printf("* BF16, which --numerics fast takes: %.3g Tops/s\n",
+            printf("* BF16, used by --numerics fast: %.3g Tops/s\n",
                    l->bf16_ops_per_s * 1e-12);
         printf("\n");
     }

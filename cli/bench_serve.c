@@ -14,30 +14,29 @@ static enum exit_code check(const struct options *o)
     for (int i = 0; i < o->n_axis; i++)
         if (o->axis[i].row->offset != offsetof(struct options, model))
             return cli_error(CMD_BENCH, EXIT_USAGE,
-                             "%s is of a model that runs here, and the server "
-                             "of --serve has its own: leave it out",
+                             "%s configures a local model, and --serve "
+                             "measures a server; leave it out",
                              o->axis[i].row->name[0]);
     if (o->n_depth.n > 0 || o->n_seq.n > 0)
-        return cli_error(
-            CMD_BENCH, EXIT_USAGE,
-            "-d and -b are of a model that runs here; with --serve "
-            "give --prefix for what prompts have in common, and "
-            "--concurrency for how many come at once");
+        return cli_error(CMD_BENCH, EXIT_USAGE,
+                         "-d and -b configure a local model; with --serve use "
+                         "--prefix for the common part of prompts, and "
+                         "--concurrency for requests at once");
     if (o->hf_repo != NULL || o->model_url != NULL)
         return cli_error(CMD_BENCH, EXIT_USAGE,
-                         "%s downloads a model to run here; with --serve -m "
-                         "names the model that the server is asked for",
+                         "%s downloads a local model; with --serve, name the "
+                         "server's model with -m",
                          o->hf_repo != NULL ? "-hf" : "-mu");
     for (int i = 0; i < o->n_prompt.n; i++)
         if (o->n_prompt.v[i] == 0)
             return cli_error(
                 CMD_BENCH, EXIT_USAGE,
-                "-p 0: with --serve a prompt has a token at least");
+                "-p 0: with --serve a prompt needs at least one token");
     for (int i = 0; i < o->n_gen.n; i++)
         if (o->n_gen.v[i] == 0)
             return cli_error(
                 CMD_BENCH, EXIT_USAGE,
-                "-n 0: with --serve an answer has a token at least");
+                "-n 0: with --serve a response needs at least one token");
     return EXIT_DONE;
 }
 
@@ -79,10 +78,10 @@ static enum exit_code run_all(struct serve_load *l, int n, int *n_run,
         ++*n_run;
     }
     if (c == EXIT_DONE && done == 0 && term_interrupts == 0)
-        c = cli_error(CMD_BENCH, EXIT_FAILED, "no request went well: %s",
+        c = cli_error(CMD_BENCH, EXIT_FAILED, "no request succeeded: %s",
                       l[0].n_failure > 0 && l[0].failure[0].why[0] != '\0'
                           ? l[0].failure[0].why
-                          : "the server said nothing");
+                          : "the server sent no response");
     serve_target_fini(&t);
     return c;
 }

@@ -184,20 +184,20 @@ static enum exit_code ask_models(struct serve_target *t,
     code = curl_easy_perform(f->curl);
     if (code != CURLE_OK)
         c = cli_error(CMD_BENCH, EXIT_FAILED,
-                      "%s: %s; start a server there first, or give another "
-                      "address",
+                      "%s: %s; start a server there, or give another address",
                       clip_printable(cut, url),
                       f->why[0] != '\0' ? f->why : curl_easy_strerror(code));
     else if (status_of(f) == 403 && all.s != NULL) {
         serve_read_error(all.s, all.n, why);
-        c = cli_error(CMD_BENCH, EXIT_FAILED, "%s: the server refuses: %s",
+        c = cli_error(CMD_BENCH, EXIT_FAILED,
+                      "%s: the server rejected the request: %s",
                       clip_printable(cut, url), why);
     } else if (status_of(f) == 401 || status_of(f) == 403)
-        c = cli_error(CMD_BENCH, EXIT_FAILED,
-                      "%s: the server %s; give %s with --api-key",
-                      clip_printable(cut, url),
-                      t->key != NULL ? "takes no such key" : "asks for a key",
-                      t->key != NULL ? "another" : "it");
+        c = cli_error(
+            CMD_BENCH, EXIT_FAILED, "%s: the server %s; give %s with --api-key",
+            clip_printable(cut, url),
+            t->key != NULL ? "rejects the API key" : "requires an API key",
+            t->key != NULL ? "another" : "it");
     list = all.s != NULL ? json_loadb(all.s, all.n, 0, NULL) : NULL;
     take_model(t, o->model, list);
     json_decref(list);
@@ -278,8 +278,8 @@ static int failure_index(struct serve_load *l, struct flight *f, CURLcode code)
         return count_failure(
             l, 0, f->why[0] != '\0' ? f->why : curl_easy_strerror(code));
     if (!f->reader.over)
-        return count_failure(l, 0,
-                             "the answer ends before its last event, [DONE]");
+        return count_failure(
+            l, 0, "the response ended before its last event, [DONE]");
     return -1;
 }
 

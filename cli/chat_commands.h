@@ -9,7 +9,7 @@
     X(save, "FILE", "save the messages as JSON, for /load and plait render")   \
     X(load, "FILE", "continue with saved messages")                            \
     X(quit, "", "end the chat, as Ctrl-D does")                                \
-    X(exit, "", "the same")                                                    \
+    X(exit, "", "same as /quit")                                               \
     X(help, "", "list these commands")
 
 #define CHAT_COMMAND_NOTE                                                      \

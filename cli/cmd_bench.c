@@ -74,8 +74,8 @@ static enum exit_code make_tests(struct bench_set *b, const struct options *o,
     }
     if (b->n_test == 0)
         return cli_error(CMD_BENCH, EXIT_USAGE,
-                         "-p 0 -n 0: nothing is left to measure; give one of "
-                         "them a number of tokens");
+                         "-p 0 -n 0: nothing to measure; set one of them to a "
+                         "number of tokens");
     return EXIT_DONE;
 }
 
@@ -257,7 +257,7 @@ static enum exit_code make_model(const struct options *o, char *path,
         dir = "/tmp";
     if (statvfs(dir, &fs) == 0 && bytes > fs.f_bavail * fs.f_frsize)
         return cli_error(CMD_BENCH, EXIT_FAILED,
-                         "the model has %.1f GB, but %s only room for %.1f GB; "
+                         "the model has %.1f GB, but %s has only %.1f GB free; "
                          "set TMPDIR to a directory with more",
                          (double)bytes * 1e-9, clip_printable(name, dir),
                          (double)(fs.f_bavail * fs.f_frsize) * 1e-9);
@@ -269,8 +269,7 @@ static enum exit_code make_model(const struct options *o, char *path,
     term_progress_end(progress);
     if (r == PL_IO || r == PL_NOT_FOUND)
         return cli_error(CMD_BENCH, EXIT_FAILED,
-                         "%s; set TMPDIR to a directory that may be written to",
-                         err.message);
+                         "%s; set TMPDIR to a writable directory", err.message);
     return r == PL_OK ? EXIT_DONE : report(o, r, &err);
 }
 
@@ -439,18 +438,19 @@ enum exit_code cmd_bench(const struct options *o)
     if (o->serve != NULL)
         return bench_serve(o);
     if (of_load(o))
-        return cli_error(CMD_BENCH, EXIT_USAGE,
-                         "--rate, --concurrency and the like are of a server: "
-                         "give its address, --serve http://127.0.0.1:8080");
+        return cli_error(
+            CMD_BENCH, EXIT_USAGE,
+            "--rate, --concurrency and the other load options measure a "
+            "server; give its address, --serve http://127.0.0.1:8080");
     if (o->model == NULL && o->shape == NULL)
         return cli_error(CMD_BENCH, EXIT_USAGE,
                          "no model; give a file with -m FILE, or --shape "
                          "qwen3-0.6b for one with random weights");
     if (o->model != NULL && (o->shape != NULL || o->type != NULL))
-        return cli_error(CMD_BENCH, EXIT_USAGE,
-                         "-m names a file, and %s a model with random weights; "
-                         "leave one out",
-                         o->shape != NULL ? "--shape" : "--type");
+        return cli_error(
+            CMD_BENCH, EXIT_USAGE,
+            "-m names a file, but %s selects random weights; leave one out",
+            o->shape != NULL ? "--shape" : "--type");
     rows = json_array();
     c = make_tests(&b, o, &tests);
     if (c == EXIT_DONE && !o->no_limits)

@@ -21,8 +21,8 @@ enum exit_code cmd_devices(const struct options *o)
 
     if (o->pl.devices && !o->measure)
         return cli_error(o->command, EXIT_USAGE,
-                         "-dev says what --measure shall measure; without it "
-                         "all that there is is shown");
+                         "-dev selects the devices of --measure; without "
+                         "--measure all devices are shown");
     r = o->measure ? pl_devices_measure(&o->pl, o->json, write_out, NULL, &err)
                    : pl_devices_print(o->json, write_out, NULL, &err);
 

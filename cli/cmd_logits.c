@@ -63,10 +63,11 @@ static enum exit_code check_ids(const struct session *s,
 {
     for (int64_t i = 0; i < n; i++) {
         if (ids[i] >= s->n_vocab)
-            return cli_error(o->command, EXIT_USAGE,
-                             "--tokens: %" PRId32 " is no token of this model; "
-                             "ids go from 0 to %" PRId64,
-                             ids[i], s->n_vocab - 1);
+            return cli_error(
+                o->command, EXIT_USAGE,
+                "--tokens: %" PRId32
+                " is not a token of this model; ids are 0 to %" PRId64,
+                ids[i], s->n_vocab - 1);
     }
     return EXIT_DONE;
 }

@@ -122,21 +122,22 @@ static enum exit_code prepare(struct measure *m)
     m->n_window = m->n_id / m->window;
     if (m->window < 4) {
         c = cli_error(o->command, EXIT_USAGE,
-                      "-c %" PRId64 ": a window needs 4 tokens or more",
+                      "-c %" PRId64 ": a window needs at least 4 tokens",
                       m->window);
         goto done;
     }
     if (m->n_window == 0) {
         c = cli_error(o->command, EXIT_FAILED,
-                      "the text has %" PRId64 " tokens, a window %" PRId64
+                      "the text has %" PRId64
+                      " tokens, but a window needs %" PRId64
                       "; give a longer text or a smaller -c",
                       m->n_id, m->window);
         goto done;
     }
     if (o->n_chunks == 0) {
-        c = cli_error(o->command, EXIT_USAGE,
-                      "--chunks 0 measures nothing; give 1 or more, or -1 for "
-                      "all");
+        c = cli_error(
+            o->command, EXIT_USAGE,
+            "--chunks 0 measures nothing; use 1 or more, or -1 for all");
         goto done;
     }
     if (o->n_chunks > 0 && o->n_chunks < m->n_window)
@@ -179,12 +180,11 @@ enum exit_code cmd_perplexity(const struct options *o)
     if (done > 0)
         value = perplexity(&m, &error);
     if (done > 0 && !(isfinite(value) && isfinite(error))) {
-        c = cli_error(
-            o->command, EXIT_FAILED,
-            "the perplexity is %g +/- %g: the model gives next to no "
-            "chance to the text's tokens; it is damaged, or of another "
-            "vocabulary",
-            value, error);
+        c = cli_error(o->command, EXIT_FAILED,
+                      "the perplexity is %g +/- %g: the model gives almost no "
+                      "probability to the text's tokens; it is damaged, or has "
+                      "another vocabulary",
+                      value, error);
     } else if (done > 0) {
         printf("perplexity: %.4f +/- %.4f (%" PRId64 " windows of %" PRId64
                ")\n",

@@ -16,7 +16,7 @@ static enum exit_code json_file(struct input *in, const struct options *o,
 
     if (c == EXIT_DONE && strlen(in->s) != in->len)
         c = cli_error(o->command, EXIT_FAILED,
-                      "%s: a zero byte is no part of JSON", option);
+                      "%s: a zero byte is not valid JSON", option);
     return c;
 }
 

@@ -70,8 +70,8 @@ static enum exit_code open_template(struct run *r)
 
     if (option != NULL && (o->no_template || !talks))
         return cli_error(
-            CMD_RUN, EXIT_USAGE, "%s goes with a chat, and this is none; %s",
-            option, o->no_template ? "leave --no-template out" : "give -i");
+            CMD_RUN, EXIT_USAGE, "%s: only valid in a chat; %s", option,
+            o->no_template ? "leave out --no-template" : "give -i");
     if (o->no_template || !talks)
         return EXIT_DONE;
     if (o->chat_template != NULL)
@@ -91,8 +91,8 @@ static enum exit_code open_template(struct run *r)
                              : "");
     if (o->state_load != NULL || o->state_save != NULL)
         return cli_error(CMD_RUN, EXIT_USAGE,
-                         "%s: a state has no messages; /save and /load keep a "
-                         "chat, and --no-template continues a text",
+                         "%s: a state has no messages; use /save and /load for "
+                         "a chat, or --no-template to continue a text",
                          o->state_load != NULL ? "--state-load"
                                                : "--state-save");
     return EXIT_DONE;
@@ -341,8 +341,8 @@ static enum exit_code failed(struct run *r)
 void run_warn_context_full(const struct run *r)
 {
     cli_error(CMD_RUN, EXIT_DONE,
-              "the context of %" PRId64 " tokens is full; -c %" PRId64
-              " gives a longer one",
+              "the context of %" PRId64
+              " tokens is full; use a larger one, as -c %" PRId64,
               r->s.n_ctx, 2 * r->s.n_ctx);
 }
 
@@ -360,17 +360,17 @@ static enum exit_code run_once(struct run *r)
     if (stop == STOP_FULL)
         return cli_error(
             CMD_RUN, EXIT_FAILED,
-            "the %s %" PRId64 " tokens, the context %" PRId64
-            "; give -c %" PRId64 " or more",
+            "the %s %" PRId64 " tokens, but the context has %" PRId64
+            "; use -c %" PRId64 " or more",
             r->n_past > 0 ? "state and the prompt have" : "prompt has",
             r->n_past + r->n_refused, r->s.n_ctx, r->n_past + r->n_refused + 1);
     if (stop == STOP_END && !run_can_write(r))
-        return cli_error(CMD_RUN, EXIT_USAGE, "%s; give -p a word",
-                         r->n_past > 0
-                             ? "the state does not tell what comes next: no "
-                               "`plait run` saved it, or one whose prompt was "
-                               "not read whole"
-                             : "the prompt has no token to begin with");
+        return cli_error(
+            CMD_RUN, EXIT_USAGE, "%s; give a text with -p",
+            r->n_past > 0
+                ? "the state does not say which token is next: it was not "
+                  "saved by `plait run`, or before its prompt was complete"
+                : "the prompt has no tokens");
     if (stop == STOP_END)
         stop = run_generate(r);
     if (isatty(1) && r->last != '\n')
@@ -399,7 +399,7 @@ static bool next_line(struct input *line, const struct options *o,
         if (!ferror(stdin) || errno != EINTR || term_interrupts > 1)
             return false;
         clearerr(stdin);
-        fputs("\nCtrl-C again, or Ctrl-D, ends.\n", stderr);
+        fputs("\nPress Ctrl-C again or Ctrl-D to quit.\n", stderr);
     }
 }
 
@@ -485,12 +485,11 @@ enum exit_code cmd_run(const struct options *o)
     if (o->convert && o->state_load == NULL)
         return cli_error(
             CMD_RUN, EXIT_USAGE,
-            "--convert: there is no state to convert; name it with "
-            "--state-load FILE");
+            "--convert: no state to convert; name one with --state-load FILE");
     if (o->state_load != NULL && strcmp(o->state_load, "-") == 0)
-        return cli_error(CMD_RUN, EXIT_USAGE,
-                         "--state-load -: a state comes from a file; standard "
-                         "input is /dev/stdin");
+        return cli_error(
+            CMD_RUN, EXIT_USAGE,
+            "--state-load -: name a file; standard input is /dev/stdin");
     c = open_template(&r);
     talks = o->interactive || r.form != NULL;
     if (c == EXIT_DONE && (!talks || o->prompt != NULL || o->file != NULL))

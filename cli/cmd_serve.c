@@ -68,7 +68,7 @@ static enum exit_code read_keys(struct serve *v)
     if (c == EXIT_DONE && v->n_key == 0 &&
         (o->api_key != NULL || o->api_key_file != NULL))
         c = cli_error(CMD_SERVE, EXIT_USAGE,
-                      "%s has no key in it; give one, or leave it out",
+                      "%s has no key; add one, or leave out the option",
                       o->api_key != NULL ? "--api-key" : "--api-key-file");
     return c;
 }
@@ -156,7 +156,7 @@ static enum exit_code start_http(struct serve *v)
     if (s != PL_OK)
         return report(o, s, &err);
     models_set_http(v->models, v->http);
-    return cli_error(CMD_SERVE, EXIT_DONE, "%s listens at http%s://%s:%d",
+    return cli_error(CMD_SERVE, EXIT_DONE, "%s is listening on http%s://%s:%d",
                      v->list.n == 1 ? v->list.about[0].name : "plait",
                      o->cert_file != NULL ? "s" : "",
                      o->host != NULL ? o->host : "127.0.0.1",

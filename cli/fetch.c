@@ -117,8 +117,7 @@ static enum exit_code fetch(struct options *o, const char *cache,
     term_progress_end(&w.line);
     if (s == PL_CANCELLED)
         return cli_error(o->command, EXIT_INTERRUPTED,
-                         "stopped; what has come stays, the same again goes on "
-                         "from there");
+                         "stopped; run the command again to resume");
     if (s != PL_OK)
         return report(o, s, &err);
     o->model = o->fetched;
@@ -146,17 +145,16 @@ enum exit_code fetch_model_for(struct options *o, const volatile int *cancel)
     if (o->hf_file != NULL && o->hf_repo == NULL)
         return cli_error(
             o->command, EXIT_USAGE,
-            "--hf-file %s: of which repository? Give -hf USER/REPO",
+            "--hf-file %s: the repository is missing; give -hf USER/REPO",
             o->hf_file);
     if (o->hf_repo == NULL && o->model_url == NULL)
         return EXIT_DONE;
     if (o->hf_repo != NULL && o->model_url != NULL)
         return cli_error(o->command, EXIT_USAGE,
-                         "-hf and -mu name a model each; give one of them");
+                         "-hf and -mu both name a model; leave one out");
     if (o->model != NULL || o->shape != NULL)
         return cli_error(o->command, EXIT_USAGE,
-                         "%s and %s name a model each; give one of them",
-                         option,
+                         "%s and %s both name a model; leave one out", option,
                          o->model == NULL            ? "--shape"
                          : o->command == CMD_INSPECT ? "the file"
                                                      : "-m");

@@ -31,7 +31,7 @@ static enum exit_code too_much(const struct options *o, const char *name,
     char cut[SHOWN];
 
     return cli_error(o->command, EXIT_FAILED,
-                     "%s has more than %d MiB; give a smaller text",
+                     "%s has more than %d MiB; give a shorter text",
                      clip_printable(cut, name), most_mib);
 }
 
@@ -136,7 +136,7 @@ enum exit_code input_text(struct input *in, const struct options *o)
     *in = (struct input){0};
     if (o->prompt != NULL && o->file != NULL)
         return cli_error(o->command, EXIT_USAGE,
-                         "-p and -f both give the text; leave one out");
+                         "-p and -f both give a text; leave one out");
     if (o->prompt != NULL && !standard)
         return input_escaped(in, o, o->prompt);
     c = input_file(in, o, standard ? "-" : o->file);
@@ -159,7 +159,7 @@ enum exit_code input_prompt(struct input *in, const struct options *o)
                       "no text%s; give it with -p TEXT or -f FILE, or pipe it "
                       "in%s",
                       in->s != NULL ? ": standard input is empty" : "",
-                      o->command == CMD_RUN ? "; -i keeps a conversation" : "");
+                      o->command == CMD_RUN ? "; -i starts a chat" : "");
     if (c == EXIT_DONE && !literal && in->len > 0 && in->s[in->len - 1] == '\n')
         in->s[--in->len] = '\0';
     if (c != EXIT_DONE)
@@ -224,9 +224,9 @@ enum exit_code input_ids(const struct options *o, int32_t **ids, int64_t *n)
 
     *ids = NULL;
     if (from_file && s[1] == '\0')
-        return cli_error(o->command, EXIT_USAGE,
-                         "--tokens @: name a file behind the @, or give the "
-                         "ids themselves");
+        return cli_error(
+            o->command, EXIT_USAGE,
+            "--tokens @: name a file after the @, or give the ids themselves");
     if (from_file) {
         c = input_file(&in, o, o->tokens + 1);
         s = in.s;
@@ -239,8 +239,8 @@ enum exit_code input_ids(const struct options *o, int32_t **ids, int64_t *n)
             char word[96];
 
             c = cli_error(o->command, EXIT_USAGE,
-                          "--tokens: \"%s\"%s is no token id; give decimal "
-                          "numbers with commas or blanks between",
+                          "--tokens: \"%s\"%s is not a token id; give decimal "
+                          "numbers separated by commas or blanks",
                           first_word(s + bad, len - (size_t)bad, word),
                           from_file ? " in the file" : "");
         }
@@ -248,7 +248,7 @@ enum exit_code input_ids(const struct options *o, int32_t **ids, int64_t *n)
         free(*ids);
         *ids = NULL;
         c = cli_error(o->command, EXIT_USAGE,
-                      "--tokens names no id; give at least one");
+                      "--tokens has no ids; give at least one");
     }
     input_free(&in);
     return c;

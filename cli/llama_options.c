@@ -54,11 +54,11 @@ const struct llama_option llama_options[] = {
         "--yarn-beta-fast --override-kv",
         "the file's own values are used; `plait inspect` shows them"),
     REFUSED("--check-tensors", "the nearest is `plait inspect`"),
-    REFUSED("-bf --binary-file", "use -f, which takes a file as it is"),
+    REFUSED("-bf --binary-file", "use -f, which reads a file as it is"),
     REFUSED("-e --escape", "it is the default; --no-escape turns it off"),
     REFUSED("-sysf --system-prompt-file", "the nearest is --system TEXT"),
     REFUSED("-cnv --conversation -st --single-turn",
-            "use -i; what is piped in is one message a line"),
+            "use -i; piped input is one message a line"),
     REFUSED("--chat-template",
             "use --template FILE; templates have no names here"),
     REFUSED("--reasoning-format",
@@ -66,13 +66,12 @@ const struct llama_option llama_options[] = {
     REFUSED("--reasoning-budget", "the nearest is --reasoning off"),
     REFUSED("-if --interactive-first", "use -i without -p"),
     REFUSED("-mli --multiline-input",
-            "with -i a line that ends with a backslash goes on in the next"),
-    REFUSED(
-        "--reverse-prompt --in-prefix --in-suffix --in-prefix-bos",
-        "the chat template says what stands around messages; the nearest are "
-        "--template and, for tokens a turn, -n"),
+            "with -i a line that ends with a backslash continues in the next"),
+    REFUSED("--reverse-prompt --in-prefix --in-suffix --in-prefix-bos",
+            "the chat template sets the text around messages; the nearest are "
+            "--template and, for tokens per turn, -n"),
     REFUSED("-bs --backend-sampling",
-            "the devices choose no tokens; leave it out"),
+            "tokens are sampled on the host; leave it out"),
     REFUSED("--adaptive-target --adaptive-decay",
             "the nearest is --mirostat 2"),
     REFUSED("--prompt-cache --prompt-cache-all --prompt-cache-ro",
@@ -83,7 +82,8 @@ const struct llama_option llama_options[] = {
         "--log-disable --log-prefix --log-timestamps",
         "the nearest is -v; messages go to standard error"),
     REFUSED("--perf --no-perf --show-timings --no-show-timings",
-            "speeds come at the end, on standard error; leave it out"),
+            "speeds are always printed at the end, on standard error; leave it "
+            "out"),
     REFUSED("-co --color --simple-io --display-prompt",
             "the nearest is --no-display-prompt"),
     REFUSED("--ppl-stride --ppl-output-type --hellaswag --winogrande "
@@ -97,13 +97,14 @@ const struct llama_option llama_options[] = {
      LLAMA_VALUE},
     {"--numa", "-dev cpu makes one device of each NUMA node", LLAMA_VALUE},
     {"--poll --poll-batch", "threads spin, then sleep", LLAMA_VALUE},
-    {"--jinja --no-jinja", "chat templates are always Jinja's", LLAMA_FLAG},
-    {"-fa --flash-attn", "attention always works that way", LLAMA_SWITCH},
+    {"--jinja --no-jinja", "chat templates are always rendered as Jinja",
+     LLAMA_FLAG},
+    {"-fa --flash-attn", "attention is always computed that way", LLAMA_SWITCH},
     {"--mlock --mmap --no-mmap -dio --direct-io -ndio --no-direct-io",
      "weights are read once into the devices' memory", LLAMA_FLAG},
     {"-mmp -lm --load-mode", "weights are read once into the devices' memory",
      LLAMA_VALUE},
-    {"--warmup --no-warmup", "bench always warms up, the others never do",
+    {"--warmup --no-warmup", "bench always warms up, other commands never do",
      LLAMA_FLAG},
 };
 const int n_llama_option = sizeof(llama_options) / sizeof(llama_options[0]);
@@ -219,7 +220,7 @@ bool option_ignore(enum command command, const char *name, const char *next,
     *n_word = l->take == LLAMA_VALUE;
     for (int i = 0; next != NULL && l->take == LLAMA_SWITCH && i < 5; i++)
         *n_word |= strcmp(next, switches[i]) == 0;
-    cli_error(command, EXIT_DONE, "%s of llama.cpp changes nothing here: %s",
+    cli_error(command, EXIT_DONE, "%s of llama.cpp has no effect here: %s",
               name, l->instead);
     return true;
 }
@@ -246,8 +247,8 @@ enum exit_code option_unknown(enum command command, const char *name)
                          l->instead);
     if (near != NULL)
         return cli_error(command, EXIT_USAGE,
-                         "there is no option %s; did you mean %s?", name, near);
+                         "unknown option %s; did you mean %s?", name, near);
     return cli_error(command, EXIT_USAGE,
-                     "there is no option %s; `plait %s --help` lists them all",
-                     name, command_name(command));
+                     "unknown option %s; `plait %s --help-all` lists all", name,
+                     command_name(command));
 }

@@ -114,7 +114,7 @@ bool option_set_shares(struct options *o, const struct option_row *row,
     o->pl.tensor_split = o->split;
     o->pl.n_tensor_split = n;
     snprintf(want, OPTION_WANT,
-             "shares, one a device, at most %d, not all 0, like 3,1",
+             "shares, one per device, at most %d, not all 0, like 3,1",
              OPTION_MAX_DEVICES);
     return n > 0 && sum > 0.0 && isfinite(sum);
 }
@@ -163,8 +163,8 @@ bool option_set_split_mode(struct options *o, const struct option_row *row,
              OPTION_MAX_DEVICES);
     if (strcmp(value, "row") == 0) {
         cli_error(o->command, EXIT_DONE,
-                  "-sm row is taken as tensor: matrices are split by rows or "
-                  "by columns, whichever needs fewer messages");
+                  "-sm row is treated as tensor, which splits matrices by rows "
+                  "or columns, whichever needs fewer collectives");
         value = "tensor";
     }
     if (strncmp(value, "hybrid:", 7) == 0) {
@@ -216,7 +216,7 @@ bool option_set_override(struct options *o, const struct option_row *row,
     snprintf(want, OPTION_WANT, "REGEX=WHERE, like 'ffn_.*_exps=host'");
     if (strchr(value, '=') == NULL)
         return false;
-    snprintf(want, OPTION_WANT, "fewer of these: memory ran out");
+    snprintf(want, OPTION_WANT, "fewer of these: out of memory");
     all = realloc((void *)o->pl.overrides,
                   ((size_t)o->pl.n_overrides + 1) * sizeof(*all));
     if (all == NULL)
@@ -291,7 +291,7 @@ bool option_set_bias(struct options *o, const struct option_row *row,
     if (!number_int64(word, &id) || id > INT32_MAX ||
         !number_double(value + len, &v) || v == INFINITY)
         return false;
-    snprintf(want, OPTION_WANT, "fewer of these: memory ran out");
+    snprintf(want, OPTION_WANT, "fewer of these: out of memory");
     ids =
         realloc((int32_t *)s->bias_id, ((size_t)s->n_bias + 1) * sizeof(*ids));
     if (ids == NULL)
@@ -313,8 +313,9 @@ bool option_set_samplers(struct options *o, const struct option_row *row,
     bool letters = strstr(row->name[0], "seq") != NULL;
     pl_sampling *s = &o->sampling;
 
-    snprintf(want, OPTION_WANT, "some of %s, each once%s", sampler_all_names,
-             letters ? ", by letters of edskypmxt" : ", with ; between");
+    snprintf(want, OPTION_WANT, "a selection of %s, each once%s",
+             sampler_all_names,
+             letters ? ", by letters of edskypmxt" : ", separated by ;");
     s->n_step = 0;
     while (*value != '\0') {
         size_t len = letters ? 1 : strcspn(value, ";");
@@ -342,7 +343,7 @@ bool option_set_breaker(struct options *o, const struct option_row *row,
     if (strlen(value) < 1 || strlen(value) > SAMPLER_BREAKER_BYTES ||
         s->n_dry_breaker >= SAMPLER_BREAKERS)
         return false;
-    snprintf(want, OPTION_WANT, "fewer of these: memory ran out");
+    snprintf(want, OPTION_WANT, "fewer of these: out of memory");
     more = realloc((void *)s->dry_breaker,
                    ((size_t)s->n_dry_breaker + 1) * sizeof(*more));
     if (more == NULL)
@@ -387,7 +388,7 @@ bool option_set_numbers(struct options *o, const struct option_row *row,
     int n = number_shares(value, more, OPTION_MAX_LIST);
 
     snprintf(want, OPTION_WANT,
-             "numbers from %g to %g with commas between, at most %d", row->lo,
+             "numbers from %g to %g separated by commas, at most %d", row->lo,
              row->hi, OPTION_MAX_LIST);
     if (n < 1 || l->n + n > OPTION_MAX_LIST)
         return false;

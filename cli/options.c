@@ -96,15 +96,14 @@ static enum exit_code take_option(struct options *o, int argc, char **argv,
     }
     if (row->arg == NULL && equals != NULL)
         return cli_error(o->command, EXIT_USAGE,
-                         "%s takes no value; leave \"%s\" out", name,
+                         "%s takes no value; leave out \"%s\"", name,
                          clip_printable(cut, equals));
     if (row->arg != NULL && equals != NULL) {
         value = equals + 1;
     } else if (row->arg != NULL) {
         if (*i + 1 >= argc)
-            return cli_error(o->command, EXIT_USAGE,
-                             "%s wants a value after it: %s %s", name, name,
-                             row->arg);
+            return cli_error(o->command, EXIT_USAGE, "%s needs a value: %s %s",
+                             name, name, row->arg);
         value = argv[++*i];
     }
     if (!take_value(o, row, value, want))
@@ -125,13 +124,13 @@ static enum exit_code refuse_word(const struct options *o, const char *word)
     clip_printable(cut, word);
     if (o->model == NULL && o->command != CMD_DEVICES && len > 5 &&
         strcmp(word + len - 5, ".gguf") == 0)
-        return cli_error(o->command, EXIT_USAGE,
-                         "\"%s\" has no option before it; a model goes behind "
-                         "one: -m %s",
-                         cut, cut);
+        return cli_error(
+            o->command, EXIT_USAGE,
+            "\"%s\" has no option before it; to name a model, use -m %s", cut,
+            cut);
     return cli_error(o->command, EXIT_USAGE,
-                     "\"%s\" is one word too many; options begin with a dash, "
-                     "a text goes behind -p, and one with blanks needs quotes",
+                     "unexpected argument \"%s\"; options begin with a dash, a "
+                     "text needs -p, and quotes if it has blanks",
                      cut);
 }
 

@@ -97,25 +97,24 @@ static int refuse(int argc, char **argv)
     if (word[0] == '-') {
         enum command c = command_of_options(argc, argv);
 
-        return cli_error(N_COMMAND, EXIT_USAGE,
-                         "no command before %s; %s%s%s`plait --help` lists the "
-                         "commands",
-                         cut, c < N_COMMAND ? "`plait " : "",
-                         c < N_COMMAND ? commands[c].name : "",
-                         c < N_COMMAND ? "` takes these options; " : "");
+        return cli_error(
+            N_COMMAND, EXIT_USAGE,
+            "no command before %s; %s%s%s`plait --help` lists the commands",
+            cut, c < N_COMMAND ? "`plait " : "",
+            c < N_COMMAND ? commands[c].name : "",
+            c < N_COMMAND ? "` takes these options; " : "");
     }
     if (near != NULL)
         return cli_error(N_COMMAND, EXIT_USAGE,
-                         "there is no command \"%s\"; did you mean `plait %s`?",
+                         "unknown command \"%s\"; did you mean `plait %s`?",
                          cut, near);
     if (access(word, F_OK) == 0)
         return cli_error(N_COMMAND, EXIT_USAGE,
-                         "\"%s\" is a file, and no command; `plait run -m "
-                         "FILE` or `plait inspect FILE` may be meant",
+                         "\"%s\" is a file, not a command; use `plait run -m "
+                         "FILE` or `plait inspect FILE`",
                          cut);
     return cli_error(N_COMMAND, EXIT_USAGE,
-                     "there is no command \"%s\"; `plait --help` lists them",
-                     cut);
+                     "unknown command \"%s\"; `plait --help` lists all", cut);
 }
 
 /* Runs `plait help [COMMAND]`, also with dashes. */

@@ -67,7 +67,7 @@ static enum exit_code variables(const struct options *o, bool reasons,
     if (!json_is_object(j)) {
         json_decref(j);
         return cli_error(CMD_RUN, EXIT_USAGE,
-                         "--kwargs %s: this is no JSON object; give one, like "
+                         "--kwargs %s: not a JSON object; give one, like "
                          "'{\"reasoning_effort\": \"high\"}'",
                          clip_printable(cut, o->kwargs));
     }
@@ -288,7 +288,7 @@ static pl_status make_prompt(struct chat *c, struct prompt *p)
     if (s == PL_OK && p->n == 0) {
         s = PL_BAD_ARGUMENT;
         snprintf(r->err.message, sizeof(r->err.message),
-                 "the chat template makes an empty prompt of the messages; "
+                 "the chat template renders the messages as an empty prompt; "
                  "give another with --template FILE");
     }
     if (s != PL_OK)
@@ -331,7 +331,7 @@ static pl_status fit_prompt(struct chat *c, struct prompt *p)
         cli_error(CMD_RUN, EXIT_DONE,
                   "the context of %" PRId64
                   " tokens is full: the model no longer sees the oldest %zu "
-                  "message%s; -c %" PRId64 " gives a longer one",
+                  "message%s; use a larger one, as -c %" PRId64,
                   n_ctx, c->n_left_out, c->n_left_out > 1 ? "s" : "",
                   2 * n_ctx);
     return s;
@@ -383,9 +383,9 @@ static bool chat_turn(struct chat *c, enum exit_code *code)
         run_warn_context_full(r);
     else if (stop == STOP_FULL)
         cli_error(CMD_RUN, EXIT_DONE,
-                  "the message makes a prompt of %" PRId64
-                  " tokens, and the context has %" PRId64
-                  "; write a shorter one, or give -c %" PRId64,
+                  "the prompt has %" PRId64
+                  " tokens, but the context has %" PRId64
+                  "; write a shorter message, or use -c %" PRId64,
                   r->n_refused, r->s.n_ctx, 2 * r->n_refused);
     if (stop == STOP_FAILED && c->refused && isatty(0)) {
         cli_error(CMD_RUN, EXIT_DONE, "%s", r->err.message);
@@ -418,8 +418,7 @@ static bool chat_regen(struct chat *c, const char *file)
         drop_last(c);
     if (is_by(last_message(c), "user"))
         return true;
-    cli_error(CMD_RUN, EXIT_DONE,
-              "/regen: nothing was asked yet; write a message");
+    cli_error(CMD_RUN, EXIT_DONE, "/regen: no message yet; write one");
     return false;
 }
 
@@ -451,16 +450,16 @@ static bool chat_load(struct chat *c, const char *file)
     pl_err err;
 
     if (strcmp(file, "-") == 0) {
-        cli_error(CMD_RUN, EXIT_DONE,
-                  "/load -: standard input is where messages are written; "
-                  "name a file");
+        cli_error(
+            CMD_RUN, EXIT_DONE,
+            "/load -: standard input is taken by the messages; name a file");
         return false;
     }
     if (input_file(&in, c->r->o, file) == EXIT_DONE) {
         j = json_loadb(in.s, in.len, 0, &e);
         if (!json_is_array(j))
             cli_error(CMD_RUN, EXIT_DONE,
-                      "/load %s: no JSON list of messages%s%s",
+                      "/load %s: not a JSON list of messages%s%s",
                       clip_printable(cut, file), j == NULL ? ": " : "",
                       j == NULL ? e.text : "");
         else if (render(c->form, j, c->extra, &prompt, NULL, &err) != PL_OK)
@@ -529,13 +528,13 @@ static bool run_command(struct chat *c, char *line)
         i++;
     if (i == N_COMMAND_ROW)
         cli_error(CMD_RUN, EXIT_DONE,
-                  "%s: there is no such command; /help lists them, and a "
-                  "message that begins with a slash needs a blank before it",
+                  "unknown command %s; /help lists all; put a blank before a "
+                  "message that begins with a slash",
                   clip_printable(cut, line));
     else if (commands[i].takes_file && len == 0)
         cli_error(CMD_RUN, EXIT_DONE, "%s: name a file: %s FILE", line, line);
     else if (!commands[i].takes_file && len > 0)
-        cli_error(CMD_RUN, EXIT_DONE, "%s takes no value; leave \"%s\" out",
+        cli_error(CMD_RUN, EXIT_DONE, "%s takes no value; leave out \"%s\"",
                   line, clip_printable(cut, file));
     else
         return commands[i].run(c, file);
@@ -579,7 +578,7 @@ static bool next_line(struct chat *c, struct input *line, const char *prompt,
         clearerr(stdin);
         if (!interrupted || term_interrupts > 1)
             return false;
-        fputs("\nCtrl-C again, or Ctrl-D, ends.\n", stderr);
+        fputs("\nPress Ctrl-C again or Ctrl-D to quit.\n", stderr);
     }
 }
 
@@ -642,8 +641,7 @@ static enum exit_code chat_loop(struct chat *c)
             strchr(message.s, '\n') == NULL) {
             write = run_command(c, message.s);
         } else if (write && !add_message(c, "user", message.s, message.len)) {
-            cli_error(CMD_RUN, EXIT_DONE,
-                      "the message is no text in UTF-8; give it as such");
+            cli_error(CMD_RUN, EXIT_DONE, "the message is not valid UTF-8");
             write = false;
         }
         given = false;
@@ -671,16 +669,16 @@ enum exit_code run_chat(struct run *r)
 
         code = input_escaped(&text, o, o->system);
         if (code == EXIT_DONE && !add_message(&c, "system", text.s, text.len))
-            code = cli_error(CMD_RUN, EXIT_USAGE,
-                             "--system: this is no text in UTF-8");
+            code = cli_error(CMD_RUN, EXIT_USAGE, "--system: not valid UTF-8");
         input_free(&text);
         c.system = json_incref(last_message(&c));
     }
     if (code == EXIT_DONE) {
         c.editor = line_editor_open();
         if (isatty(0) && isatty(2))
-            fputs("Write a message; /help lists commands, /quit ends.\n",
-                  stderr);
+            fputs(
+                "Write a message; /help lists commands, /quit ends the chat.\n",
+                stderr);
         code = chat_loop(&c);
         line_editor_close(c.editor);
     }

@@ -18,17 +18,17 @@ static enum exit_code check_source(const struct options *o,
 {
     if (n > 1)
         return cli_error(CMD_RUN, EXIT_USAGE,
-                         "%s comes beside another grammar; give one",
+                         "%s: another grammar is already given; leave one out",
                          s->option);
     if (o->ignore_eos)
-        return cli_error(CMD_RUN, EXIT_USAGE,
-                         "--ignore-eos forbids the end that %s asks for; leave "
-                         "one of them out",
-                         s->option);
+        return cli_error(
+            CMD_RUN, EXIT_USAGE,
+            "--ignore-eos forbids the end that %s requires; leave one out",
+            s->option);
     if (s->file != NULL && strcmp(s->file, "-") == 0)
-        return cli_error(CMD_RUN, EXIT_USAGE,
-                         "%s -: standard input is for texts; name a file",
-                         s->option);
+        return cli_error(
+            CMD_RUN, EXIT_USAGE,
+            "%s -: cannot be read from standard input; name a file", s->option);
     return EXIT_DONE;
 }
 

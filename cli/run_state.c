@@ -135,7 +135,7 @@ enum exit_code run_save_state(struct run *r)
     r->saves = true;
     if (r->pending >= 0 && pl_seq_length(r->s.engine, 0) >= r->s.n_ctx) {
         cli_error(CMD_RUN, EXIT_DONE,
-                  "%s lacks the last token: the context of %" PRId64
+                  "%s lacks the last token, because the context of %" PRId64
                   " tokens is full",
                   clip_printable(name, o->state_save), r->s.n_ctx);
     } else if (r->pending >= 0 &&

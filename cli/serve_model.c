@@ -55,7 +55,8 @@ static pl_status open_template(struct service *v, const struct options *o,
         return s;
     }
     if (s != PL_OK)
-        cli_error(CMD_SERVE, EXIT_DONE, "no chats: %s", v->no_form.message);
+        cli_error(CMD_SERVE, EXIT_DONE, "chats are disabled: %s",
+                  v->no_form.message);
     return PL_OK;
 }
 
@@ -141,8 +142,9 @@ static pl_status load(struct service *v, const struct options *o,
     n_ctx = pl_engine_n_ctx(v->engine);
     if (trained > 0 && n_ctx > trained)
         cli_error(o->command, EXIT_DONE,
-                  "a context of %" PRId64 " tokens, but the model has seen no "
-                  "more than %" PRId64 " in training; expect nonsense there",
+                  "a context of %" PRId64
+                  " tokens, but the model was trained on at most %" PRId64
+                  "; expect poor output beyond",
                   n_ctx, trained);
     return PL_OK;
 }
@@ -201,9 +203,9 @@ static pl_status open_service(struct service *v, const struct options *o,
         return s;
     v->words = pl_model_tokenizer(v->model);
     if (v->words == NULL)
-        return fail(err, PL_UNSUPPORTED,
-                    "the model has no vocabulary to turn text into tokens; "
-                    "`plait logits` takes ids");
+        return fail(
+            err, PL_UNSUPPORTED,
+            "the model has no tokenizer; `plait logits` takes token ids");
     s = open_template(v, o, err);
     if (s == PL_OK)
         s = load(v, o, alone ? NULL : all, cancel, &piece, err);
@@ -240,10 +242,10 @@ pl_status serve_model_open(void *user, const struct model_about *about,
         if (c != EXIT_DONE)
             free(v);
         if (c == EXIT_INTERRUPTED)
-            return fail(err, PL_CANCELLED, "its download was stopped");
+            return fail(err, PL_CANCELLED, "its download was cancelled");
         if (c != EXIT_DONE)
             return fail(err, PL_IO,
-                        "its download failed; the server's log says why");
+                        "its download failed; see the server's log");
     }
     v->name = about->name;
     metrics_init(&v->metrics);

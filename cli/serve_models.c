@@ -263,8 +263,8 @@ static bool add_folder(struct serve_list *l, const char *name, const char *path)
 
     if (n > 1)
         cli_error(CMD_SERVE, EXIT_DONE,
-                  "%s has %d models, and is passed over; give it a folder for "
-                  "each, or -m",
+                  "skipping %s, which has %d models; put each in its own "
+                  "directory, or use -m",
                   path, n);
     if (n == 1)
         ok = asprintf(&file, "%s/%s", path, in[0]->d_name) >= 0 &&
@@ -298,7 +298,7 @@ static enum exit_code read_folder(struct serve_list *l, const char *dir)
     bool ok = true;
 
     if (n < 0)
-        return cli_error(CMD_SERVE, EXIT_FAILED, "reading the folder %s: %s",
+        return cli_error(CMD_SERVE, EXIT_FAILED, "reading the directory %s: %s",
                          dir, strerror(errno));
     for (int i = 0; i < n && ok; i++)
         ok = add_entry(l, dir, in[i]);
@@ -346,22 +346,21 @@ static enum exit_code read_key(struct serve_words *to, struct serve_words *off,
         row = option_find(name, 1u << CMD_SERVE);
     }
     if (row == NULL && strcmp(k->key, "stop-timeout") == 0) {
-        cli_error(
-            CMD_SERVE, EXIT_DONE,
-            "%s, line %d: stop-timeout is passed over: a model's requests "
-            "end before it is unloaded",
-            file, k->line);
+        cli_error(CMD_SERVE, EXIT_DONE,
+                  "%s, line %d: ignoring stop-timeout: a model is unloaded "
+                  "only after its requests have ended",
+                  file, k->line);
         return EXIT_DONE;
     }
     snprintf(name, sizeof(name), "--%s", k->key);
     if (row == NULL && option_ignore(CMD_SERVE, name, k->value, &n_word))
         return EXIT_DONE;
     if (row == NULL)
-        return refuse_key(file, k, "there is no such option");
+        return refuse_key(file, k, "unknown option");
     if (row->commands & OPTION_PROCESS)
-        return refuse_key(file, k,
-                          "it is of the whole server, and no model's; give it "
-                          "on the command line");
+        return refuse_key(
+            file, k,
+            "a server option, not one of a model; give it on the command line");
     truth = parse_bool(k->value);
     if (row->arg == NULL && truth < 0)
         return refuse_key(file, k, "give true or false");
@@ -414,7 +413,7 @@ static enum exit_code read_presets(struct serve_list *l,
 }
 
 /* Fills the options shown to clients. */
-static bool fill_told(struct serve_named *m)
+static bool fill_shown_args(struct serve_named *m)
 {
     bool ok = true;
 
@@ -479,19 +478,18 @@ static enum exit_code parse(struct serve_list *l, int i)
     enum exit_code c;
 
     if (!add_general(m, &l->general) || !add_words(&m->args, &m->own) ||
-        !add_words(&m->args, &l->common) || !fill_told(m))
+        !add_words(&m->args, &l->common) || !fill_shown_args(m))
         return no_memory();
     c = options_parse(o, CMD_SERVE, m->args.n, m->args.v);
     if (c != EXIT_DONE)
-        return cli_error(CMD_SERVE, c, "so says an option of the model %s",
+        return cli_error(CMD_SERVE, c, "from an option of the model %s",
                          m->name);
     m->path = path_of(o);
     if (m->path == NULL)
-        return cli_error(
-            CMD_SERVE, EXIT_USAGE,
-            "[%s] of the presets names no file; give model = FILE, "
-            "or hf-repo = USER/REPO",
-            m->name);
+        return cli_error(CMD_SERVE, EXIT_USAGE,
+                         "[%s] of the presets has no model; add model = FILE "
+                         "or hf-repo = USER/REPO",
+                         m->name);
     e->o = o;
     e->at_start = o->at_start || m->first;
     l->about[i] = (struct model_about){.name = m->name,

@@ -52,7 +52,7 @@ enum exit_code finish_out(const struct options *o)
     if (out_errno == EPIPE) /* the reader, such as `| head`, is done */
         return EXIT_PIPE;
     return cli_error(o->command, EXIT_FAILED, "writing standard output: %s",
-                     out_errno != 0 ? strerror(out_errno) : "it failed");
+                     out_errno != 0 ? strerror(out_errno) : "write error");
 }
 
 /* ---- open and close ----------------------------------------------------- */
@@ -144,7 +144,7 @@ static void say_traced(struct session *s)
     pl_traced t;
 
     pl_engine_traced(s->engine, &t, sizeof t);
-    fprintf(stderr, "trace: %" PRIu64 " run%s, %s", t.runs,
+    fprintf(stderr, "trace: %" PRIu64 " step%s, %s", t.runs,
             t.runs == 1 ? "" : "s", seconds_text(t.seconds, text));
     if (t.copy_s > 0)
         fprintf(stderr, "; copies between groups took %s, %.0f %% of it hidden",
@@ -170,8 +170,9 @@ enum exit_code session_load(struct session *s, const struct options *o)
     s->n_ctx = pl_engine_n_ctx(s->engine);
     if (trained > 0 && s->n_ctx > trained)
         cli_error(o->command, EXIT_DONE,
-                  "a context of %" PRId64 " tokens, but the model has seen no "
-                  "more than %" PRId64 " in training; expect nonsense there",
+                  "a context of %" PRId64
+                  " tokens, but the model was trained on at most %" PRId64
+                  "; expect poor output beyond",
                   s->n_ctx, trained);
     return EXIT_DONE;
 }
@@ -195,8 +196,7 @@ enum exit_code session_require_tokenizer(const struct session *s,
     if (s->words != NULL)
         return EXIT_DONE;
     return cli_error(o->command, EXIT_FAILED,
-                     "%s has no vocabulary to turn text into tokens; `plait "
-                     "logits` takes ids",
+                     "%s has no tokenizer; `plait logits` takes token ids",
                      o->model);
 }
 
@@ -212,7 +212,7 @@ pl_status session_feed(struct session *s, const int32_t *ids, int64_t n,
 
     if (wanted == NULL) {
         snprintf(err->message, sizeof(err->message),
-                 "no memory for %" PRId64 " marks; give a smaller -b", piece);
+                 "no memory for %" PRId64 " flags; give a smaller -b", piece);
         return PL_NO_MEMORY;
     }
     for (int64_t i = 0; i < n && r == PL_OK; i += piece) {

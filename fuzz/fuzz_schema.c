@@ -26,10 +26,10 @@ int fuzz_schema(const uint8_t *data, size_t n)
     require(s == PL_OK || strncmp(err.message, made, strlen(made)) != 0 ||
             strstr(err.message, "too large") != NULL ||
             strstr(err.message, "too many") != NULL ||
-            strstr(err.message, "too much open") != NULL ||
+            strstr(err.message, "too many states") != NULL ||
             strstr(err.message, "can never end") != NULL ||
             strstr(err.message, "left recursion") != NULL ||
-            strstr(err.message, "count up to") != NULL ||
+            strstr(err.message, "has at most") != NULL ||
             strstr(err.message, "nest deeper") != NULL);
     grammar_free(g);
     return 0;

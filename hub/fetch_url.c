@@ -42,8 +42,8 @@ static pl_status read_address(struct address *a, const char *url, pl_err *err)
     free(name);
     if (!ok)
         return hub_fail(err, PL_BAD_ARGUMENT,
-                        "\"%.300s\" is no address of a GGUF file; give one "
-                        "like https://HOST/FOLDER/NAME.gguf",
+                        "\"%.300s\" is not the address of a GGUF file; give "
+                        "one like https://HOST/FOLDER/NAME.gguf",
                         hub_shown(buf, url));
     if (index != 1)
         return hub_fail(err, PL_BAD_ARGUMENT,
@@ -103,15 +103,15 @@ static pl_status fetch(const struct hub_options *o, const char *url,
     if (o->offline)
         return has ? PL_OK
                    : hub_fail(err, PL_NOT_FOUND,
-                              "%.400s is not in the cache; leave --offline "
-                              "out to download it",
+                              "%.400s is not in the cache; leave out --offline "
+                              "to download it",
                               hub_shown(buf, url));
     if (has)
         once.n_try = 1;
     s = hub_download(&once, &d, err);
     if (s != PL_IO || !has)
         return s;
-    hub_log(o, PL_LOG_WARN, "%s; what is in the cache is taken: %s",
+    hub_log(o, PL_LOG_WARN, "%s; using the cached file: %s",
             err != NULL ? err->message : slash + 1, path);
     return PL_OK;
 }

@@ -78,7 +78,7 @@ pl_status hub_no_memory(pl_err *err)
 
 pl_status hub_cancelled(pl_err *err)
 {
-    return hub_fail(err, PL_CANCELLED, "the download was stopped");
+    return hub_fail(err, PL_CANCELLED, "the download was cancelled");
 }
 
 void hub_log(const struct hub_options *o, pl_log_level level, const char *fmt,
@@ -181,7 +181,7 @@ static pl_status take_name(char **repo, const char **quant, const char *name,
         !is_name(name + user + 1, n - user - 1) ||
         (*quant != NULL && !is_quant(*quant)))
         return hub_fail(err, PL_BAD_ARGUMENT,
-                        "\"%.200s\" names no model of a hub; give "
+                        "\"%.200s\" is not the name of a hub model; give "
                         "USER/REPO[:QUANT], like ggml-org/gemma-3-4b-it-GGUF "
                         "or ggml-org/gemma-3-4b-it-GGUF:Q8_0",
                         name);
@@ -200,18 +200,18 @@ static pl_status check_options(const struct hub_options *o, const char *file,
 
     if (hub_origin(endpoint) == 0)
         return hub_fail(err, PL_BAD_ARGUMENT,
-                        "the hub's address is \"%.200s\"; give one like "
-                        "%s in HF_ENDPOINT, or none",
+                        "invalid hub address \"%.200s\"; set HF_ENDPOINT to "
+                        "one like %s, or unset it",
                         hub_shown(buf, endpoint), HUB_ENDPOINT);
     for (const char *s = o->token; s != NULL && *s != '\0'; s++)
         if (*s <= ' ' || *s > '~')
             return hub_fail(err, PL_BAD_ARGUMENT,
-                            "the hub's token has a character that none has; "
-                            "give it as %s/settings/tokens shows it",
+                            "the hub's token has an invalid character; give it "
+                            "as %s/settings/tokens shows it",
                             HUB_ENDPOINT);
     if (file != NULL && !hub_path_is_safe(file))
         return hub_fail(err, PL_BAD_ARGUMENT,
-                        "\"%.200s\" is no path of a file in a repository; give "
+                        "\"%.200s\" is not a file path in a repository; give "
                         "one like NAME.gguf or FOLDER/NAME.gguf",
                         file);
     return PL_OK;
@@ -240,11 +240,12 @@ static pl_status check_room(const struct hub_cache *c, const char *revision,
     room = (uint64_t)v.f_bavail * (uint64_t)v.f_frsize;
     if (missing <= room)
         return PL_OK;
-    return hub_fail(err, PL_FULL,
-                    "%s, which is %s more, does not fit into %s: %s are free; "
-                    "make room, or set PLAIT_CACHE to a folder elsewhere",
-                    p->file[0]->path, hub_bytes(need, missing), c->folder,
-                    hub_bytes(free_bytes, room));
+    return hub_fail(
+        err, PL_FULL,
+        "%s, of which %s are left to download, does not fit into %s, where %s "
+        "are free; free space, or set PLAIT_CACHE to another directory",
+        p->file[0]->path, hub_bytes(need, missing), c->folder,
+        hub_bytes(free_bytes, room));
 }
 
 static pl_status download(const struct hub_options *o,
@@ -335,14 +336,13 @@ static pl_status from_cache(char **path, const struct hub_cache *c,
     if (s == PL_NO_MEMORY)
         return hub_no_memory(err);
     if (s != PL_OK)
-        return hub_fail(err, s,
-                        "%s%s%s is not in %s; leave --offline out to download "
-                        "it",
-                        c->repo, file != NULL || quant != NULL ? ": " : "",
-                        file != NULL    ? file
-                        : quant != NULL ? quant
-                                        : "",
-                        c->folder);
+        return hub_fail(
+            err, s, "%s%s%s is not in %s; leave out --offline to download it",
+            c->repo, file != NULL || quant != NULL ? ": " : "",
+            file != NULL    ? file
+            : quant != NULL ? quant
+                            : "",
+            c->folder);
     return PL_OK;
 }
 
@@ -366,8 +366,9 @@ pl_status hub_fetch(char **path, const struct hub_options *o, const char *name,
     } else if (s == PL_OK) {
         s = from_hub(path, o, &c, quant, file, &unreachable, err);
         if (unreachable && hub_cache_find(path, &c, quant, file) == PL_OK) {
-            hub_log(o, PL_LOG_WARN, "%s; what is in the cache is taken: %s",
-                    err != NULL ? err->message : "the hub is away", *path);
+            hub_log(o, PL_LOG_WARN, "%s; using the cached file: %s",
+                    err != NULL ? err->message : "the hub is unreachable",
+                    *path);
             s = PL_OK;
         }
     }

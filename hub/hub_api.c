@@ -74,20 +74,20 @@ pl_status hub_api_error(const struct hub_options *o, int status,
     const char *at = shown_endpoint(o, buf);
 
     if ((status == 401 || status == 403) && page != NULL && o->token == NULL)
-        return hub_fail(err, PL_NOT_FOUND,
-                        "%.200s: the hub answers %d: it is not there, or it is "
-                        "closed; if it is gated accept its licence at "
-                        "%s/%s, and give a token of %s/settings/tokens "
-                        "with --hf-token or in HF_TOKEN",
-                        name, status, at, page, at);
+        return hub_fail(
+            err, PL_NOT_FOUND,
+            "%.200s: the hub returned status %d: it does not exist or is "
+            "private; if it is gated, accept its licence at %s/%s, and give a "
+            "token of %s/settings/tokens with --hf-token or in HF_TOKEN",
+            name, status, at, page, at);
     if ((status == 401 || status == 403) && page != NULL)
         return hub_fail(err, PL_NOT_FOUND,
-                        "%.200s: the hub answers %d: the token is not valid "
-                        "(%s/settings/tokens), or may not read it; if it is "
-                        "gated accept its licence at %s/%s",
+                        "%.200s: the hub returned status %d: the token is "
+                        "invalid (%s/settings/tokens) or has no access; if the "
+                        "repository is gated, accept its licence at %s/%s",
                         name, status, at, at, page);
-    return hub_fail(err, PL_NOT_FOUND, "%.600s: the server answers %d", name,
-                    status);
+    return hub_fail(err, PL_NOT_FOUND, "%.600s: the server returned status %d",
+                    name, status);
 }
 
 static pl_status no_repository(const struct hub_options *o, const char *repo,
@@ -97,8 +97,7 @@ static pl_status no_repository(const struct hub_options *o, const char *repo,
     const char *at = shown_endpoint(o, buf);
 
     return hub_fail(err, PL_NOT_FOUND,
-                    "%s: there is no such repository at %s; see to its name, "
-                    "USER/REPO",
+                    "%s: no such repository at %s; check its name, USER/REPO",
                     repo, at);
 }
 
@@ -127,7 +126,7 @@ static pl_status ask(const struct hub_options *o, const char *repo,
             return hub_no_memory(err);
         if (end == HUB_ENDED)
             return hub_fail(err, PL_BAD_FILE,
-                            "%.400s: an answer of more than %d MiB", url,
+                            "%.400s: the response has more than %d MiB", url,
                             MOST_TEXT >> 20);
         if (end == HUB_WHOLE && h->status == 200)
             return PL_OK;
@@ -136,7 +135,7 @@ static pl_status ask(const struct hub_options *o, const char *repo,
         if (end == HUB_WHOLE && !hub_status_is_transient(h->status))
             return hub_api_error(o, h->status, repo, repo, err);
         if (end == HUB_WHOLE)
-            snprintf(why, sizeof why, "the hub answers %d", h->status);
+            snprintf(why, sizeof why, "the hub returned status %d", h->status);
         snprintf(said, sizeof said, "%.250s: %s", repo, why);
         *unreachable = true;
         if (end == HUB_FAILED || !hub_retry(o, &tries, h->retry_after_s, said))
@@ -175,7 +174,7 @@ static pl_status read_revision(char revision[HUB_REVISION],
     json_decref(j);
     return ok ? PL_OK
               : hub_fail(err, PL_BAD_FILE,
-                         "%s: the hub's answer names no revision", repo);
+                         "%s: the hub's response has no revision", repo);
 }
 
 /* Reads the URL of the next page. It must be on the same server, because it
@@ -188,7 +187,7 @@ static pl_status next_page(char url[MOST_URL], const struct hub_head *h,
 
     if (strncmp(h->next, url, n) != 0 || hub_origin(h->next) != n)
         return hub_fail(err, PL_BAD_FILE,
-                        "%s: the hub's listing goes on at %.300s, which is "
+                        "%s: the hub's listing continues at %.300s, which is "
                         "another server",
                         repo, hub_shown(buf, h->next));
     snprintf(url, MOST_URL, "%s", h->next);

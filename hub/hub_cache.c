@@ -153,8 +153,9 @@ static int find_revisions(const struct hub_cache *c,
 }
 
 /* Reads a stored listing. NOT_FOUND: absent or damaged. */
-static pl_status read_kept(struct hub_listing *l, const struct hub_cache *c,
-                           const char *revision)
+static pl_status read_cached_listing(struct hub_listing *l,
+                                     const struct hub_cache *c,
+                                     const char *revision)
 {
     char *path = part_of(c, revision, "", ".json"), *text = NULL;
     pl_status s = PL_NO_MEMORY;
@@ -174,7 +175,7 @@ bool hub_cache_is_complete(const struct hub_cache *c, const char *revision,
                            const struct hub_pick *p)
 {
     struct hub_listing l;
-    bool ok = read_kept(&l, c, revision) == PL_OK;
+    bool ok = read_cached_listing(&l, c, revision) == PL_OK;
     char *path = part_of(c, revision, "", ".json");
 
     for (int i = 0; i < p->n && ok; i++)
@@ -238,7 +239,7 @@ void hub_cache_link_same(const struct hub_cache *c, const char *revision,
     for (int i = 0; i < n && !done; i++) {
         struct hub_listing l = {0};
         bool ok = strcmp(known[i].revision, revision) != 0 &&
-                  read_kept(&l, c, known[i].revision) == PL_OK;
+                  read_cached_listing(&l, c, known[i].revision) == PL_OK;
 
         for (int k = 0; ok && k < l.n && !done; k++)
             if (l.file[k].size == f->size &&
@@ -259,7 +260,7 @@ static pl_status find_in(char **path, const struct hub_cache *c,
 {
     struct hub_listing l;
     struct hub_pick p = {0};
-    pl_status s = read_kept(&l, c, revision);
+    pl_status s = read_cached_listing(&l, c, revision);
 
     if (s == PL_OK)
         s = hub_pick(&p, &l, c->repo, quant, file, NULL);

@@ -38,11 +38,11 @@ static pl_status cannot_write(struct coming *g, int e)
 {
     if (e == ENOSPC || e == EDQUOT)
         return hub_fail(g->err, PL_FULL,
-                        "%s: the disk is full; what has come stays, so make "
-                        "room and do the same again",
+                        "%s: the disk is full; free space and run the command "
+                        "again, the download will resume",
                         g->part);
-    return hub_fail(g->err, PL_IO, "%s: %s; what has come stays", g->part,
-                    strerror(e));
+    return hub_fail(g->err, PL_IO, "%s: %s; the partial download is kept",
+                    g->part, strerror(e));
 }
 
 static pl_status restart_download(struct coming *g)
@@ -71,7 +71,7 @@ static pl_status read_part(struct coming *g, uint64_t n)
 
         if (got <= 0)
             s = hub_fail(g->err, PL_IO, "%s: %s", g->part,
-                         got < 0 ? strerror(errno) : "it became shorter");
+                         got < 0 ? strerror(errno) : "the file shrank");
         else if (hub_is_cancelled(g->o))
             s = hub_cancelled(g->err);
         if (s == PL_OK) {
@@ -145,11 +145,11 @@ static pl_status take_size(struct coming *g, const struct hub_head *h)
     if (!h->has_total)
         return PL_OK;
     if (g->has_size && g->size != h->total)
-        return hub_fail(g->err, PL_BAD_FILE,
-                        "%s: the server has %llu bytes, and %llu were to come; "
-                        "try again later",
-                        g->d->name, (unsigned long long)h->total,
-                        (unsigned long long)g->size);
+        return hub_fail(
+            g->err, PL_BAD_FILE,
+            "%s: the server has %llu bytes, expected %llu; try again later",
+            g->d->name, (unsigned long long)h->total,
+            (unsigned long long)g->size);
     g->has_size = true;
     g->size = h->total;
     return PL_OK;
@@ -160,16 +160,16 @@ static pl_status take_head(struct coming *g, const struct hub_head *h)
     pl_status s = PL_OK;
 
     if (h->status == 200 && g->have > 0) {
-        hub_log(g->o, PL_LOG_INFO, "%s: the server sends it from its beginning",
-                g->d->name);
+        hub_log(g->o, PL_LOG_INFO,
+                "%s: the server cannot resume, starting over", g->d->name);
         if (!g->d->has_size)
             g->has_size = false; /* it may be another version */
         s = restart_download(g);
     }
     if (s == PL_OK && h->status == 206 && h->from != g->have)
         s = hub_fail(g->err, PL_BAD_FILE,
-                     "%s: the server was asked for what is behind %llu bytes, "
-                     "and sends what is behind %llu",
+                     "%s: requested the bytes from %llu, but the server sends "
+                     "those from %llu",
                      g->d->name, (unsigned long long)g->have,
                      (unsigned long long)h->from);
     if (s == PL_OK)
@@ -198,9 +198,10 @@ static bool on_data(void *user, const void *data, size_t n)
     const char *from = data;
 
     if (g->has_size && n > g->size - g->have) {
-        g->s = hub_fail(g->err, PL_BAD_FILE,
-                        "%s: more comes than the %llu bytes that it has",
-                        g->d->name, (unsigned long long)g->size);
+        g->s =
+            hub_fail(g->err, PL_BAD_FILE,
+                     "%s: the server sends more than the %llu bytes expected",
+                     g->d->name, (unsigned long long)g->size);
         return false;
     }
     for (size_t at = 0; at < n;) {
@@ -253,12 +254,12 @@ static pl_status judge(struct coming *g, const struct hub_head *h, bool *more,
     }
     if (h->status == 200 || h->status == 206) {
         *more = g->has_size && g->have < g->size;
-        snprintf(why, HUB_WHY, "%llu of %llu bytes came",
+        snprintf(why, HUB_WHY, "received %llu of %llu bytes",
                  (unsigned long long)g->have, (unsigned long long)g->size);
         return PL_OK;
     }
     *more = hub_status_is_transient(h->status) || h->status == 416;
-    snprintf(why, HUB_WHY, "the server answers %d", h->status);
+    snprintf(why, HUB_WHY, "the server returned status %d", h->status);
     if (h->status == 416)
         return restart_download(g);
     return *more
@@ -293,16 +294,14 @@ static pl_status get_all(struct coming *g, const char *known)
             return hub_is_cancelled(g->o)
                        ? hub_cancelled(g->err)
                        : hub_fail(g->err, PL_IO,
-                                  "%s; what has come stays, do the same again "
-                                  "to go on",
-                                  said);
+                                  "%s; run the command again to resume", said);
     }
     return PL_OK;
 }
 
 /* ---- commit and close ---------------------------------------------------- */
 
-static pl_status take_place(struct coming *g)
+static pl_status commit_file(struct coming *g)
 {
     pl_status s;
 
@@ -331,15 +330,15 @@ static pl_status check_sum(struct coming *g, bool *again)
         return g->err != NULL ? g->err->status : PL_IO;
     if (*again) {
         hub_log(g->o, PL_LOG_WARN,
-                "%s: what an earlier run has left is damaged; all of it is "
-                "downloaded again",
+                "%s: the earlier partial download is damaged; downloading the "
+                "whole file again",
                 g->d->name);
         return PL_OK;
     }
     unlink(g->part);
     return hub_fail(g->err, PL_BAD_FILE,
-                    "%s: what came is not what the hub lists: its SHA-256 is "
-                    "%s, not %s; it is not used; try again later",
+                    "%s: the download is damaged: its SHA-256 is %s, the hub "
+                    "lists %s; it was deleted, try again later",
                     g->d->name, sum, g->d->sha256);
 }
 
@@ -350,7 +349,7 @@ static void tell(const struct coming *g)
     if (!g->has_size)
         hub_log(g->o, PL_LOG_INFO, "downloading %s", g->d->name);
     else if (g->have > 0)
-        hub_log(g->o, PL_LOG_INFO, "downloading %s, %s; %s are there",
+        hub_log(g->o, PL_LOG_INFO, "downloading %s, %s; %s already there",
                 g->d->name, hub_bytes(all, g->size), hub_bytes(have, g->have));
     else
         hub_log(g->o, PL_LOG_INFO, "downloading %s, %s", g->d->name,
@@ -377,7 +376,7 @@ pl_status hub_download(const struct hub_options *o,
             s = check_sum(&g, &again);
     }
     if (s == PL_OK && !g.same)
-        s = take_place(&g);
+        s = commit_file(&g);
     if (s == PL_OK && g.same)
         unlink(g.part);
     close_part(&g);

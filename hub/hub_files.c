@@ -23,7 +23,7 @@ pl_status hub_cache_folder(char **folder, pl_err *err)
         *folder = hub_asprintf("%s/.cache/plait", home);
     else
         return hub_fail(err, PL_NOT_FOUND,
-                        "no folder for what is downloaded; set PLAIT_CACHE");
+                        "no directory for downloads; set PLAIT_CACHE");
     return *folder != NULL ? PL_OK : hub_no_memory(err);
 }
 
@@ -36,9 +36,8 @@ pl_status hub_cache_folders(const char *path, pl_err *err)
         *slash = '\0';
         if (mkdir(at, 0755) != 0 && errno != EEXIST)
             s = hub_fail(err, PL_IO,
-                         "%s: %s; set PLAIT_CACHE to a folder that can be "
-                         "written to",
-                         at, strerror(errno));
+                         "%s: %s; set PLAIT_CACHE to a writable directory", at,
+                         strerror(errno));
         *slash = '/';
     }
     free(at);
@@ -64,7 +63,7 @@ pl_status hub_lock_folder(int *fd, const struct hub_options *o,
             return hub_fail(err, PL_IO, "%s/lock: %s", folder, strerror(errno));
         if (!told)
             hub_log(o, PL_LOG_INFO,
-                    "another process downloads into %s; waiting for it",
+                    "another process is downloading into %s; waiting for it",
                     folder);
         told = true;
         if (!hub_sleep(o, 100))

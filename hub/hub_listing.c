@@ -107,8 +107,8 @@ static pl_status read_file(struct hub_listing *l, json_t *j, pl_err *err)
         return PL_OK;
     if (!hub_path_is_safe(path))
         return hub_fail(err, PL_BAD_FILE,
-                        "the hub's listing: \"%.300s\" is no name for a file "
-                        "in the cache folder; nothing of it is used",
+                        "the hub's listing: \"%.300s\" is not a safe file "
+                        "name; the listing was rejected",
                         path);
     if (size == NULL)
         size = json_object_get(j, "size");
@@ -116,13 +116,13 @@ static pl_status read_file(struct hub_listing *l, json_t *j, pl_err *err)
         return hub_fail(err, PL_BAD_FILE,
                         "the hub's listing: %.300s has no size", path);
     if (oid != NULL && !read_sum(sum, oid))
-        return hub_fail(err, PL_BAD_FILE,
-                        "the hub's listing: %.300s has \"%.100s\" for a "
-                        "SHA-256 sum",
-                        path, oid);
+        return hub_fail(
+            err, PL_BAD_FILE,
+            "the hub's listing: %.300s has an invalid SHA-256 sum \"%.100s\"",
+            path, oid);
     if (hub_listing_find(l, path) != NULL)
         return hub_fail(err, PL_BAD_FILE,
-                        "the hub's listing: %.300s stands there twice", path);
+                        "the hub's listing: %.300s is listed twice", path);
     return add_file(l, path, (uint64_t)json_integer_value(size), sum, err);
 }
 
@@ -135,7 +135,8 @@ pl_status hub_listing_read(struct hub_listing *l, const char *json, size_t n,
     size_t i;
 
     if (!json_is_array(all))
-        s = hub_fail(err, PL_BAD_FILE, "the hub's listing is no JSON list%s%s",
+        s = hub_fail(err, PL_BAD_FILE,
+                     "the hub's listing is not a JSON list%s%s",
                      all == NULL ? ": " : "", all == NULL ? e.text : "");
     json_array_foreach (all, i, one) {
         if (s == PL_OK && l->n == MOST_FILES)

@@ -180,7 +180,7 @@ static pl_status not_there(const struct hub_listing *l, const char *repo,
     list(text, sizeof text, l, path != NULL);
     if (text[0] == '\0')
         return hub_fail(err, PL_NOT_FOUND,
-                        "%s has no model as a GGUF file; look for a repository "
+                        "%s has no GGUF file of a model; look for a repository "
                         "whose name ends in -GGUF",
                         repo);
     if (path != NULL)
@@ -196,7 +196,7 @@ static pl_status pick_split(struct hub_pick *p, const struct hub_listing *l,
 {
     if (count > l->n)
         return hub_fail(err, PL_NOT_FOUND,
-                        "%.300s: the hub lacks some of the %d files", f->path,
+                        "%.300s: the hub lacks some of its %d files", f->path,
                         count);
     p->file = calloc((size_t)count, sizeof *p->file);
     if (p->file == NULL)

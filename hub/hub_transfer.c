@@ -316,7 +316,7 @@ enum hub_end hub_get(const struct hub_transfer *t, struct hub_head *h,
         code = curl_easy_perform(f.curl);
         end = end_of(code, &f);
         if (f.silent)
-            snprintf(why, HUB_WHY, "nothing came for %d s", t->timeout_s);
+            snprintf(why, HUB_WHY, "no data for %d s", t->timeout_s);
         else
             snprintf(why, HUB_WHY, "%s",
                      text[0] != '\0' ? text : curl_easy_strerror(code));

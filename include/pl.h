@@ -112,7 +112,7 @@ PL_API const char *pl_version(void);
     X(BAD_FILE, "the file is damaged or not what it claims to be")             \
     X(BAD_ARGUMENT, "an argument is out of range or contradicts another")      \
     X(UNSUPPORTED, "valid, but not supported")                                 \
-    X(NOT_FOUND, "no such thing")                                              \
+    X(NOT_FOUND, "not found")                                                  \
     X(IO, "reading or writing failed")                                         \
     X(FULL, "a fixed capacity is used up")                                     \
     X(DEVICE, "a device failed")                                               \

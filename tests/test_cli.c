@@ -137,7 +137,7 @@ TEST(cli_usage_errors_exit_2_and_name_option_and_remedy)
         {"plait sing", "\"sing\""},
         {"plait plann", "did you mean `plait plan`?"},
         {"plait help insepct", "did you mean `plait inspect`?"},
-        {"plait models/heldout.txt", "is a file, and no command"},
+        {"plait models/heldout.txt", "is a file, not a command"},
         {"plait " MODEL "-p x", "no command before -m; `plait run` takes"},
         {"plait " MODEL "--tokens 1 -o f", "`plait logits` takes"},
         {"plait --json " MODEL, "`plait plan` takes"},
@@ -150,14 +150,14 @@ TEST(cli_usage_errors_exit_2_and_name_option_and_remedy)
         {"plait run " MODEL "-p x --trace -", "name a file"},
         {"plait plan " MODEL "--json --svg -", "both write to standard output"},
         {"plait logits " MODEL "--tokens 1 -o - --trace -", "file of -o"},
-        {"plait run " MODEL "-p x -dev CUDA0", "no kind \"CUDA0\""},
+        {"plait run " MODEL "-p x -dev CUDA0", "unknown type \"CUDA0\""},
         {"plait run " MODEL "-p x -dev Vulkan0,Vulkan1", "this machine has"},
         {"plait run " MODEL "-p x -dev Metal", "accepted: cpu"},
         {"plait run " MODEL "-p x -c $(seq -s 0 1 300)", "...: give a whole"},
         {"plait run " MODEL "-p x -ncmoe $(seq -s x 1 300)", "...\": give a"},
         {"plait run " MODEL "-p x -ngl \"$(printf '\\033[31m\\377')\"",
          "-ngl \\x1b[31m\\xff: give"},
-        {"plait run " MODEL "-p x $(seq -s x 1 300)", "...\" is one word"},
+        {"plait run " MODEL "-p x $(seq -s x 1 300)", "...\""},
         {"plait run", "-p TEXT"},
         {"plait run -p x", "-m FILE"},
         {"plait run " MODEL "-p", "-p TEXT"},
@@ -188,7 +188,7 @@ TEST(cli_usage_errors_exit_2_and_name_option_and_remedy)
         {"plait run " MODEL "-p x -mg -1", "from 0"},
         {"plait run " MODEL "-p x -dev 'cpu*2' -mg 2", "(-mg) is 2"},
         {"plait run " MODEL "-p x -dev 'cpu*2' -ts 1", "1 share for 2 devices"},
-        {"plait devices -dev emu", "-dev says what --measure shall"},
+        {"plait devices -dev emu", "-dev selects the devices of --measure"},
         {"plait run " MODEL "-p x -dev ''", "-dev \"\": give a value: LIST"},
         {"plait run " MODEL "-p x -t 257", "from 1 to 256"},
         {"plait run " MODEL "-p x -ub 65537", "from 1 to 65536"},
@@ -198,7 +198,7 @@ TEST(cli_usage_errors_exit_2_and_name_option_and_remedy)
         {"plait run " MODEL "-p x --convert", "--state-load FILE"},
         {"cp models/fable-moe-Q8_0.gguf mine; ln -sf mine other; "
          "plait logits -m mine --tokens 1 -o other",
-         "-o other is the file of -m too"},
+         "-o other would overwrite the file of -m"},
         {"plait plan -m mine --svg mine", "--svg mine"},
         {"plait logits " MODEL "--tokens 1 -o new --trace new", "file of -o"},
         {"plait run " MODEL "-p x -ngl -2", "auto or all"},
@@ -232,7 +232,7 @@ TEST(cli_usage_errors_exit_2_and_name_option_and_remedy)
         {"plait inspect ''", "no file"},
         {"plait run " MODEL "-p x --temp 1e30", "from 0 to 1000"},
         {"plait run " MODEL "-p x --repeat-penalty 0", "from 0.001 to 1000"},
-        {"plait logits " MODEL "--tokens @ -o x", "name a file behind the @"},
+        {"plait logits " MODEL "--tokens @ -o x", "name a file after the @"},
         {"plait run " MODEL "-p x -l 99999+1", "ids go from 0 to 4095"},
         {"plait tokenize -p x", "-m FILE"},
         {"plait render --messages x", "-m FILE"},
@@ -288,8 +288,8 @@ TEST(cli_warns_of_threads_that_share_a_core)
 
     assert_string_equal(r.out, "0\n1\n1\n");
     must_say(r, "-t 2: cpu");
-    must_say(r, " has 1 core, and threads that share a core wait for one "
-                "another; give -t 1 or less");
+    must_say(r, " has 1 core, and threads that share a core wait for each "
+                "other; use -t 1 or less");
 }
 
 TEST(cli_slips_are_answered_with_the_nearest_option)
@@ -334,12 +334,12 @@ TEST(cli_failures_exit_1_and_name_the_thing)
         {"plait perplexity " MODEL "-p short", "smaller -c"},
         {"plait run " MODEL "-p x --no-display-prompt"
          " $(seq -f '-l %g-inf' 0 4095)",
-         "no token is possible"},
+         "no token can be sampled"},
         {"plait run " MODEL "-c 2 -p 'a longer prompt than that'", "-c 7"},
         {"plait run " MODEL "-p x --state-save no/such", "no/such"},
         {"PLAIT_LIBCUDA=no/cuda PLAIT_LIBHIP=no/hip OCL_ICD_VENDORS=no/such/ "
          "plait run " MODEL "-p x -dev gpu",
-         "there is no GPU here"},
+         "this machine has no usable GPU"},
         {"PLAIT_LIBCUDA=no/cuda plait run " MODEL "-p x -dev cuda:0",
          "no/cuda"},
         {"PLAIT_LIBHIP=no/hip plait run " MODEL "-p x -dev hip:0", "no/hip"},
@@ -452,7 +452,7 @@ TEST(cli_run_prints_the_text_alone)
     assert_int_equal(strncmp(piped.out, "Once upon a time", n), 0);
     must_say(whole, "generation      12 tokens");
     must_say(whole, "t/s");
-    must_say(piped, "taken as tensor");
+    must_say(piped, "treated as tensor");
 #undef LINE
 }
 
@@ -540,7 +540,8 @@ TEST(cli_run_goes_on_from_a_state)
     a = sh(1, other);
     must_say(a, "--convert");
     a = sh(1, more);
-    must_say(a, "the state and the prompt have 34 tokens, the context 33");
+    must_say(a,
+             "the state and the prompt have 34 tokens, but the context has 33");
 }
 
 /* Runs with states between them, only the first with a text, write what one run
@@ -584,12 +585,12 @@ TEST(cli_plan_tells_fast_numerics)
           "-p Once -n 2 --ignore-eos --numerics fast --state-save fast");
     r = sh(0, "PLAIT_CPU=generic plait run " MODEL
               "-p x -n 2 --ignore-eos --state-load fast");
-    must_say(r, "the state was computed under other numerics");
+    must_say(r, "the state was computed with other numerics");
     r = sh(1, "PLAIT_CPU=reference plait run " MODEL "-p x --numerics fast");
-    must_say(r, "cpu0 has no products of BF16");
+    must_say(r, "cpu0 has no BF16 products");
     r = sh(1,
            "plait plan " MODEL "--numerics fast --device-spec gpu:24GiB:1TB/s");
-    must_say(r, "gpu0 has no products of BF16");
+    must_say(r, "gpu0 has no BF16 products");
 }
 
 TEST(cli_plan_draws_what_it_says)
@@ -763,8 +764,9 @@ TEST(cli_render_fails_where_the_template_raises)
          "template line 1: no images"},
         {"echo '{% if x %}' >t.jinja; echo '[]' | plait render --template "
          "t.jinja --messages -",
-         "\"endif\" is awaited"},
-        {"echo '[' | plait render " MODEL "--messages -", "messages: no JSON"},
+         "expected \"endif\""},
+        {"echo '[' | plait render " MODEL "--messages -",
+         "messages: invalid JSON"},
     };
 
     MUST_REFUSE(list, 1);
@@ -975,7 +977,7 @@ TEST(cli_perplexity_of_damage_is_an_error)
         float v;
         const char *says;
     } rows[] = {
-        {NAN, "nan: weights are damaged"},
+        {NAN, "nan: the weights are damaged"},
         {INFINITY, "weights are damaged"},
         {1e9f, "the perplexity is inf"},
     };

@@ -346,11 +346,13 @@ TEST(bench_mistakes_name_the_value_and_the_remedy)
     } list[] = {
         {"plait bench", "--shape qwen3-0.6b", 2},
         {"plait bench " MODEL "--shape tiny", "leave one out", 2},
-        {"plait bench --shape qwen9", "no shape \"qwen9\"; there are qwen3", 2},
-        {"plait bench --shape tiny --type q9", "no type \"q9\"; there are", 2},
+        {"plait bench --shape qwen9",
+         "unknown shape \"qwen9\"; known are qwen3", 2},
+        {"plait bench --shape tiny --type q9", "unknown type \"q9\"; known are",
+         2},
         {"plait bench --shape tiny,qwen9", "\"qwen9\"", 2},
         {TINY "-p 0 -n 0 -p x", "-p x: give a whole number", 2},
-        {"plait bench --shape tiny -p 0 -n 0", "nothing is left", 2},
+        {"plait bench --shape tiny -p 0 -n 0", "nothing to measure", 2},
         {TINY "-b 0", "from 1 to", 2},
         {TINY "-t 1,,2", "whole number", 2},
         {TINY "-o xml", "md, csv or json", 2},
@@ -440,7 +442,7 @@ TEST(cli_llama_cpp_options_without_effect_are_ignored)
     for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++) {
         struct ran r = sh(0, lines[i]);
 
-        must_say(r, "of llama.cpp changes nothing here: ");
+        must_say(r, "of llama.cpp has no effect here: ");
     }
 }
 

@@ -80,13 +80,13 @@ TEST(cli_chat_commands_do_what_they_say)
     r = sh(0, "echo '[{}' >bad.json; printf '/sing\\n/save\\n/regen it\\n/regen"
               "\\n/load -\\n/load none\\n/load bad.json\\n/help\\n' | plait "
               "run " CHAT);
-    must_say(r, "/sing: there is no such command; /help");
+    must_say(r, "unknown command /sing; /help");
     must_say(r, "/save: name a file: /save FILE");
-    must_say(r, "/regen takes no value; leave \"it\" out");
-    must_say(r, "/regen: nothing was asked");
+    must_say(r, "/regen takes no value; leave out \"it\"");
+    must_say(r, "/regen: no message");
     must_say(r, "/load -: standard input");
     must_say(r, "opening none: No such file");
-    must_say(r, "/load bad.json: no JSON list of messages");
+    must_say(r, "/load bad.json: not a JSON list of messages");
     must_say(r, "/clear       start a new chat");
     assert_string_equal(r.out, "");
 }
@@ -130,7 +130,7 @@ TEST(cli_chat_leaves_out_the_oldest_turns)
     json_decref(m);
     r = sh(0, "(echo Of a king; seq -s ' ' 200; echo And) | plait run " MODEL
               "-i -n 4 -c 128 --temp 0 --ignore-eos");
-    must_say(r, "write a shorter one, or give -c ");
+    must_say(r, "write a shorter message, or use -c ");
     must_say(r, "generation       8 tokens");
 }
 
@@ -160,9 +160,9 @@ TEST(cli_chat_mistakes_name_option_and_remedy)
     } list[] = {
         {"plait run " MODEL "-i --reasoning maybe", "auto, on or off", 2},
         {"plait run " MODEL "-i --reasoning on", "no switch for it", 2},
-        {"plait run " MODEL "-i --kwargs 3", "no JSON object", 2},
+        {"plait run " MODEL "-i --kwargs 3", "not a JSON object", 2},
         {"plait run " MODEL "-i --no-template --system x",
-         "leave --no-template out", 2},
+         "leave out --no-template", 2},
         {"plait run " MODEL "-p x --template t", "give -i", 2},
         {"plait run " MODEL "-i --state-save x", "/save and /load", 2},
         {"plait run " MODEL "-i --template none", "opening none", 1},
@@ -173,7 +173,7 @@ TEST(cli_chat_mistakes_name_option_and_remedy)
          "template line 1: no", 2},
         {"echo '{# #}' >t.jinja; echo x | plait run " MODEL
          "-i --template t.jinja",
-         "makes an empty prompt", 2},
+         "renders the messages as an empty prompt", 2},
     };
 
     for (size_t i = 0; i < sizeof list / sizeof list[0]; i++)

@@ -196,8 +196,8 @@ static void must_refuse(const char *command, const char *a, const char *path,
              other);
     snprintf(line, sizeof line, "plait %s %s %s %s %s", command, a, path, b,
              ids);
-    snprintf(want, sizeof want, "%s %s is the file of %s too (%s)", a, path, b,
-             other);
+    snprintf(want, sizeof want, "%s %s would overwrite the file of %s (%s)", a,
+             path, b, other);
     assert_int_equal(stat("mine", &st), 0);
     got = run_with(command, a, path, b, ids, said);
     if (got != 2 || !strstr(said, want) || !strstr(said, "name another"))
@@ -297,9 +297,9 @@ TEST(cli_files_that_are_written_are_no_part_of_a_model)
             NULL};
 
         assert_int_equal(run(argv, said), 2);
-        assert_non_null(strstr(said, "is the file of -m too"));
+        assert_non_null(strstr(said, "would overwrite the file of -m"));
         assert_int_equal(run(several, said), 2);
-        assert_non_null(strstr(said, "is the file of -m too"));
+        assert_non_null(strstr(said, "would overwrite the file of -m"));
     }
     for (int i = 0; i < 2; i++) {
         size_t n;
@@ -318,7 +318,7 @@ TEST(cli_files_that_are_read_are_not_standard_output)
                          "--tokens @ids -o - >>ids; code=$?; "
                          "test \"$(cat ids)\" = 1 || exit 99; exit $code");
 
-    must_say(r, "-o - is the file of --tokens too");
+    must_say(r, "-o - would overwrite the file of --tokens");
 }
 
 /* Nor are they files to which standard input, output or errors were
@@ -352,7 +352,7 @@ TEST(cli_files_that_cannot_be_written_are_told_first)
         const char *place, *says;
         int code;
     } list[] = {{"d", "d: a directory; give the name of a file", 2},
-                {"self", "self: a symbolic link that leads to no file", 2},
+                {"self", "self: a symbolic link without a target file", 2},
                 {name, "; give a shorter name", 1}};
     struct used u;
 
@@ -393,10 +393,14 @@ TEST(cli_files_that_a_chat_saves_are_none_that_are_read)
            "root ::= \\\"y\\\"\nx\" && grep -q traceEvents tr && "
            "test \"$(cat ok)\" = '[]' && rm own own.s own.h");
     static const char *const says[] = {
-        "/save own is the file of -m",      "/save ./own is the file of -m",
-        "/save own.s is the file of -m",    "/save own.h is the file of -m",
-        "/save form.h is the file of --te", "/save gbnf is the file of --gr",
-        "/save tr is the file of --trace",  "write-protected"};
+        "/save own would overwrite the file of -m",
+        "/save ./own would overwrite the file of -m",
+        "/save own.s would overwrite the file of -m",
+        "/save own.h would overwrite the file of -m",
+        "/save form.h would overwrite the file of --te",
+        "/save gbnf would overwrite the file of --gr",
+        "/save tr would overwrite the file of --trace",
+        "write-protected"};
 
     for (size_t i = 0; i < sizeof says / sizeof says[0]; i++)
         must_say(r, says[i]);

@@ -141,21 +141,22 @@ TEST(cli_grammar_mistakes_have_a_place_and_a_remedy)
         int code;
     } list[] = {
         {RUN "--grammar 'root ::= a'",
-         "--grammar: line 1, column 10: the rule a is not there: define it", 2},
+         "--grammar: line 1, column 10: the rule a is not defined; define it",
+         2},
         {"printf 'root ::= x\nx ::= x\n' >bad.gbnf; " RUN
          "--grammar-file bad.gbnf",
          "bad.gbnf: line 2, column 1: the rule x can never end", 2},
         {RUN "-j '{\"type\": \"array\", \"uniqueItems\": true}'",
          "--json-schema: #: uniqueItems is not supported", 1},
-        {RUN "-j '{'", "--json-schema: no JSON: line 1, column", 2},
+        {RUN "-j '{'", "--json-schema: invalid JSON: line 1, column", 2},
         {RUN "-j '[]'", "#: the schema must be an object, or true", 2},
-        {RUN "-j '{\"type\": \"x\"}'", "#: type must be one or some of", 2},
-        {RUN "-j '{\"pattern\": \"(\"}'", "a group has no end", 2},
+        {RUN "-j '{\"type\": \"x\"}'", "#: type must be one or more of", 2},
+        {RUN "-j '{\"pattern\": \"(\"}'", "a group is not closed", 2},
         {RUN "-jf none.json", "opening none.json: No such file", 1},
         {RUN "-jf -", "name a file", 2},
         {RUN "-j '{}' --grammar 'root ::= \"a\"'",
-         "--json-schema comes beside another grammar; give one", 2},
-        {RUN "-j '{}' --ignore-eos", "leave one of them out", 2},
+         "--json-schema: another grammar is already given; leave one out", 2},
+        {RUN "-j '{}' --ignore-eos", "leave one out", 2},
     };
 
     for (size_t i = 0; i < sizeof list / sizeof list[0]; i++)

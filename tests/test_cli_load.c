@@ -93,7 +93,7 @@ TEST(load_that_fails_as_a_whole_says_why)
     must_say(r, "too many");
     load_try_stop(&t);
     r = sh(1, line); /* nothing listens there any more */
-    must_say(r, "start a server there first");
+    must_say(r, "start a server there");
 }
 
 TEST(load_asks_with_the_key_that_is_given)

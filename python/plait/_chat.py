@@ -130,7 +130,7 @@ class Chat:
                 if t.adds_bos and t.bos is not None and ids[:1] != [t.bos]:
                     ids.insert(0, t.bos)
             if not ids:
-                raise ValueError('the chat template makes an empty prompt')
+                raise ValueError('the chat template renders the messages as an empty prompt')
             later = [i for i, m in enumerate(messages)
                      if i > lead and m['role'] == 'user']
             if len(ids) + room <= self.engine.n_ctx or not later:

@@ -343,7 +343,7 @@ def fill(struct, given: dict[str, Any], names) -> list:
     for name, value in given.items():
         if name not in names:
             near = difflib.get_close_matches(name, names, 1)
-            raise TypeError(f"{name}: there is no such option"
+            raise TypeError(f"{name}: unknown option"
                             + (f"; {near[0]} is near" if near else ''))
         kind = kinds[name]
         if value is None:

@@ -22,12 +22,14 @@ pl_status cache_path(char path[CACHE_PATH], const char *name, const char *what,
         n = snprintf(path, CACHE_PATH, "%s/.cache/plait/%s", home, name);
     else
         return err_set(err, PL_NOT_FOUND,
-                       "no place for %s; set XDG_CACHE_HOME or HOME to an "
+                       "no directory for %s; set XDG_CACHE_HOME or HOME to an "
                        "absolute path",
                        what);
     return n < CACHE_PATH
                ? PL_OK
-               : err_set(err, PL_IO, "the path of the cache is too long");
+               : err_set(err, PL_IO,
+                         "the path of the cache directory is too long; set "
+                         "XDG_CACHE_HOME to a shorter one");
 }
 
 pl_status cache_directories(char path[CACHE_PATH], pl_err *err)

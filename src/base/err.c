@@ -86,9 +86,10 @@ pl_status err_no_memory(pl_err *err, const char *what)
 
 pl_status err_null(pl_err *err, const char *function, const char *argument)
 {
-    return err_set(err, PL_BAD_ARGUMENT,
-                   "%s: %s is NULL; only what the header says may be", function,
-                   argument);
+    return err_set(
+        err, PL_BAD_ARGUMENT,
+        "%s: %s is NULL; pass a pointer, unless the header allows NULL",
+        function, argument);
 }
 
 /* Returns true if a thread's stack can be allocated. Sets *bytes to the default
@@ -116,17 +117,17 @@ pl_status err_no_thread(pl_err *err, const char *what, int e)
     size_t bytes;
 
     if (!fits_stack(&bytes))
-        return err_set(err, PL_NO_MEMORY,
-                       "%s could not be started: there is no room for its "
-                       "stack of %zu bytes; ask for fewer threads (-t) or "
-                       "devices (-dev), raise the limit of memory (ulimit -v) "
-                       "or lower that of stacks (ulimit -s)",
-                       what, bytes);
-    return err_set(err, PL_DEVICE,
-                   "%s could not be started: %s; ask for fewer threads (-t) or "
-                   "devices (-dev), or raise the limit (ulimit -u, or the "
-                   "container's)",
-                   what, strerror(e));
+        return err_set(
+            err, PL_NO_MEMORY,
+            "%s could not be started: no memory for its stack of %zu bytes; "
+            "use fewer threads (-t) or devices (-dev), raise the memory limit "
+            "(ulimit -v) or lower the stack limit (ulimit -s)",
+            what, bytes);
+    return err_set(
+        err, PL_DEVICE,
+        "%s could not be started: %s; use fewer threads (-t) or devices "
+        "(-dev), or raise the limit (ulimit -u, or the container's)",
+        what, strerror(e));
 }
 
 pl_status err_cancelled(const volatile int *cancel, pl_err *err)

@@ -70,7 +70,7 @@ static pl_status guard(const char *path, int *mode, pl_err *err)
 
         if (lstat(path, &st) == 0) /* rename would replace the link */
             return err_set(err, PL_BAD_ARGUMENT,
-                           "%s: a symbolic link that leads to no file (%s); "
+                           "%s: a symbolic link without a target file (%s); "
                            "remove it, or name the file itself",
                            path, strerror(error));
         errno = error;
@@ -83,8 +83,8 @@ static pl_status guard(const char *path, int *mode, pl_err *err)
                        "%s: a directory; give the name of a file", path);
     if (!S_ISREG(st.st_mode))
         return err_set(err, PL_BAD_ARGUMENT,
-                       "%s: not a regular file, and no other can be replaced "
-                       "at once; give the name of one",
+                       "%s: not a regular file, and only those can be replaced "
+                       "atomically; name one",
                        path);
     if ((st.st_mode & 0222) == 0 || access(path, W_OK) != 0)
         return err_set(err, PL_IO,
@@ -146,8 +146,8 @@ static pl_status open_beside(struct pl_file *f, int mode, pl_err *err)
     if (access("/proc/self/fd", X_OK) == 0) /* linkat needs this directory */
         f->fd = open(f->dir, O_WRONLY | O_TMPFILE | O_CLOEXEC, new_mode);
     if (f->fd < 0 && !take_name(f, new_mode))
-        return failed(f->path, "no file can be made there: ",
-                      "; name one in a directory that may be written to", err);
+        return failed(f->path, "cannot create a file there: ",
+                      "; name a file in a writable directory", err);
     /* not restricted by the umask; after a failure fewer users may read the
      * file */
     if (mode >= 0)
@@ -222,10 +222,10 @@ pl_status pl_file_open(pl_file **out, const char *path, unsigned flags,
     PL_NEED(path, err);
     if (path[0] == '\0')
         return err_set(err, PL_BAD_ARGUMENT,
-                       "pl_file_open: no name of a file; give one");
+                       "pl_file_open: the file name is empty; give one");
     if (flags & ~(unsigned)(PL_FILE_STREAM | PL_FILE_RESUME))
         return err_set(err, PL_UNSUPPORTED,
-                       "pl_file_open: flags 0x%x; give those of PL_FILE_*",
+                       "pl_file_open: unknown flags 0x%x; use PL_FILE_*",
                        flags);
     f = calloc(1, sizeof *f);
     if (!f)
@@ -313,7 +313,7 @@ static pl_status sync_directory(const char *dir, pl_err *err)
     pl_status s = PL_OK;
 
     if (fd < 0 || (fsync(fd) != 0 && errno != EINVAL && errno != ENOTSUP))
-        s = failed(dir, "bringing it to the disk: ", "", err);
+        s = failed(dir, "syncing it to disk: ", "", err);
     if (fd >= 0)
         close(fd);
     return s;
@@ -321,14 +321,14 @@ static pl_status sync_directory(const char *dir, pl_err *err)
 
 pl_status pl_file_commit(pl_file *f, pl_err *err)
 {
-    static const char as_it_was[] = "; what was there is as it was";
+    static const char as_it_was[] = "; the previous file is unchanged";
     int mode;
 
     PL_NEED(f, err);
     if (f->done)
         return err_set(err, PL_BAD_ARGUMENT,
-                       "pl_file_commit: %s is in its place already; open it "
-                       "once more to replace it",
+                       "pl_file_commit: %s is already committed; open it again "
+                       "to replace it",
                        f->path);
     if (!flush(f)) {
         errno = f->error;

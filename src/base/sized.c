@@ -25,15 +25,15 @@ pl_status sized_read(void *own, size_t known, const void *given,
     memcpy(&size, given, sizeof size);
     if (size < LEAST || size > MOST || size % WORD != 0)
         return err_set(err, PL_BAD_ARGUMENT,
-                       "%s: its size is %zu; call %s_init, or begin it with "
+                       "%s: size is %zu; call %s_init, or initialize it with "
                        "{.size = sizeof(%s)}",
                        name, size, name, name);
     for (size_t i = known; i < size; i++)
         if (from[i] != 0)
             return err_set(err, PL_UNSUPPORTED,
-                           "%s: byte %zu is set, of which this library (%s) "
-                           "knows %zu: the program was built for a newer one; "
-                           "link that, or leave its new fields 0",
+                           "%s: byte %zu is set, but this library (%s) knows "
+                           "only %zu bytes: the program was built for a newer "
+                           "version; link that one, or leave its new fields 0",
                            name, i, pl_version(), known);
     memcpy(own, given, size < known ? size : known);
     memcpy(own, &known, sizeof known);

@@ -87,7 +87,7 @@ static pl_status bind(struct render *r, const struct builtin *b,
         if (n == 0 || i < 0 || c->arg[i].kind != V_ABSENT)
             return render_fail(
                 r, PL_BAD_ARGUMENT,
-                "\"%s\" has no parameter \"%s\" that is still free", b->name,
+                "\"%s\" has no parameter \"%s\", or it is already set", b->name,
                 err_shown(shown, args->word[k]->s, args->word[k]->len));
         c->arg[i] = args->value[args->n + k];
     }
@@ -129,7 +129,7 @@ static pl_status need_int(struct render *r, struct value v, int64_t *out)
     if (v.kind == V_UNDEFINED)
         return render_undefined(r, v);
     if (v.kind != V_INT && v.kind != V_BOOL)
-        return render_fail(r, PL_BAD_ARGUMENT, "an integer is needed, not a %s",
+        return render_fail(r, PL_BAD_ARGUMENT, "expected an integer, got a %s",
                            value_kind_name(v.kind));
     *out = value_as_int(v);
     return PL_OK;
@@ -153,7 +153,8 @@ static pl_status range(struct render *r, const struct call *c,
     span = v[2] > 0 ? (__int128)v[1] - v[0] : (__int128)v[0] - v[1];
     span = span > 0 ? (span - 1) / (v[2] > 0 ? v[2] : -(__int128)v[2]) + 1 : 0;
     if (span > MOST)
-        return render_fail(r, PL_FULL, "a range has more than %d items", MOST);
+        return render_fail(r, PL_FULL,
+                           "\"range\" would have more than %d items", MOST);
     PL_TRY(render_alloc(r, 1, sizeof *range, &range));
     *range = (struct range){v[0], v[1], v[2], (int64_t)span};
     *out = (struct value){.kind = V_RANGE, .range = range};
@@ -172,9 +173,9 @@ static pl_status make_dict(struct render *r, const struct call *c,
     if (!d)
         return err_no_memory(r->err, "a template's values");
     if (a->n > 1)
-        return render_fail(r, PL_BAD_ARGUMENT,
-                           "a dict is made of one thing and of what has "
-                           "names");
+        return render_fail(
+            r, PL_BAD_ARGUMENT,
+            "\"dict\" takes one positional argument and keyword arguments");
     if (a->n == 1 && a->value[0].kind == V_DICT) {
         const struct dict *of = a->value[0].dict;
 
@@ -191,7 +192,7 @@ static pl_status make_dict(struct render *r, const struct call *c,
         PL_TRY(value_items(r, all.item[i], &pair));
         if (pair.n != 2 || !value_is_key(pair.item[0]))
             return render_fail(r, PL_BAD_ARGUMENT,
-                               "a dict is made of pairs of a key and a value");
+                               "\"dict\" takes pairs of a key and a value");
         if (!dict_put(&r->arena, d, pair.item[0], pair.item[1]))
             return err_no_memory(r->err, "a template's values");
         PL_TRY(render_spend(r, 1));
@@ -236,8 +237,9 @@ static pl_status cycler(struct render *r, const struct call *c,
     struct cycler *cycle;
 
     if (c->args->n == 0 || c->args->n_word > 0)
-        return render_fail(r, PL_BAD_ARGUMENT,
-                           "\"cycler\" takes one item at least, and no names");
+        return render_fail(
+            r, PL_BAD_ARGUMENT,
+            "\"cycler\" takes at least one item and no keyword arguments");
     PL_TRY(render_alloc(r, 1, sizeof *cycle, &cycle));
     PL_TRY(render_list(r, (size_t)c->args->n, &cycle->list));
     for (int i = 0; i < c->args->n; i++)
@@ -263,7 +265,7 @@ static pl_status strftime_now(struct render *r, const struct call *c,
     if (s->len + 2 > sizeof form || memchr(s->s, '\0', s->len) ||
         !localtime_r(&now, &tm))
         return render_fail(r, PL_BAD_ARGUMENT,
-                           "this is no format for strftime_now");
+                           "\"strftime_now\" does not know this format");
     memcpy(form, s->s, s->len);
     memcpy(form + s->len, ".", 2); /* so that the result is never empty */
     before = numeral_begin();
@@ -271,7 +273,7 @@ static pl_status strftime_now(struct render *r, const struct call *c,
     numeral_end(before);
     if (n == 0)
         return render_fail(r, PL_BAD_ARGUMENT,
-                           "strftime_now makes too long a text");
+                           "the result of \"strftime_now\" is too long");
     return render_string(r, text, n - 1, out);
 }
 

@@ -41,8 +41,9 @@ static pl_status last(struct render *r, const struct call *c, struct value *out)
     struct list l;
 
     if (c->self.kind == V_ITER)
-        return render_fail(r, PL_BAD_ARGUMENT,
-                           "a generator has no last item; make it a list");
+        return render_fail(
+            r, PL_BAD_ARGUMENT,
+            "a generator has no last item; convert it with \"list\"");
     PL_TRY(value_items(r, c->self, &l));
     *out = l.n > 0 ? l.item[l.n - 1] : (struct value){.kind = V_UNDEFINED};
     return PL_OK;
@@ -237,7 +238,7 @@ static pl_status dictsort(struct render *r, const struct call *c,
         (c->arg[1].kind != V_ABSENT && !by_value &&
          !(c->arg[1].kind == V_STR && string_is(c->arg[1].str, "key"))))
         return render_fail(r, PL_BAD_ARGUMENT,
-                           "dictsort sorts a dict by \"key\" or \"value\"");
+                           "\"dictsort\" sorts by \"key\" or \"value\"");
     PL_TRY(render_alloc(r, d->n, sizeof *p, &p));
     for (size_t i = 0; i < d->n; i++) {
         struct list *pair;
@@ -396,7 +397,7 @@ static pl_status items(struct render *r, const struct call *c,
         l = (struct items){view.list->item, view.list->n, view.list->n};
     } else if (c->self.kind != V_UNDEFINED) {
         return render_fail(r, PL_BAD_ARGUMENT,
-                           "a %s has no items: it is no mapping",
+                           "a %s is not a mapping, so it has no items",
                            value_kind_name(c->self.kind));
     }
     return make_iter(r, &l, out);
@@ -408,7 +409,7 @@ static pl_status check_hashable(struct render *r, struct value v)
 {
     if (v.kind == V_LIST || v.kind == V_DICT)
         return render_fail(r, PL_BAD_ARGUMENT,
-                           "a %s cannot be told from others",
+                           "a %s cannot be compared for uniqueness",
                            value_kind_name(v.kind));
     if (v.kind != V_TUPLE)
         return PL_OK;
@@ -526,7 +527,7 @@ static pl_status named(struct render *r, const struct args *args, int i,
     *out = filter ? builtin_filter(name) : builtin_test(name);
     if (*out)
         return PL_OK;
-    return render_fail(r, PL_UNSUPPORTED, "there is no %s \"%s\"",
+    return render_fail(r, PL_UNSUPPORTED, "unknown %s \"%s\"",
                        filter ? "filter" : "test",
                        err_shown(shown, name->s, name->len));
 }
@@ -556,7 +557,7 @@ static pl_status map(struct render *r, const struct call *c, struct value *out)
         rest = args_rest(c->args, 1);
     } else if (path.kind == V_ABSENT) {
         return render_fail(r, PL_BAD_ARGUMENT,
-                           "\"map\" needs a filter's name or attribute=");
+                           "\"map\" needs the name of a filter or attribute=");
     }
     PL_TRY(value_items(r, c->self, &l));
     for (size_t i = 0; i < l.n; i++) {
@@ -585,7 +586,8 @@ static pl_status choose(struct render *r, const struct call *c, bool by_path,
     if (!value_truth(c->self))
         return make_iter(r, &kept, out);
     if (by_path && c->args->n == 0)
-        return render_fail(r, PL_BAD_ARGUMENT, "an attribute must be named");
+        return render_fail(r, PL_BAD_ARGUMENT,
+                           "the name of an attribute is missing");
     if (c->args->n > by_path) {
         PL_TRY(named(r, c->args, by_path, false, &test));
         rest = args_rest(c->args, by_path + 1);

@@ -115,9 +115,9 @@ static pl_status format(struct render *r, const struct call *c,
 
     PL_TRY(str_of(r, c->self, &s));
     if (c->args->n > 0 && c->args->n_word > 0)
-        return render_fail(r, PL_BAD_ARGUMENT,
-                           "\"format\" takes values either by place or by "
-                           "name");
+        return render_fail(
+            r, PL_BAD_ARGUMENT,
+            "\"format\" takes positional or keyword arguments, not both");
     for (int i = 0; i < c->args->n; i++)
         PL_TRY(items_add(r, &l, c->args->value[i]));
     PL_TRY(items_take(r, &l, V_TUPLE, &args));
@@ -245,7 +245,7 @@ static pl_status tojson(struct render *r, const struct call *c,
         PL_TRY(value_items(r, separators, &l));
         if (l.n != 2)
             return render_fail(r, PL_BAD_ARGUMENT,
-                               "separators of JSON are two");
+                               "separators must be a pair of strings");
         for (int i = 0; i < 2; i++)
             PL_TRY(need_string(r, l.item[i], &s[i]));
         style.item = s[0];
@@ -426,7 +426,8 @@ static pl_status round_to(struct render *r, const struct call *c,
     if (v.kind == V_UNDEFINED)
         return render_undefined(r, v);
     if (!value_is_number(v) || digits < -300 || digits > 300)
-        return render_fail(r, PL_BAD_ARGUMENT, "a %s cannot be rounded so",
+        return render_fail(r, PL_BAD_ARGUMENT,
+                           "a %s cannot be rounded by this method",
                            value_kind_name(v.kind));
     if (!up && !down && v.kind != V_FLOAT && digits >= 0) {
         *out = value_int(value_as_int(v));
@@ -482,10 +483,11 @@ static pl_status truncate(struct render *r, const struct call *c,
     PL_TRY(value_length(r, c->self, &len));
     PL_TRY(value_length(r, end, &n_end));
     if (most < n_end || leeway < 0)
-        return render_fail(r, PL_BAD_ARGUMENT,
-                           "a text is truncated to %" PRId64 " characters at "
-                           "least, what ends it; the leeway is 0 or more",
-                           n_end);
+        return render_fail(
+            r, PL_BAD_ARGUMENT,
+            "\"truncate\": the length must be at least %" PRId64
+            ", that of the end marker, and the leeway at least 0",
+            n_end);
     *out = c->self;
     if (len <= leeway || len - leeway <= most)
         return PL_OK;
@@ -575,7 +577,7 @@ static pl_status urlencode(struct render *r, const struct call *c,
         if (pair.n != 2)
             return render_fail(
                 r, PL_BAD_ARGUMENT,
-                "an address is made of pairs, a key and a value");
+                "\"urlencode\" takes pairs of a key and a value");
         PL_TRY(render_puts(r, i > 0 ? "&" : ""));
         PL_TRY(put_query(r, pair.item[0], pair.item[1]));
     }
@@ -611,7 +613,7 @@ static pl_status xmlattr(struct render *r, const struct call *c,
 
     if (c->self.kind != V_DICT)
         return render_fail(r, PL_BAD_ARGUMENT,
-                           "a %s has no attributes; give a dict",
+                           "\"xmlattr\" takes a dict, not a %s",
                            value_kind_name(c->self.kind));
     for (size_t i = 0; i < d->n; i++) {
         const struct value key = d->pair[i].key, v = d->pair[i].value;
@@ -620,8 +622,8 @@ static pl_status xmlattr(struct render *r, const struct call *c,
             continue;
         if (key.kind != V_STR || !is_attribute(key.str))
             return render_fail(r, PL_BAD_ARGUMENT,
-                               "an attribute's name is a text without blanks, "
-                               "/, > and =");
+                               "the name of an attribute must be a string "
+                               "without blanks, /, > and =");
         PL_TRY(render_puts(r, r->n_out > from || space ? " " : ""));
         PL_TRY(put_escaped(r, key));
         PL_TRY(render_puts(r, "=\""));

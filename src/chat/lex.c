@@ -159,7 +159,7 @@ static pl_status lex_raw(struct lexer *l, size_t at)
             return PL_OK;
         }
     }
-    return bad(l, "{% raw %} has no {% endraw %}");
+    return bad(l, "{% raw %} is not closed by {% endraw %}");
 }
 
 static pl_status lex_comment(struct lexer *l)
@@ -172,7 +172,7 @@ static pl_status lex_comment(struct lexer *l)
             return PL_OK;
         }
     }
-    return bad(l, "a comment has no end");
+    return bad(l, "a comment is not closed by #}");
 }
 
 static bool is_word(char c)
@@ -313,7 +313,7 @@ static pl_status lex_string(struct lexer *l)
     while (end < l->len && l->s[end] != quote)
         end += l->s[end] == '\\' ? 2 : 1;
     if (end >= l->len)
-        return bad(l, "a string has no end");
+        return bad(l, "a string is not closed");
     out = arena_alloc(l->arena, end - l->at, 1);
     if (!out)
         return no_memory(l->err);
@@ -326,7 +326,8 @@ static pl_status lex_string(struct lexer *l)
         }
         k = unescape_one(l->s + i + 1, end - i - 1, out + n, &used);
         if (k == 0 && l->s[i + 1] != '\n')
-            return bad(l, "a string has an escape that is no character");
+            return bad(l,
+                       "a string has an escape that is not a valid character");
         n += k;
         i += used;
     }
@@ -350,15 +351,15 @@ static pl_status lex_operator(struct lexer *l)
     if (t.op[0] == '\0' && c != '\0' && strchr(one, c))
         t.op[0] = c;
     if (t.op[0] == '\0')
-        return bad(l, "a character that is no part of an expression");
+        return bad(l, "invalid character in an expression");
     p = strchr(opening, c);
     if (p) {
         if (l->n_open == MAX_NESTED)
-            return bad(l, "too many brackets are open");
+            return bad(l, "brackets nest too deeply");
         l->open[l->n_open++] = closing[p - opening];
     } else if (strchr(closing, c)) {
         if (l->n_open == 0 || l->open[--l->n_open] != c)
-            return bad(l, "a bracket closes that was not opened");
+            return bad(l, "closing bracket without an opening one");
     }
     PL_TRY(add(l, t));
     go_to(l, l->at + strlen(t.op));
@@ -391,7 +392,8 @@ static pl_status lex_tag(struct lexer *l, bool print)
 
         go_to(l, skip_space(l, l->at));
         if (l->at == l->len)
-            return bad(l, print ? "{{ has no }}" : "{% has no %}");
+            return bad(l, print ? "{{ is not closed by }}"
+                                : "{% is not closed by %}");
         behind = behind_tag(l, print);
         if (behind > 0) {
             PL_TRY(add(

@@ -55,7 +55,7 @@ pl_status need_string(struct render *r, struct value v, struct string **out)
     if (v.kind == V_UNDEFINED)
         return render_undefined(r, v);
     if (v.kind != V_STR)
-        return render_fail(r, PL_BAD_ARGUMENT, "a string is needed, not a %s",
+        return render_fail(r, PL_BAD_ARGUMENT, "expected a string, got a %s",
                            value_kind_name(v.kind));
     *out = v.str;
     return PL_OK;
@@ -69,7 +69,7 @@ pl_status get_int(struct render *r, struct value v, int64_t usual, int64_t *out)
     if (v.kind == V_UNDEFINED)
         return render_undefined(r, v);
     if (v.kind != V_INT && v.kind != V_BOOL)
-        return render_fail(r, PL_BAD_ARGUMENT, "an integer is needed, not a %s",
+        return render_fail(r, PL_BAD_ARGUMENT, "expected an integer, got a %s",
                            value_kind_name(v.kind));
     *out = value_as_int(v);
     return PL_OK;
@@ -725,9 +725,10 @@ static pl_status justify(struct render *r, const struct string *s,
 
     if (fill && unicode_count(fill->s, fill->len) != 1)
         return render_fail(r, PL_BAD_ARGUMENT,
-                           "the fill must be one character");
+                           "the fill character must be one character");
     if (more > (64 << 20))
-        return render_fail(r, PL_FULL, "a text of more than 64 MiB");
+        return render_fail(r, PL_FULL,
+                           "the resulting string has more than 64 MiB");
     PL_TRY(render_spend(r, (uint64_t)more));
     before = left(more, width);
     for (int64_t i = 0; i <= more; i++) {
@@ -1054,7 +1055,8 @@ static pl_status cycle(struct render *r, const struct call *c,
                        struct value *out)
 {
     if (c->args->n == 0)
-        return render_fail(r, PL_BAD_ARGUMENT, "no items for cycling given");
+        return render_fail(r, PL_BAD_ARGUMENT,
+                           "\"cycle\" needs at least one item");
     *out = c->args->value[c->self.loop->at % (size_t)c->args->n];
     return PL_OK;
 }

@@ -94,7 +94,7 @@ static pl_status no_order(struct render *r, struct value a, struct value b)
 {
     if (a.kind == V_UNDEFINED || b.kind == V_UNDEFINED)
         return render_undefined(r, a.kind == V_UNDEFINED ? a : b);
-    return render_fail(r, PL_BAD_ARGUMENT, "a %s and a %s have no order",
+    return render_fail(r, PL_BAD_ARGUMENT, "a %s and a %s cannot be ordered",
                        value_kind_name(a.kind), value_kind_name(b.kind));
 }
 
@@ -147,7 +147,7 @@ pl_status value_contains(struct render *r, struct value all, struct value part,
     if (all.kind == V_STR) {
         if (part.kind != V_STR)
             return render_fail(r, PL_BAD_ARGUMENT,
-                               "a %s cannot be looked for in a string",
+                               "cannot search for a %s in a string",
                                value_kind_name(part.kind));
         *out = memmem(all.str->s, all.str->len, part.str->s, part.str->len) !=
                NULL;
@@ -155,8 +155,7 @@ pl_status value_contains(struct render *r, struct value all, struct value part,
     }
     if (all.kind == V_DICT) {
         if (part.kind == V_LIST || part.kind == V_DICT)
-            return render_fail(r, PL_BAD_ARGUMENT,
-                               "a %s cannot be a key of a dict",
+            return render_fail(r, PL_BAD_ARGUMENT, "a %s cannot be a dict key",
                                value_kind_name(part.kind));
         *out = value_is_key(part) && dict_find(all.dict, part);
         return PL_OK;
@@ -290,7 +289,9 @@ static pl_status float_binary(struct render *r, enum node_kind kind, double a,
         if (a == 0 && b < 0)
             return by_zero(r);
         if (a < 0 && b != floor(b))
-            return render_fail(r, PL_UNSUPPORTED, "complex numbers");
+            return render_fail(
+                r, PL_UNSUPPORTED,
+                "the result is a complex number, which is not supported");
         *out = value_float(pow(a, b));
         return PL_OK;
     default:
@@ -397,9 +398,9 @@ static pl_status binary_plain(struct render *r, enum node_kind kind,
         return repeat(r, a, value_as_int(b), out);
     if (kind == N_MULTIPLY && is_int(a) && is_sequence(b))
         return repeat(r, b, value_as_int(a), out);
-    return render_fail(r, PL_BAD_ARGUMENT,
-                       "\"%s\" does not go with a %s and a %s", names[kind],
-                       value_kind_name(a.kind), value_kind_name(b.kind));
+    return render_fail(
+        r, PL_BAD_ARGUMENT, "\"%s\" is not supported between a %s and a %s",
+        names[kind], value_kind_name(a.kind), value_kind_name(b.kind));
 }
 
 pl_status value_binary(struct render *r, enum node_kind kind, struct value a,
@@ -422,7 +423,7 @@ pl_status value_negate(struct render *r, bool minus, struct value v,
     if (v.kind == V_UNDEFINED)
         return render_undefined(r, v);
     if (!value_is_number(v))
-        return render_fail(r, PL_BAD_ARGUMENT, "a %s has no sign",
+        return render_fail(r, PL_BAD_ARGUMENT, "a %s cannot be negated",
                            value_kind_name(v.kind));
     if (v.kind == V_FLOAT)
         *out = value_float(minus ? -v.f : v.f);
@@ -540,7 +541,7 @@ static pl_status slice_bounds(struct render *r, const struct value part[3],
             return render_undefined(r, part[i]);
         if (part[i].kind != V_NONE && !is_int(part[i]))
             return render_fail(r, PL_BAD_ARGUMENT,
-                               "a slice is of integers, not of a %s",
+                               "slice indices must be integers, not a %s",
                                value_kind_name(part[i].kind));
     }
     *step = part[2].kind == V_NONE ? 1 : at[2];
@@ -604,7 +605,7 @@ pl_status value_slice(struct render *r, struct value v,
     if (v.kind == V_UNDEFINED)
         return render_undefined(r, v);
     if (!is_sequence(v) && v.kind != V_RANGE)
-        return render_fail(r, PL_BAD_ARGUMENT, "a %s has no slices",
+        return render_fail(r, PL_BAD_ARGUMENT, "a %s cannot be sliced",
                            value_kind_name(v.kind));
     PL_TRY(value_length(r, v, &len));
     PL_TRY(slice_bounds(r, part, len, &first, &step, &n));

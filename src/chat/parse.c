@@ -56,8 +56,9 @@ static pl_status unexpected(struct parser *p, const char *want)
                                         : "tag";
         len = strlen(text);
     }
-    return err_set(p->err, PL_BAD_FILE, "template line %d: \"%s\" where %s",
-                   t->line, err_shown(shown, text, len), want);
+    return err_set(p->err, PL_BAD_FILE,
+                   "template line %d: unexpected \"%s\"; expected %s", t->line,
+                   err_shown(shown, text, len), want);
 }
 
 static pl_status deeper(struct parser *p)
@@ -102,7 +103,7 @@ static pl_status need_op(struct parser *p, const char *op)
 
     if (skip_op(p, op))
         return PL_OK;
-    snprintf(want, sizeof want, "\"%s\" belongs", op);
+    snprintf(want, sizeof want, "\"%s\"", op);
     return unexpected(p, want);
 }
 
@@ -110,7 +111,7 @@ static pl_status need_name(struct parser *p, struct string **out)
 {
     *out = NULL;
     if (p->t->kind != T_NAME)
-        return unexpected(p, "a name belongs");
+        return unexpected(p, "a name");
     *out = (p->t++)->value.str;
     return PL_OK;
 }
@@ -118,7 +119,7 @@ static pl_status need_name(struct parser *p, struct string **out)
 static pl_status need_block_end(struct parser *p)
 {
     if (p->t->kind != T_BLOCK_END)
-        return unexpected(p, "\"%}\" belongs");
+        return unexpected(p, "\"%}\"");
     p->t++;
     return PL_OK;
 }
@@ -239,7 +240,7 @@ static pl_status tuple(struct parser *p, struct tuple_form f, struct node **out)
         return PL_OK;
     }
     if (k.n == 0 && !f.may_empty)
-        return unexpected(p, "an expression belongs");
+        return unexpected(p, "an expression");
     PL_TRY(make(p, N_TUPLE, line, out));
     take_kids(*out, &k);
     return PL_OK;
@@ -360,7 +361,7 @@ static pl_status primary_inner(struct parser *p, struct node **out)
     else if (t->kind == T_NUMBER || t->kind == T_NAME)
         p->t++;
     else
-        return unexpected(p, "an expression belongs");
+        return unexpected(p, "an expression");
     PL_TRY(make(p, N_CONST, t->line, out));
     (*out)->value = v;
     return PL_OK;
@@ -399,7 +400,7 @@ static pl_status argument(struct parser *p, struct node *node, struct kids *k)
     struct node *value;
 
     if (node->c || (node->b && !named && !is_op(p, "**")))
-        return unexpected(p, "the last argument has been");
+        return unexpected(p, "no further argument");
     if (skip_op(p, "*"))
         return expression(p, &node->b);
     if (skip_op(p, "**"))
@@ -412,7 +413,7 @@ static pl_status argument(struct parser *p, struct node *node, struct kids *k)
         return add_word(p, node, w);
     }
     if (node->n_word > 0)
-        return unexpected(p, "arguments without a name come first");
+        return unexpected(p, "positional arguments before keyword arguments");
     PL_TRY(expression(p, &value));
     return add_kid(p, k, value);
 }
@@ -429,7 +430,7 @@ static pl_status arguments(struct parser *p, struct node *node)
             break;
     }
     if (k.n + node->n_word > BUILTIN_MAX_ARG)
-        return fail(p, PL_UNSUPPORTED, "more arguments than are supported");
+        return fail(p, PL_UNSUPPORTED, "too many arguments");
     take_kids(node, &k);
     return need_op(p, ")");
 }
@@ -481,7 +482,7 @@ static pl_status subscript(struct parser *p, struct node **node)
         bool name = p->t->kind == T_NAME;
 
         if (!name && !(p->t->kind == T_NUMBER && v.kind == V_INT))
-            return unexpected(p, "a name or a number belongs");
+            return unexpected(p, "a name or a number");
         p->t++;
         if (name) {
             PL_TRY(make_ab(p, N_ATTRIBUTE, of, NULL, line, node));
@@ -494,7 +495,7 @@ static pl_status subscript(struct parser *p, struct node **node)
     }
     p->t++;
     if (is_op(p, "]"))
-        return unexpected(p, "an index belongs");
+        return unexpected(p, "an index");
     if (!is_op(p, ":"))
         PL_TRY(expression(p, &index));
     if (is_op(p, ":"))
@@ -819,7 +820,7 @@ static pl_status check_target(struct parser *p, const struct node *t,
     }
     if (t->kind == N_NAME || (attributes && t->kind == N_ATTRIBUTE))
         return PL_OK;
-    return fail(p, PL_BAD_FILE, "nothing can be assigned to this expression");
+    return fail(p, PL_BAD_FILE, "this expression cannot be assigned to");
 }
 
 /* Records that the macro's body has its own variable with this number from here
@@ -857,7 +858,7 @@ static pl_status target(struct parser *p, const char *end, bool attributes,
     }
     p->reads = reads;
     if (k.n == 0)
-        return unexpected(p, "a name belongs");
+        return unexpected(p, "a name");
     *out = k.node[0];
     if (!is_tuple)
         return PL_OK;
@@ -898,7 +899,7 @@ static pl_status for_statement(struct parser *p, struct node *out)
 
     PL_TRY(target(p, "in", false, &out->a));
     if (!skip_name(p, "in"))
-        return unexpected(p, "\"in\" belongs");
+        return unexpected(p, "\"in\"");
     PL_TRY(tuple(p, (struct tuple_form){.end = "recursive"}, &out->b));
     if (skip_name(p, "if"))
         PL_TRY(expression(p, &out->c));
@@ -1010,8 +1011,9 @@ static pl_status signature(struct parser *p, struct node *out)
         if (skip_op(p, "="))
             PL_TRY(expression(p, &w.value));
         else if (out->n_word > 0 && out->word[out->n_word - 1].value)
-            return fail(p, PL_BAD_FILE,
-                        "a parameter without a default follows one with it");
+            return fail(
+                p, PL_BAD_FILE,
+                "a parameter without a default follows one with a default");
         PL_TRY(add_word(p, out, w));
         if (!skip_op(p, ","))
             break;
@@ -1067,7 +1069,8 @@ static pl_status call_statement(struct parser *p, struct node *out)
         PL_TRY(signature(p, out));
     PL_TRY(expression(p, &out->a));
     if (out->a->kind != N_CALL)
-        return fail(p, PL_BAD_FILE, "behind \"call\" a macro is called");
+        return fail(p, PL_BAD_FILE,
+                    "\"call\" must be followed by a call of a macro");
     return macro_body(p, "endcall", out);
 }
 
@@ -1093,7 +1096,7 @@ static pl_status loop_statement(struct parser *p, struct node *out)
 {
     (void)out;
     if (p->n_loop == 0)
-        return fail(p, PL_BAD_FILE, "break or continue stands in no loop");
+        return fail(p, PL_BAD_FILE, "break or continue outside a loop");
     return need_block_end(p);
 }
 
@@ -1135,7 +1138,7 @@ static pl_status statement(struct parser *p, struct node **out)
             err_shown(shown, p->t->value.str->s, p->t->value.str->len));
     }
     if (i == n)
-        return unexpected(p, "a tag belongs");
+        return unexpected(p, "a tag");
     p->t++;
     PL_TRY(make(p, tags[i].kind, line, out));
     return tags[i].parse(p, *out);
@@ -1148,7 +1151,7 @@ static pl_status print(struct parser *p, struct node **out)
 
     PL_TRY(whole_tuple(p, &a));
     if (p->t->kind != T_PRINT_END)
-        return unexpected(p, "\"}}\" belongs");
+        return unexpected(p, "\"}}\"");
     p->t++;
     return make_ab(p, N_PRINT, a, NULL, line, out);
 }
@@ -1176,8 +1179,7 @@ static pl_status block_inner(struct parser *p, const char *const *ends,
         while (ends[1])
             ends++;
         return err_set(p->err, PL_BAD_FILE,
-                       "template line %d: the template ends where \"%s\" is "
-                       "awaited",
+                       "template line %d: the template ends; expected \"%s\"",
                        p->t->line, *ends);
     }
     return PL_OK;

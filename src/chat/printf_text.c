@@ -27,7 +27,7 @@ struct form {
 static pl_status bad_form(struct render *r)
 {
     return render_fail(r, PL_BAD_ARGUMENT,
-                       "a format that these values do not have");
+                       "the format does not suit the values");
 }
 
 static pl_status put_fill(struct render *r, uint32_t fill, size_t n)
@@ -161,7 +161,8 @@ static pl_status read_number(struct render *r, const struct string *s,
         v = 10 * v + (s->s[*at] - '0');
         if (v > most)
             return render_fail(r, PL_FULL,
-                               "a width or precision of more than %d", most);
+                               "the format has a width or precision above %d",
+                               most);
     }
     *out = v;
     return PL_OK;
@@ -187,7 +188,7 @@ static pl_status next_arg(struct render *r, struct percent *p,
 
     if (p->used >= n)
         return render_fail(r, PL_BAD_ARGUMENT,
-                           "a format has more places than values");
+                           "the format has more conversions than values");
     *out = p->args.kind == V_TUPLE ? p->args.list->item[p->used] : p->args;
     p->used++;
     return PL_OK;
@@ -304,7 +305,7 @@ pl_status format_percent(struct render *r, struct string *s, struct value args,
     n = args.kind == V_TUPLE ? args.list->n : 1;
     if (p.used < n && args.kind != V_DICT && args.kind != V_LIST)
         return render_fail(r, PL_BAD_ARGUMENT,
-                           "a format has fewer places than values");
+                           "the format has fewer conversions than values");
     return render_take(r, from, out);
 }
 

@@ -50,8 +50,8 @@ pl_status render_undefined(struct render *r, struct value v)
         err_shown(shown, v.str->s, v.str->len);
     if (is_change(&v))
         return render_fail(r, PL_BAD_ARGUMENT,
-                           "'%s' would change a %s, which no template may; "
-                           "put a new one together, as in x = x + [item]",
+                           "'%s' would modify a %s, which templates may not; "
+                           "build a new one, as in x = x + [item]",
                            shown, value_kind_name(v.sub));
     if (v.sub == V_ABSENT)
         return render_fail(r, PL_BAD_ARGUMENT, "'%s' is undefined", shown);
@@ -62,9 +62,9 @@ pl_status render_undefined(struct render *r, struct value v)
 pl_status render_spend(struct render *r, uint64_t steps)
 {
     if (steps > r->left.steps)
-        return render_fail(r, PL_FULL,
-                           "the template takes more steps than are allowed; "
-                           "it may not end");
+        return render_fail(
+            r, PL_FULL,
+            "the template exceeds the step limit; it may loop endlessly");
     r->left.steps -= steps;
     return PL_OK;
 }
@@ -78,7 +78,8 @@ pl_status render_deeper(struct render *r)
 {
     if (r->left.depth == 0)
         return render_fail(r, PL_FULL,
-                           "macros, expressions or values nest too deeply");
+                           "macros, expressions or values nest too deeply; "
+                           "simplify the template");
     r->left.depth--;
     return PL_OK;
 }
@@ -92,10 +93,10 @@ pl_status render_alloc(struct render *r, size_t n, size_t size, void *out)
     if (__builtin_mul_overflow(n, size, &bytes) ||
         bytes > r->left.memory_bytes ||
         r->arena.used_bytes > r->left.memory_bytes - bytes)
-        return render_fail(r, PL_FULL,
-                           "the template's values take more memory than the "
-                           "%zu bytes that are allowed",
-                           r->left.memory_bytes);
+        return render_fail(
+            r, PL_FULL,
+            "the template's values exceed the memory limit of %zu bytes",
+            r->left.memory_bytes);
     p = arena_alloc(&r->arena, n, size);
     if (!p)
         return err_no_memory(r->err, "a template's values");
@@ -120,8 +121,7 @@ pl_status render_put(struct render *r, const char *s, size_t len)
 {
     if (len > r->left.output_bytes - r->n_out)
         return render_fail(r, PL_FULL,
-                           "the text is longer than the %zu bytes that are "
-                           "allowed",
+                           "the output exceeds the limit of %zu bytes",
                            r->left.output_bytes);
     if (len > r->cap_out - r->n_out) {
         size_t cap = 2 * r->cap_out + len + 4096;
@@ -263,8 +263,7 @@ static pl_status eval_dict(struct render *r, const struct node *n,
         PL_TRY(eval(r, n->kid[i], &key));
         PL_TRY(eval(r, n->kid[i + 1], &value));
         if (!value_is_key(key))
-            return render_fail(r, PL_BAD_ARGUMENT,
-                               "a %s cannot be a key of a dict",
+            return render_fail(r, PL_BAD_ARGUMENT, "a %s cannot be a dict key",
                                value_kind_name(key.kind));
         if (!dict_put(&r->arena, d, key, value))
             return err_no_memory(r->err, "a template's values");
@@ -294,7 +293,7 @@ static pl_status check_count(struct render *r, size_t n)
 {
     if (n <= BUILTIN_MAX_ARG)
         return PL_OK;
-    return render_fail(r, PL_UNSUPPORTED, "a call takes at most %d arguments",
+    return render_fail(r, PL_UNSUPPORTED, "a call has more than %d arguments",
                        BUILTIN_MAX_ARG);
 }
 
@@ -341,15 +340,14 @@ static pl_status eval_dict_args(struct render *r, const struct node *n,
     if (v.kind == V_UNDEFINED)
         return render_undefined(r, v);
     if (v.kind != V_DICT)
-        return render_fail(r, PL_BAD_ARGUMENT,
-                           "behind ** belongs a dict, not a %s",
+        return render_fail(r, PL_BAD_ARGUMENT, "** needs a dict, not a %s",
                            value_kind_name(v.kind));
     for (size_t i = 0; i < v.dict->n; i++) {
         const struct pair *p = &v.dict->pair[i];
 
         if (p->key.kind != V_STR)
             return render_fail(r, PL_BAD_ARGUMENT,
-                               "a %s names no argument; use strings",
+                               "a %s is not an argument name; use strings",
                                value_kind_name(p->key.kind));
         PL_TRY(add_word(r, args, p->key.str, p->value));
     }
@@ -408,7 +406,7 @@ eval_builtin(struct render *r, const struct node *n, struct value *out)
     PL_TRY(eval_args(r, n, NULL, &args));
     if (!n->builtin)
         return render_fail(
-            r, PL_UNSUPPORTED, "there is no %s \"%s\"",
+            r, PL_UNSUPPORTED, "unknown %s \"%s\"",
             n->kind == N_FILTER ? "filter" : "test",
             err_shown(shown, n->value.str->s, n->value.str->len));
     return builtin_run(r, n->builtin, self, &args, out);
@@ -584,7 +582,8 @@ static pl_status bind_words(struct render *r, const struct node *macro,
         if (!kept)
             return render_fail(
                 r, PL_BAD_ARGUMENT,
-                "the macro \"%s\" has no parameter \"%s\" that is still free",
+                "the macro \"%s\" has no parameter \"%s\", or it is already "
+                "set",
                 err_shown(of, macro->value.str->s, macro->value.str->len),
                 err_shown(shown, name->s, name->len));
         if (!dict_put(&r->arena, d, value_str(name),
@@ -664,13 +663,12 @@ static pl_status call_loop(struct render *r, const struct loop *loop,
 
     if (!loop->node->flags)
         return render_fail(r, PL_BAD_ARGUMENT,
-                           "the loop is no recursive one; write \"recursive\" "
-                           "behind what it runs over");
+                           "the loop is not recursive; write \"recursive\" "
+                           "after its iterable");
     if (args->n + args->n_word != 1 ||
         (args->n_word == 1 && !string_is(args->word[0], "iterable")))
         return render_fail(r, PL_BAD_ARGUMENT,
-                           "a recursive loop is called with what it is to run "
-                           "over, and nothing else");
+                           "a recursive loop takes one argument, its iterable");
     r->scope = loop->scope;
     PL_TRY(run_over(r, loop->node, args->value[0], loop->depth + 1));
     r->scope = outer;
@@ -717,8 +715,7 @@ static pl_status assign_attribute(struct render *r, const struct node *target,
         return render_undefined(r, of);
     if (of.kind != V_NAMESPACE)
         return render_fail(r, PL_BAD_ARGUMENT,
-                           "only attributes of a namespace can be set, not "
-                           "of a %s",
+                           "cannot set attributes of a %s; use a namespace",
                            value_kind_name(of.kind));
     PL_TRY(render_spend(r, of.dict->n == of.dict->cap ? of.dict->n : 1));
     if (!dict_put(&r->arena, of.dict, target->value, v))
@@ -738,7 +735,7 @@ static pl_status assign(struct render *r, const struct node *target,
     PL_TRY(value_items(r, v, &l));
     if (l.n != (size_t)target->n_kid)
         return render_fail(r, PL_BAD_ARGUMENT,
-                           "%zu values for %d names; give as many", l.n,
+                           "cannot unpack %zu values into %d names", l.n,
                            target->n_kid);
     for (int i = 0; i < target->n_kid; i++)
         PL_TRY(assign(r, target->kid[i], l.item[i]));
@@ -1015,7 +1012,7 @@ static pl_status set_variable(struct render *r, const struct chat_variable *var)
     }
     if (v.kind != V_DICT)
         return err_set(r->err, PL_BAD_ARGUMENT,
-                       "variables: the JSON text is no object; give one, like "
+                       "variables: not a JSON object; give one, like "
                        "{\"enable_thinking\": false}");
     for (size_t i = 0; i < v.dict->n; i++)
         set_root(r, v.dict->pair[i].key.str, v.dict->pair[i].value);

@@ -22,16 +22,16 @@ enum state {
 };
 
 /* Kinds of markers. */
-enum mark {
-    NO_MARK,
-    MARK_PART, /* text that may become a marker */
-    MARK_THINK_OPEN,
-    MARK_THINK_CLOSE,
-    MARK_CONTENT, /* before or after content; not reported */
-    MARK_CALL,
-    MARK_CALL_CLOSE,
-    MARK_NEXT, /* channels: ends a message; the next one follows */
-    MARK_END,
+enum marker {
+    NO_MARKER,
+    MARKER_PART, /* text that may become a marker */
+    MARKER_THINK_OPEN,
+    MARKER_THINK_CLOSE,
+    MARKER_CONTENT, /* before or after content; not reported */
+    MARKER_CALL,
+    MARKER_CALL_CLOSE,
+    MARKER_NEXT, /* channels: ends a message; the next one follows */
+    MARKER_END,
 };
 
 enum {
@@ -244,38 +244,38 @@ static void leave_arguments(struct pl_reply *r)
 /* If `t` begins with `mark`, returns `is` and sets *n to the marker's length.
  * Returns MARK_PART if it may begin with `mark` once more text has arrived;
  * `last` means that no more text follows. Otherwise returns NO_MARK. */
-static enum mark try_mark(struct span t, bool last, struct span mark,
-                          enum mark is, size_t *n)
+static enum marker match_marker(struct span t, bool last, struct span mark,
+                                enum marker is, size_t *n)
 {
     if (mark.n == 0)
-        return NO_MARK;
+        return NO_MARKER;
     if (span_begins(t, mark)) {
         *n = mark.n;
         return is;
     }
-    return span_begins(mark, t) && !last ? MARK_PART : NO_MARK;
+    return span_begins(mark, t) && !last ? MARKER_PART : NO_MARKER;
 }
 
 /* Does the same for the beginning of a call: the marker of one call, or the
  * marker around all calls, blanks, and the marker of the first call. */
-static enum mark try_call(const struct pl_reply *r, struct span t, bool last,
-                          size_t *n)
+static enum marker try_call(const struct pl_reply *r, struct span t, bool last,
+                            size_t *n)
 {
     const struct reply_format *f = r->f;
-    enum mark m = try_mark(t, last, f->call_open, MARK_CALL, n);
+    enum marker m = match_marker(t, last, f->call_open, MARKER_CALL, n);
     size_t outer;
 
-    for (int i = 0; f == &r->own && i < N_USUAL && m == NO_MARK; i++)
-        m = try_mark(t, last, span_of(usual[i].open), MARK_CALL, n);
-    if (m != NO_MARK)
+    for (int i = 0; f == &r->own && i < N_USUAL && m == NO_MARKER; i++)
+        m = match_marker(t, last, span_of(usual[i].open), MARKER_CALL, n);
+    if (m != NO_MARKER)
         return m;
-    m = try_mark(t, last, f->calls_open, MARK_CALL, &outer);
-    if (m == MARK_CALL) {
+    m = match_marker(t, last, f->calls_open, MARKER_CALL, &outer);
+    if (m == MARKER_CALL) {
         t = span_from(t, outer);
         outer += span_blanks(t);
         t = span_from(t, span_blanks(t));
         if (f->call_open.n > 0)
-            m = try_mark(t, last, f->call_open, MARK_CALL, n);
+            m = match_marker(t, last, f->call_open, MARKER_CALL, n);
         else
             *n = 0;
         *n += outer;
@@ -296,33 +296,33 @@ static bool begins_with_close(const struct pl_reply *r, struct span t)
 /* Returns the kind of the marker at the beginning of `t` that is valid in the
  * present state, and sets *n to its length. A row of the table takes precedence
  * over later ones, even if only a part of its marker has arrived. */
-static enum mark mark_at(const struct pl_reply *r, struct span t, bool last,
-                         size_t *n)
+static enum marker marker_at(const struct pl_reply *r, struct span t, bool last,
+                             size_t *n)
 {
     const struct reply_format *f = r->f;
     const struct {
         unsigned states; /* 1 << each enum state in which it is valid */
         struct span mark;
-        enum mark is;
+        enum marker is;
     } marks[] = {
-        {1 << IN_CONTENT, f->think_open, MARK_THINK_OPEN},
+        {1 << IN_CONTENT, f->think_open, MARKER_THINK_OPEN},
         {1 << IN_REASONING | (begins_with_close(r, t) ? 1 << IN_CONTENT : 0),
-         f->think_close, MARK_THINK_CLOSE},
-        {1 << IN_CONTENT, f->content_open, MARK_CONTENT},
-        {1 << IN_CONTENT, f->content_close, MARK_CONTENT},
-        {1 << AFTER_CALL, f->call_close, MARK_CALL_CLOSE},
-        {1 << AFTER_CALL, f->calls_close, MARK_CALL_CLOSE},
-        {1 << IN_CONTENT | 1 << IN_REASONING, f->end[0], MARK_END},
-        {1 << IN_CONTENT, f->end[1], MARK_END},
-        {1 << IN_CHANNEL, span_of("<|end|>"), MARK_NEXT},
-        {1 << IN_CHANNEL, span_of("<|call|>"), MARK_END},
-        {1 << IN_CHANNEL, span_of("<|return|>"), MARK_END},
+         f->think_close, MARKER_THINK_CLOSE},
+        {1 << IN_CONTENT, f->content_open, MARKER_CONTENT},
+        {1 << IN_CONTENT, f->content_close, MARKER_CONTENT},
+        {1 << AFTER_CALL, f->call_close, MARKER_CALL_CLOSE},
+        {1 << AFTER_CALL, f->calls_close, MARKER_CALL_CLOSE},
+        {1 << IN_CONTENT | 1 << IN_REASONING, f->end[0], MARKER_END},
+        {1 << IN_CONTENT, f->end[1], MARKER_END},
+        {1 << IN_CHANNEL, span_of("<|end|>"), MARKER_NEXT},
+        {1 << IN_CHANNEL, span_of("<|call|>"), MARKER_END},
+        {1 << IN_CHANNEL, span_of("<|return|>"), MARKER_END},
     };
-    enum mark m = NO_MARK;
+    enum marker m = NO_MARKER;
 
     for (size_t i = 0; i < sizeof marks / sizeof marks[0] && !m; i++)
         if (marks[i].states & 1u << r->state)
-            m = try_mark(t, last, marks[i].mark, marks[i].is, n);
+            m = match_marker(t, last, marks[i].mark, marks[i].is, n);
     if (!m && r->state == IN_CONTENT && f->calls && r->n_bad < MOST_BAD)
         m = try_call(r, t, last, n);
     return m;
@@ -331,15 +331,15 @@ static enum mark mark_at(const struct pl_reply *r, struct span t, bool last,
 /* Advances r->seen to the next marker and returns its kind, with its length in
  * *n. Returns MARK_PART if only the beginning of a marker has arrived. Returns
  * NO_MARK if there is no marker; r->seen is then the end of the text. */
-static enum mark next_mark(struct pl_reply *r, bool last, size_t *n)
+static enum marker next_marker(struct pl_reply *r, bool last, size_t *n)
 {
     for (; r->seen < r->raw.n; r->seen++) {
-        enum mark m = mark_at(r, from(r, r->seen), last, n);
+        enum marker m = marker_at(r, from(r, r->seen), last, n);
 
-        if (m != NO_MARK)
+        if (m != NO_MARKER)
             return m;
     }
-    return NO_MARK;
+    return NO_MARKER;
 }
 
 /* ---- documents ----------------------------------------------------------- */
@@ -361,7 +361,7 @@ static bool is_document(struct pl_reply *r, bool last)
 
     if (!r->may_document || !r->fresh || r->calls.n > 0 || at == t.n ||
         !memchr("{[\"-0123456789tfn", t.s[at], 17) ||
-        mark_at(r, span_from(t, at), last, &n) != NO_MARK)
+        marker_at(r, span_from(t, at), last, &n) != NO_MARKER)
         return false;
     begin_document(r, r->at + at);
     return true;
@@ -573,18 +573,18 @@ static bool go_through_call(struct pl_reply *r, bool last)
 static bool go_after_call(struct pl_reply *r, bool last)
 {
     size_t n = 0;
-    enum mark m;
+    enum marker m;
 
     r->at += span_blanks(from(r, r->at));
     r->seen = r->at;
     if (r->at == r->raw.n)
         return false;
-    m = mark_at(r, from(r, r->at), last, &n);
-    if (m == MARK_CALL_CLOSE) {
+    m = marker_at(r, from(r, r->at), last, &n);
+    if (m == MARKER_CALL_CLOSE) {
         r->at += n;
         return true;
     }
-    if (m == MARK_PART)
+    if (m == MARKER_PART)
         return false;
     if (r->f->calls == CALLS_OBJECT && r->f->calls_open.n > 0 &&
         r->f->call_open.n == 0 && r->raw.s[r->at] == '{') {
@@ -620,26 +620,27 @@ static bool go_through_text(struct pl_reply *r, bool last)
     pl_reply_kind kind =
         r->state == IN_REASONING ? PL_REPLY_REASONING : PL_REPLY_CONTENT;
     size_t n = 0;
-    enum mark m;
+    enum marker m;
 
     if (r->state == IN_CONTENT && (is_bare_object(r) || is_document(r, last)))
         return true;
-    m = next_mark(r, last, &n);
-    give(r, kind, m == NO_MARK && last ? r->seen : before_blanks(r, r->seen));
-    if (m <= MARK_PART)
+    m = next_marker(r, last, &n);
+    give(r, kind, m == NO_MARKER && last ? r->seen : before_blanks(r, r->seen));
+    if (m <= MARKER_PART)
         return false;
-    if (m == MARK_CALL) { /* blanks before it are content if no call follows */
+    if (m ==
+        MARKER_CALL) { /* blanks before it are content if no call follows */
         choose_usual(r);
         begin_call(r, r->seen + n);
         return true;
     }
     r->at = r->seen = r->seen + n;
     r->trimmed = r->begun = true;
-    if (m == MARK_THINK_OPEN)
+    if (m == MARKER_THINK_OPEN)
         r->state = IN_REASONING;
-    else if (m == MARK_THINK_CLOSE)
+    else if (m == MARKER_THINK_CLOSE)
         r->state = IN_CONTENT;
-    r->ended = m == MARK_END;
+    r->ended = m == MARKER_END;
     return !r->ended;
 }
 
@@ -730,24 +731,24 @@ static void go_through_channel_arguments(struct pl_reply *r)
 static bool go_through_channel(struct pl_reply *r, bool last)
 {
     size_t n = 0;
-    enum mark m;
+    enum marker m;
 
     if (r->n_recipient == 0 && r->channel == PL_REPLY_CONTENT &&
         is_document(r, last))
         return true;
-    m = next_mark(r, last, &n);
+    m = next_marker(r, last, &n);
     if (r->n_recipient == 0) {
         give(r, r->channel, r->seen);
     } else {
         go_through_channel_arguments(r);
-        if (m > MARK_PART || last)
+        if (m > MARKER_PART || last)
             end_message(r);
     }
-    if (m <= MARK_PART)
+    if (m <= MARKER_PART)
         return false;
     r->at = r->seen = r->seen + n;
     r->state = IN_HEADER;
-    r->ended = m == MARK_END;
+    r->ended = m == MARKER_END;
     return !r->ended;
 }
 
@@ -791,10 +792,10 @@ static pl_status read_tools(struct pl_reply *r, const char *tools, pl_err *err)
         return PL_OK;
     if (!r->tools && json_error_code(&e) == json_error_out_of_memory)
         return err_no_memory(err, "tools");
-    return err_set(err, PL_BAD_ARGUMENT,
-                   "tools: '%.20s' is no JSON list; give [...], an object for "
-                   "each",
-                   tools);
+    return err_set(
+        err, PL_BAD_ARGUMENT,
+        "tools: '%.20s' is not a JSON list; give [...] with an object for each",
+        tools);
 }
 
 pl_status reply_create(pl_reply **out, const struct reply_format *format,
@@ -869,11 +870,12 @@ static pl_status check_open(const struct pl_reply *r, pl_err *err)
 {
     if (r->busy)
         return err_set(err, PL_BAD_ARGUMENT,
-                       "the reply is telling a part of it: add to it when "
-                       "that call has returned");
+                       "the reply is in its callback: add to it after the "
+                       "callback has returned");
     if (r->finished)
-        return err_set(err, PL_BAD_ARGUMENT,
-                       "the reply is finished: make one for the next message");
+        return err_set(
+            err, PL_BAD_ARGUMENT,
+            "the reply is finished: create another for the next message");
     return status(r, err);
 }
 

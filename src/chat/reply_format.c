@@ -783,7 +783,7 @@ static pl_status keep(struct reply_format *f, pl_err *err)
         if (all[i]->n > 0)
             all[i]->s = arena_strndup(&f->arena, all[i]->s, all[i]->n);
         if (all[i]->n > 0 && !all[i]->s)
-            return err_no_memory(err, "the marks of a chat template");
+            return err_no_memory(err, "the markers of a chat template");
     }
     return PL_OK;
 }
@@ -805,7 +805,7 @@ pl_status reply_format_learn(struct reply_format *f, reply_render_fn *render,
             learn_content(f, &a, &before);
             learn_calls(f, &a, before, &no_memory);
         }
-        s = no_memory ? err_no_memory(err, "the marks of a chat template")
+        s = no_memory ? err_no_memory(err, "the markers of a chat template")
                       : keep(f, err);
     }
     for (int i = 0; i < N_PROBE; i++)

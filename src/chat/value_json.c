@@ -100,7 +100,7 @@ pl_status value_from_json(struct arena *a, const char *s, size_t len,
         return no_memory(err);
     if (!j)
         return err_set(err, PL_BAD_ARGUMENT,
-                       "%s: no JSON: line %d, column %d: %s", name, e.line,
+                       "%s: invalid JSON: line %d, column %d: %s", name, e.line,
                        e.column, e.text);
     st = convert(a, j, MAX_DEPTH, name, out, err);
     json_decref(j);

@@ -348,7 +348,7 @@ static pl_status json_inner(struct render *r, struct value v,
     case V_DICT:
         return json_dict(r, v.dict, style, depth);
     default:
-        return render_fail(r, PL_BAD_ARGUMENT, "a %s cannot be JSON",
+        return render_fail(r, PL_BAD_ARGUMENT, "a %s cannot be written as JSON",
                            value_kind_name(v.kind));
     }
 }

@@ -53,14 +53,14 @@ void calibration_init(struct calibration *c, enum kernel_set set,
 
 #define FIELD(name) #name, offsetof(struct cost_rates, name)
 const struct calibration_field calibration_field[CALIBRATION_FIELDS] = {
-    {FIELD(read_bytes_per_s), "reading memory, GB/s", CALIBRATION_SUM},
-    {FIELD(cached_bytes_per_s), "reading caches, GB/s", CALIBRATION_SUM},
-    {FIELD(block_macs_per_s), "weights in blocks, Gmac/s", CALIBRATION_SUM},
-    {FIELD(float_macs_per_s), "weights in floats, Gmac/s", CALIBRATION_SUM},
+    {FIELD(read_bytes_per_s), "memory reads, GB/s", CALIBRATION_SUM},
+    {FIELD(cached_bytes_per_s), "cache reads, GB/s", CALIBRATION_SUM},
+    {FIELD(block_macs_per_s), "block formats, Gmac/s", CALIBRATION_SUM},
+    {FIELD(float_macs_per_s), "float weights, Gmac/s", CALIBRATION_SUM},
     {FIELD(attention_macs_per_s), "attention, Gmac/s", CALIBRATION_SUM},
-    {FIELD(link_bytes_per_s), "messages of 2 devices, GB/s", CALIBRATION_RATE},
-    {FIELD(collective_s), "  each, beside its bytes, us", CALIBRATION_SECONDS},
-    {FIELD(insn_s), "a step, beside its work, us", CALIBRATION_SECONDS},
+    {FIELD(link_bytes_per_s), "collectives of 2, GB/s", CALIBRATION_RATE},
+    {FIELD(collective_s), "  fixed cost of one, us", CALIBRATION_SECONDS},
+    {FIELD(insn_s), "an instruction, fixed, us", CALIBRATION_SECONDS},
 };
 #undef FIELD
 

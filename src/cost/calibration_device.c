@@ -8,26 +8,20 @@
 #define FIELD(name) #name, offsetof(struct cost_rates, name)
 const struct calibration_field
     calibration_device_field[CALIBRATION_DEVICE_FIELDS] = {
-        {FIELD(read_bytes_per_s), "reading weights, GB/s", CALIBRATION_RATE},
-        {FIELD(cached_bytes_per_s), "values between kernels, GB/s",
-         CALIBRATION_RATE},
-        {FIELD(block_macs_per_s), "weights in blocks, Gmac/s",
-         CALIBRATION_RATE},
-        {FIELD(float_macs_per_s), "weights in floats, Gmac/s",
-         CALIBRATION_RATE},
+        {FIELD(read_bytes_per_s), "weight reads, GB/s", CALIBRATION_RATE},
+        {FIELD(cached_bytes_per_s), "activations, GB/s", CALIBRATION_RATE},
+        {FIELD(block_macs_per_s), "block formats, Gmac/s", CALIBRATION_RATE},
+        {FIELD(float_macs_per_s), "float weights, Gmac/s", CALIBRATION_RATE},
         {FIELD(attention_macs_per_s), "attention, Gmac/s", CALIBRATION_RATE},
-        {FIELD(insn_s), "a step, beside its work, us", CALIBRATION_SECONDS},
-        {FIELD(link_bytes_per_s), "copies from the host, GB/s",
+        {FIELD(insn_s), "an instruction, fixed, us", CALIBRATION_SECONDS},
+        {FIELD(link_bytes_per_s), "copies from host, GB/s", CALIBRATION_RATE},
+        {FIELD(out_bytes_per_s), "copies to host, GB/s", CALIBRATION_RATE},
+        {FIELD(collective_s), "  fixed cost of one, us", CALIBRATION_SECONDS},
+        {FIELD(p2p_bytes_per_s), "copies to peers, GB/s", CALIBRATION_RATE},
+        {FIELD(p2p_s), "  fixed cost of one, us", CALIBRATION_SECONDS},
+        {FIELD(bridge_bytes_per_s), "  in its link domain, GB/s",
          CALIBRATION_RATE},
-        {FIELD(out_bytes_per_s), "copies to the host, GB/s", CALIBRATION_RATE},
-        {FIELD(collective_s), "  each, beside its bytes, us",
-         CALIBRATION_SECONDS},
-        {FIELD(p2p_bytes_per_s), "messages to its like, GB/s",
-         CALIBRATION_RATE},
-        {FIELD(p2p_s), "  each, beside its bytes, us", CALIBRATION_SECONDS},
-        {FIELD(bridge_bytes_per_s), "  to those of its island, GB/s",
-         CALIBRATION_RATE},
-        {FIELD(bridge_s), "  each, beside its bytes, us", CALIBRATION_SECONDS},
+        {FIELD(bridge_s), "  fixed cost of one, us", CALIBRATION_SECONDS},
 };
 #undef FIELD
 

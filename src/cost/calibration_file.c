@@ -134,7 +134,7 @@ static bool to_text(char *out, size_t size, const json_t *o, const char *name)
 
 /* Reads the number of the device's link domain. Returns false if it is invalid
  * or if the rate within the domain is missing. */
-static bool to_island(struct cost_rates *r, const json_t *o)
+static bool link_domain_from_json(struct cost_rates *r, const json_t *o)
 {
     json_int_t n = json_integer_value(o);
 
@@ -160,7 +160,7 @@ static bool to_devices(struct calibration *c, const json_t *all)
             !to_text(d->version, sizeof d->version, o, "version") ||
             !to_rates(&d->rates, json_object_get(o, "rates"),
                       CALIBRATION_DEVICE_FIELDS, calibration_device_field) ||
-            !to_island(&d->rates, json_object_get(o, "island")))
+            !link_domain_from_json(&d->rates, json_object_get(o, "island")))
             return false;
         c->n_device++;
     }
@@ -195,7 +195,7 @@ pl_status calibration_path(char path[CALIBRATION_PATH],
     snprintf(key, sizeof key, "%s|%d|%s|%s", c->cpu, c->n_core,
              kernel_set_name(c->kernel_set), PLAIT_VERSION);
     snprintf(name, sizeof name, "rates-%016" PRIx64 ".json", hash(key));
-    return cache_path(path, name, "what was measured", err);
+    return cache_path(path, name, "the measurements", err);
 }
 
 pl_status calibration_load(struct calibration *c, enum kernel_set set,
@@ -254,7 +254,7 @@ pl_status calibration_save(const struct calibration *c, pl_err *err)
     if (o && dump(o, f))
         s = pl_file_commit(f, err);
     else
-        s = err_no_memory(err, "what was measured");
+        s = err_no_memory(err, "the measurements");
     pl_file_close(f);
     json_decref(o);
     return s;

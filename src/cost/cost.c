@@ -59,7 +59,7 @@ unsigned cost_rates_from_spec(struct cost_rates *out,
         .collective_s = d->link_latency_s,
         .p2p_bytes_per_s = d->p2p_bytes_per_s,
         .bridge_bytes_per_s = d->bridge_bytes_per_s,
-        .link_domain = d->island,
+        .link_domain = d->link_domain,
         .has_copy_engine = d->accelerator,
         .insn_s = launches_a_step * (d->launch_s > 0 ? d->launch_s : launch_s),
     };

@@ -339,7 +339,7 @@ pl_status cost_run(const struct cost_machine *m, int variant, int n_micro,
     for (int d = 0; d < m->n_dev; d++)
         if (variant < 0 || variant >= m->prog[d].n_variant)
             return err_set(err, PL_BAD_ARGUMENT,
-                           "script %d of the programs, which have %d", variant,
+                           "variant %d of the programs, which have %d", variant,
                            m->prog[d].n_variant);
     s = begin(&w, use != NULL, err);
     if (s != PL_OK)

@@ -37,9 +37,9 @@ struct device_desc {
     double p2p_bytes_per_s;
     /* of transfers that bypass the host, within its link domain; 0 = none */
     double bridge_bytes_per_s;
-    int island;    /* link domain; 0: none */
-    int numa_node; /* -1: none */
-    int index;     /* of a GPU: position in its driver's list */
+    int link_domain; /* link domain; 0: none */
+    int numa_node;   /* -1: none */
+    int index;       /* of a GPU: position in its driver's list */
     /* of a GPU: PCI address, "" if unknown. Devices with the same address are
      * on one GPU. */
     char bus[24];

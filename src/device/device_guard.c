@@ -144,7 +144,7 @@ void device_guard_enter(struct device_set *s, const struct device *d,
     g->want[d - s->dev][REGION_WORK] = WRITE;
     insn_accesses(st, (int)(d - s->dev), d->prog->tensor, let, s);
     if (!apply(s))
-        device_fail(s, d, -1, "the system protects no pages");
+        device_fail(s, d, -1, "the system does not protect pages");
 }
 
 void device_guard_leave(struct device_set *s)

@@ -19,20 +19,21 @@ static pl_status check_list(const struct device_list *l,
                             const struct device_options *opt, pl_err *err)
 {
     if (l->n < 1 || l->n > DEVICE_MAX)
-        return err_set(err, PL_BAD_ARGUMENT, "%d devices; a set has 1 to %d",
-                       l->n, DEVICE_MAX);
+        return err_set(err, PL_BAD_ARGUMENT,
+                       "%d devices; a device set has 1 to %d", l->n,
+                       DEVICE_MAX);
     for (int i = 0; i < l->n; i++)
         if (!l->dev[i].ops->open)
             return err_set(err, PL_BAD_ARGUMENT,
-                           "%s is only described (--device-spec): it can be "
-                           "planned for, not run on",
+                           "%s is only described (--device-spec): use it with "
+                           "plan, not to run",
                            l->dev[i].name);
     if (!kernel_set_runs(opt->kernel_set))
-        return err_set(err, PL_UNSUPPORTED,
-                       "this machine cannot run the kernels %s; %s are its "
-                       "best",
-                       kernel_set_name(opt->kernel_set),
-                       kernel_set_name(kernel_set_best()));
+        return err_set(
+            err, PL_UNSUPPORTED,
+            "this processor cannot run the kernel set %s; its best is %s",
+            kernel_set_name(opt->kernel_set),
+            kernel_set_name(kernel_set_best()));
     return PL_OK;
 }
 
@@ -100,14 +101,14 @@ pl_status device_set_create(struct device_set **out,
     PL_TRY(check_list(l, opt, err));
     s = calloc(1, sizeof *s);
     if (!s)
-        return err_no_memory(err, "a set of devices");
+        return err_no_memory(err, "a device set");
     s->owner = getpid();
     s->opt = *opt;
     s->trace.on = opt->trace;
     s->topology = topology_keep(l->topology);
     s->shared = topology_share(sizeof *s->shared);
     if (!s->shared || !make_devices(s, l))
-        st = err_no_memory(err, "a set of devices");
+        st = err_no_memory(err, "a device set");
     if (st == PL_OK && opt->guard)
         st = device_guard_create(&s->guard, s, err);
     for (int k = 0; k < s->n_backend && st == PL_OK; k++)
@@ -253,8 +254,8 @@ void device_fail(struct device_set *s, const struct device *d, int step,
     if (step < 0)
         err_set(&err, PL_DEVICE, "%s: %s", d->desc.name, what);
     else
-        err_set(&err, PL_DEVICE, "%s, step %d of its program: %s", d->desc.name,
-                step, what);
+        err_set(&err, PL_DEVICE, "%s, instruction %d of its program: %s",
+                d->desc.name, step, what);
     if (!atomic_flag_test_and_set(&s->shared->err_taken))
         s->shared->err = err;
     atomic_store(&s->shared->failed, true);
@@ -307,8 +308,8 @@ static pl_status too_little(const struct device *d, const char *whose,
         bytes_text(b[r], d->bytes[r]);
     return err_set(
         err, PL_NO_DEVICE_MEMORY,
-        "%s needs %s (%s %s, %s %s, %s %s, scratch %s)%s; %s is available now "
-        "(%s in all): use a shorter context, smaller batches or more devices",
+        "%s needs %s (%s %s, %s %s, %s %s, scratch %s)%s, but %s of %s is "
+        "available; use a shorter context, smaller batches or more devices",
         d->desc.name, bytes_text(need, needed(d)), region_name((enum region)0),
         b[0], region_name((enum region)1), b[1], region_name((enum region)2),
         b[2], bytes_text(scratch, d->scratch_bytes),
@@ -326,7 +327,8 @@ static pl_status check_memory(const struct device_set *s, pl_err *err)
             if (k == i || device_shares_memory(&d->desc, &s->dev[k].desc))
                 all += needed(&s->dev[k]);
         if (d->desc.available_bytes > 0 && all > d->desc.available_bytes)
-            return too_little(d, " beside others in the same memory", all, err);
+            return too_little(d, " and shares its memory with other devices",
+                              all, err);
     }
     return PL_OK;
 }
@@ -424,13 +426,12 @@ static pl_status range(const struct device_set *s, int dev, enum region r,
 
     if (!s->loaded || dev < 0 || dev >= s->n || (unsigned)r >= REGION_COUNT)
         return err_set(err, PL_BAD_ARGUMENT,
-                       "device %d, region %d: the set has no such memory", dev,
+                       "device %d, region %d: not in the device set", dev,
                        (int)r);
     d = &s->dev[dev];
     if (offset > d->bytes[r] || bytes > d->bytes[r] - offset)
         return err_set(err, PL_BAD_ARGUMENT,
-                       "%s: %zu bytes at %zu are not inside its %s of %zu "
-                       "bytes",
+                       "%s: %zu bytes at %zu are outside its %s of %zu bytes",
                        d->desc.name, bytes, offset, region_name(r),
                        d->bytes[r]);
     return PL_OK;
@@ -484,17 +485,18 @@ static pl_status check_micro(const struct device_set *s,
             z->n_out > p->max.n_out)
             return err_set(err, PL_BAD_ARGUMENT,
                            "a step of %lld tokens and %lld outputs; the "
-                           "programs are made for %lld and %lld",
+                           "programs allow up to %lld and %lld",
                            (long long)z->n_tok, (long long)z->n_out,
                            (long long)p->max.n_tok, (long long)p->max.n_out);
         if (memcmp(z->n_slot, p->max.n_slot, sizeof z->n_slot) != 0)
-            return err_set(err, PL_BAD_ARGUMENT,
-                           "a step with other slots than the programs have");
+            return err_set(
+                err, PL_BAD_ARGUMENT,
+                "the cache slots of a step are not those of the programs");
         if (z->n_seq < 0 || z->n_seq > p->max.n_seq)
-            return err_set(err, PL_BAD_ARGUMENT,
-                           "a step of %lld sequences; the programs are made "
-                           "for %lld",
-                           (long long)z->n_seq, (long long)p->max.n_seq);
+            return err_set(
+                err, PL_BAD_ARGUMENT,
+                "a step of %lld sequences; the programs allow up to %lld",
+                (long long)z->n_seq, (long long)p->max.n_seq);
     }
     return PL_OK;
 }
@@ -506,14 +508,14 @@ static pl_status check_run(const struct device_set *s,
 
     if (!s->loaded)
         return err_set(err, PL_BAD_ARGUMENT,
-                       "the set of devices has no programs yet");
+                       "the device set has no programs yet");
     if (run->variant < 0 || run->variant >= p->n_variant)
         return err_set(err, PL_BAD_ARGUMENT,
-                       "script %d of the programs, which have %d", run->variant,
-                       p->n_variant);
+                       "variant %d of the programs, which have %d",
+                       run->variant, p->n_variant);
     if (run->n_micro < 1 || run->n_micro > p->variant[run->variant].n_micro)
         return err_set(err, PL_BAD_ARGUMENT,
-                       "a step of %d micro-batches; the script has 1 to %d",
+                       "a step of %d micro-batches; the variant has 1 to %d",
                        run->n_micro, p->variant[run->variant].n_micro);
     for (int i = 0; i < run->n_micro; i++)
         PL_TRY(check_micro(s, run, i, err));

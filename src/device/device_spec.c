@@ -32,7 +32,7 @@ static void say_accepted(char s[ACCEPTED])
                           device_backends[i]->accepts);
     if (n < ACCEPTED)
         snprintf(s + n, (size_t)(ACCEPTED - n),
-                 "none; items are separated by commas");
+                 "an empty item; separate items by one comma");
 }
 
 static const struct backend_ops *find_backend(const char *name)
@@ -208,7 +208,7 @@ static pl_status parse_field(double *v, unsigned offered, const char *p,
 
     if (!quantity(num, end, &value, &unit))
         return device_item_bad(it, err,
-                               "\"%s\" is no positive number with a unit",
+                               "\"%s\" is not a positive number with a unit",
                                err_shown(shown, num, (size_t)(end - num)));
     for (int f = 0; f < DEVICE_FIGURES && found < 0; f++) {
         if (!(offered & 1u << f))
@@ -219,10 +219,11 @@ static pl_status parse_field(double *v, unsigned offered, const char *p,
             found = f;
     }
     if (found < 0 && eq)
-        return device_item_bad(it, err, "\"%s\" is no figure of such a device",
-                               err_shown(shown, p, (size_t)(eq - p)));
+        return device_item_bad(
+            it, err, "\"%s\" is not a property of this type of device",
+            err_shown(shown, p, (size_t)(eq - p)));
     if (found < 0)
-        return device_item_bad(it, err, "\"%s\", %s, is one too many",
+        return device_item_bad(it, err, "\"%s\", %s, is unexpected",
                                err_shown(shown, p, (size_t)(end - p)),
                                unit_name[unit]);
     if (figures[found].unit != unit)
@@ -274,8 +275,7 @@ pl_status device_item_append(struct device_list *l,
 
     x.memory_bytes = x.available_bytes = (uint64_t)v[DEVICE_MEMORY];
     if (v[DEVICE_AVAILABLE] > v[DEVICE_MEMORY])
-        return device_item_bad(it, err,
-                               "more is available than the memory it has");
+        return device_item_bad(it, err, "available= exceeds the memory");
     if (v[DEVICE_AVAILABLE] > 0)
         x.available_bytes = (uint64_t)v[DEVICE_AVAILABLE];
     x.mem_bytes_per_s = v[DEVICE_BANDWIDTH];
@@ -286,7 +286,7 @@ pl_status device_item_append(struct device_list *l,
     x.launch_s = v[DEVICE_LAUNCH];
     x.p2p_bytes_per_s = v[DEVICE_P2P];
     x.bridge_bytes_per_s = v[DEVICE_BRIDGE];
-    x.island = x.bridge_bytes_per_s > 0 ? l->n + 1 : 0;
+    x.link_domain = x.bridge_bytes_per_s > 0 ? l->n + 1 : 0;
     for (int i = 0; i < (it->count > 0 ? it->count : 1); i++)
         PL_TRY(device_list_append(l, &x, it, err));
     return PL_OK;
@@ -307,9 +307,7 @@ static pl_status no_such_kind(const struct device_item *it, size_t n,
     char shown[ERR_SHOWN], here[80] = "";
 
     if (n == 4 && strncmp(it->text, "none", n) == 0)
-        return device_item_bad(it, err,
-                               "none stands alone: no device but the "
-                               "host");
+        return device_item_bad(it, err, "none excludes other devices");
     if ((!t || t->n_core == 0) && topology_load(&own, NULL) == PL_OK)
         t = &own;
     if (t && t->n_core > 0)
@@ -318,10 +316,10 @@ static pl_status no_such_kind(const struct device_item *it, size_t n,
                  t->n_core == 1 ? "" : "s", t->n_node,
                  t->n_node == 1 ? "" : "s");
     topology_fini(&own);
-    return device_item_bad(it, err,
-                           "there is no kind \"%s\"%s, and machines with other "
-                           "devices can only be planned for (--device-spec)",
-                           err_shown(shown, it->text, n), here);
+    return device_item_bad(
+        it, err,
+        "unknown type \"%s\"%s; plan for other machines with --device-spec",
+        err_shown(shown, it->text, n), here);
 }
 
 /* Sets it->name to the first `n` characters of the item. It must be the name of
@@ -332,21 +330,23 @@ static pl_status take_name(struct device_item *it, size_t n, bool paper,
     const int most = (int)sizeof it->name - 1;
 
     if (n == 0)
-        return device_item_bad(it, err, "a name of 1 to %d letters is missing",
-                               most);
+        return device_item_bad(
+            it, err, "its name is missing, which has 1 to %d letters", most);
     snprintf(it->name, sizeof it->name, "%.*s", (int)n, it->text);
     if (!paper)
         return strlen(it->name) == n && find_backend(it->name)
                    ? PL_OK
                    : no_such_kind(it, n, err);
     if (n > (size_t)most)
-        return device_item_bad(it, err, "a name has %d letters at most", most);
+        return device_item_bad(it, err, "its name is longer than %d letters",
+                               most);
     for (const char *s = it->name; *s; s++)
         if (!ascii_is_letter(*s) && *s != '_' && *s != '-') {
             char shown[ERR_SHOWN];
 
-            return device_item_bad(it, err, "a name has letters only, not '%s'",
-                                   err_shown(shown, s, 1));
+            return device_item_bad(
+                it, err, "its name may have letters, _ and -, not '%s'",
+                err_shown(shown, s, 1));
         }
     return PL_OK;
 }
@@ -436,11 +436,11 @@ static pl_status check_args(const char *spec, int n_thread, pl_err *err)
 {
     if (strlen(spec) > 1 << 16)
         return err_set(err, PL_BAD_ARGUMENT,
-                       "a device string of %zu characters is too long",
+                       "the device string is too long, %zu characters",
                        strlen(spec));
     if (n_thread < 0 || n_thread > CORE_MAX)
         return err_set(err, PL_BAD_ARGUMENT,
-                       "%d threads a device; 0 (one a core) to %d are possible",
+                       "%d threads per device; give 0 (one per core) to %d",
                        n_thread, CORE_MAX);
     return PL_OK;
 }

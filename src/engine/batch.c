@@ -112,11 +112,11 @@ static pl_status check_room(const pl_engine *e, pl_err *err)
             need += kv_pages_needed(&e->kv, k, s, e->of[s].n_new, false);
         }
         if (need > kv_free_pages(&e->kv, k))
-            return err_set(err, PL_FULL,
-                           "the batch needs %d pages of %d tokens, %d of %d "
-                           "are free: give a larger context or end a sequence",
-                           need, PAGE_TOKENS, kv_free_pages(&e->kv, k),
-                           p->n_page);
+            return err_set(
+                err, PL_FULL,
+                "the batch needs %d pages of %d tokens, but %d of %d are free; "
+                "use a larger context or end a sequence",
+                need, PAGE_TOKENS, kv_free_pages(&e->kv, k), p->n_page);
     }
     return PL_OK;
 }
@@ -126,21 +126,21 @@ static pl_status check_hidden(const pl_engine *e, const pl_batch *b,
 {
     if (e->hidden >= 0 && b->n > 0 && !b->hidden)
         return err_set(err, PL_BAD_ARGUMENT,
-                       "a block for multi-token prediction works on hidden "
-                       "values of a model; give the batch's tokens theirs");
+                       "a multi-token prediction block needs the model's "
+                       "hidden values; set the batch's hidden");
     if (e->hidden < 0 && b->hidden)
-        return err_set(err, PL_BAD_ARGUMENT,
-                       "hidden values are given, and this is no engine of a "
-                       "block for multi-token prediction; options' mtp makes "
-                       "one");
+        return err_set(
+            err, PL_BAD_ARGUMENT,
+            "hidden values given, but the engine does not run a multi-token "
+            "prediction block; open one with options.mtp");
     if (e->hidden_out < 0 && b->hidden_out)
         return err_set(err, PL_BAD_ARGUMENT,
-                       "hidden values are wanted and not kept; let options' "
-                       "keep name \"result_hidden\"");
+                       "hidden values requested but not kept; add "
+                       "\"result_hidden\" to options.keep");
     if (e->norm_out < 0 && b->norm_out)
         return err_set(err, PL_BAD_ARGUMENT,
-                       "normed values are wanted and not kept; let options' "
-                       "keep name \"result_norm\"");
+                       "normed values requested but not kept; add "
+                       "\"result_norm\" to options.keep");
     return PL_OK;
 }
 
@@ -153,17 +153,18 @@ static pl_status check_tokens(const pl_engine *e, const pl_batch *b,
     for (int64_t i = 0; i < b->n; i++) {
         if (seq_of(b, i) < 0 || seq_of(b, i) >= n_seq)
             return err_set(err, PL_BAD_ARGUMENT,
-                           "token %" PRId64 " of the batch: sequence %d; 0 to "
-                           "%d are planned",
+                           "token %" PRId64 " of the batch: sequence %d is not "
+                           "in 0 .. %d; raise options.n_seq",
                            i, seq_of(b, i), n_seq - 1);
         if (b->token[i] < 0 || b->token[i] >= n_vocab)
-            return err_set(err, PL_BAD_ARGUMENT,
-                           "token %" PRId64 " of the batch is %d; the "
-                           "vocabulary has 0 to %" PRId64,
-                           i, b->token[i], n_vocab - 1);
+            return err_set(
+                err, PL_BAD_ARGUMENT,
+                "token %" PRId64
+                " of the batch is %d, outside the vocabulary of 0 .. %" PRId64,
+                i, b->token[i], n_vocab - 1);
         if (is_wanted(b, i) && !b->logits && !b->hidden_out && !b->norm_out)
             return err_set(err, PL_BAD_ARGUMENT,
-                           "logits are wanted and there is no room for them");
+                           "logits requested, but the output buffer is NULL");
     }
     return PL_OK;
 }
@@ -190,7 +191,7 @@ static pl_status check(pl_engine *e, const pl_batch *b, pl_err *err)
 {
     if (b->n < 0 || (b->n > 0 && !b->token))
         return err_set(err, PL_BAD_ARGUMENT, "a batch of %" PRId64 " tokens%s",
-                       b->n, b->n < 0 ? "" : ", and no ids of them");
+                       b->n, b->n < 0 ? "" : " without ids");
     PL_TRY(check_hidden(e, b, err));
     PL_TRY(check_tokens(e, b, err));
     list_seqs(e, b);
@@ -201,14 +202,14 @@ static pl_status check(pl_engine *e, const pl_batch *b, pl_err *err)
         if (q->n_old + q->n_new > e->plan->n_ctx)
             return err_set(err, PL_FULL,
                            "sequence %d has %" PRId64 " tokens; %" PRId64
-                           " more do not fit into a context of %" PRId64
-                           ": give a larger one",
+                           " more do not fit into the context of %" PRId64
+                           "; use a larger one",
                            s, q->n_old, q->n_new, e->plan->n_ctx);
         if (e->kv.states >= 0 && q->n_old > 0 &&
             kv_state(&e->kv, s, q->n_old) < 0)
             return err_set(err, PL_BAD_ARGUMENT,
                            "sequence %d has %" PRId64
-                           " tokens and no state behind them: trim it",
+                           " tokens, but its state was lost; trim it",
                            s, q->n_old);
     }
     return check_room(e, err);
@@ -321,10 +322,11 @@ static pl_status check_logits(const struct micro *m, int64_t i,
     for (k = 0; isfinite(row[k]);)
         k++;
     return err_set(err, PL_BAD_FILE,
-                   "token %" PRId64 " of the batch (sequence %d, position %d): "
-                   "logit %zu is %g: weights are damaged, or a format of "
-                   "weights or of the cache cannot hold the model's values; "
-                   "convert the model again, or try F32 for the cache",
+                   "token %" PRId64
+                   " of the batch (sequence %d, position %d): logit %zu is %g: "
+                   "the weights are damaged, or the format of the weights or "
+                   "cache cannot represent the model's values; convert the "
+                   "model again, or try F32 for the cache",
                    m->from[at], m->seq[at], m->position[at], k, (double)row[k]);
 }
 

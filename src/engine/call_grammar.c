@@ -50,7 +50,7 @@ static pl_status refuse(const struct tool *t, const char *where,
     char tool[ERR_SHOWN], at[ERR_SHOWN];
 
     return err_set(t->c->err, PL_UNSUPPORTED,
-                   "a call of %s cannot be made to come: %s: %s",
+                   "a call of %s cannot be forced: %s: %s",
                    err_shown(tool, t->name, strlen(t->name)),
                    err_shown(at, where, strlen(where)), what);
 }
@@ -276,22 +276,22 @@ static pl_status get_properties(struct tool *t, json_t **out)
                 break;
         if (i == sizeof known / sizeof known[0])
             return refuse(t, key,
-                          "is not supported where calls have no JSON; say all "
-                          "in properties and required");
+                          "is not supported, because this model's calls are "
+                          "not JSON; use properties and required only");
     }
     type = json_string_value(json_object_get(t->schema, "type"));
     *out = json_object_get(t->schema, "properties");
     if ((type && strcmp(type, "object") != 0) ||
         (*out && !json_is_object(*out)) ||
         (required && !json_is_array(required)))
-        return refuse(t, "parameters", "must be the schema of an object");
+        return refuse(t, "parameters", "must be an object schema");
     t->required = json_object();
     json_array_foreach (required, i, name) {
         const char *s = json_string_value(name);
 
         if (!s || !json_object_get(*out, s))
             return refuse(t, s ? s : "required",
-                          "is required and no property: describe it");
+                          "is required but not in properties; add it there");
         if (json_object_set(t->required, s, name) != 0)
             return err_no_memory(t->c->err, "a grammar");
     }
@@ -349,7 +349,8 @@ static pl_status count_value(struct tool *t, const char *key)
     return ++t->n_value <= MOST_VALUES
                ? PL_OK
                : refuse(t, key,
-                        "the tool's values have more than 16384 alternatives");
+                        "the tool's values have more than 16384 alternatives; "
+                        "use fewer");
 }
 
 static void put_bar(struct gbnf_text *g, int *n)
@@ -384,8 +385,8 @@ static pl_status put_constant(struct tool *t, const char *key, json_t *value,
     put_bar(g, n);
     if (s && !typed && is_other_value(s, len))
         return refuse(t, key,
-                      "has a constant that might be no string; let its type "
-                      "be \"string\" alone");
+                      "has a constant that may not be a string; set its type "
+                      "to \"string\"");
     if (s) {
         gbnf_put_literal(g, s, len);
         return PL_OK;
@@ -424,9 +425,10 @@ static pl_status put_one_type(struct tool *t, const char *key, json_t *schema,
         return PL_OK;
     }
     if (has_any(schema, of_strings))
-        return refuse(t, key,
-                      "pattern, format, minLength and maxLength are not "
-                      "supported where strings have no quotes; leave them out");
+        return refuse(
+            t, key,
+            "pattern, format, minLength and maxLength are not supported, "
+            "because this model's strings are not quoted; leave them out");
     put(g, typed ? "text" : "other-text");
     return PL_OK;
 }
@@ -439,7 +441,7 @@ static pl_status put_value(struct tool *t, const char *key, json_t *schema,
 
     PL_TRY(count_value(t, key));
     if (!json_is_object(to))
-        return refuse(t, key, "must have a schema that names its type");
+        return refuse(t, key, "must have a schema with a type");
     if ((v = json_object_get(to, "const")))
         return put_constant(t, key, v, typed, g, n);
     if (json_array_size(v = json_object_get(to, "enum")) > 0) {
@@ -544,8 +546,8 @@ static pl_status check_key(const struct tool *t, const char *key)
     if (s.n > 0 && span_name(s) == s.n)
         return PL_OK;
     return refuse(t, key,
-                  "must have a name of letters, digits, _, -, ., : and / where "
-                  "calls have no JSON");
+                  "must have a name of letters, digits, _, -, ., : and /, "
+                  "because this model's calls are not JSON");
 }
 
 /* Rejects a schema that contains a marker, because a constant that contains it
@@ -560,8 +562,7 @@ static pl_status check_marks(const struct tool *t, const struct ends *e)
     for (int i = 0; i < e->n; i++)
         found |= strlen(json) > span_find(span_of(json), e->mark[i]);
     free(json);
-    return found ? refuse(t, "parameters",
-                          "have a mark of the model's calls in them")
+    return found ? refuse(t, "parameters", "contain a call marker of the model")
                  : PL_OK;
 }
 
@@ -710,8 +711,8 @@ static pl_status check_name(const struct tool *t)
     if (s.n > 0 && span_name(s) == s.n && !colon)
         return PL_OK;
     return refuse(t, "name",
-                  colon ? "must have no colon where calls are named in the "
-                          "model's way"
+                  colon ? "must not contain a colon, which separates names in "
+                          "this model's calls"
                         : "must be of letters, digits, _, -, ., : and /");
 }
 
@@ -765,10 +766,10 @@ static pl_status put_tools(struct caller *c, const struct ends *ends,
         if (only && (!name || strcmp(name, only) != 0))
             continue;
         if (*n == MOST_TOOLS)
-            return err_set(c->err, PL_UNSUPPORTED,
-                           "more than %d tools, one of which has to be "
-                           "called; give fewer, or name one",
-                           MOST_TOOLS);
+            return err_set(
+                c->err, PL_UNSUPPORTED,
+                "more than %d tools for a forced call; give fewer, or name one",
+                MOST_TOOLS);
         PL_TRY(put_tool(c, ends, (*n)++, function));
         if (only)
             break;
@@ -776,9 +777,8 @@ static pl_status put_tools(struct caller *c, const struct ends *ends,
     if (*n > 0)
         return PL_OK;
     return err_set(c->err, PL_BAD_ARGUMENT,
-                   "a tool has to be called, and there is none%s%.100s%s",
-                   only ? " of the name \"" : "", only ? only : "",
-                   only ? "\"" : "");
+                   "a tool call is required, but there is no tool%s%.100s%s",
+                   only ? " named \"" : "", only ? only : "", only ? "\"" : "");
 }
 
 /* ---- replies without calls ----------------------------------------------- */
@@ -794,8 +794,8 @@ static pl_status put_document(struct caller *c)
         return err_no_memory(c->err, "a schema");
     if (!schema)
         return err_set(c->err, PL_BAD_ARGUMENT,
-                       "the schema: no JSON: line %d, column %d: %s", e.line,
-                       e.column, e.text);
+                       "the schema: invalid JSON: line %d, column %d: %s",
+                       e.line, e.column, e.text);
     s = schema_put_rule(c->out, &c->sums, schema, schema, "the schema",
                         &c->document, c->err);
     json_decref(schema);
@@ -910,17 +910,17 @@ static pl_status write_all(struct caller *c, const json_t *tools,
 
     if (!c->f->channels &&
         (c->f->calls == CALLS_NONE || c->f->calls == CALLS_QUOTED))
-        return err_set(c->err, PL_UNSUPPORTED,
-                       "a call cannot be made to come: the model's chat "
-                       "template %s",
-                       c->f->calls == CALLS_NONE
-                           ? "shows no calls of tools"
-                           : "writes calls in quotes of its own, which is not "
-                             "supported");
+        return err_set(
+            c->err, PL_UNSUPPORTED,
+            "a tool call cannot be forced: the model's chat template %s",
+            c->f->calls == CALLS_NONE
+                ? "does not show tool calls"
+                : "quotes calls in its own way, which is not supported");
     if (!put_common(c, &ends))
-        return err_set(c->err, PL_UNSUPPORTED,
-                       "a call cannot be made to come: the marks of the "
-                       "model's chat template cannot be told from text");
+        return err_set(
+            c->err, PL_UNSUPPORTED,
+            "a tool call cannot be forced: the markers of the model's chat "
+            "template cannot be distinguished from text");
     PL_TRY(put_tools(c, &ends, tools, only, &n));
     if (c->content)
         PL_TRY(put_document(c));
@@ -932,8 +932,8 @@ static pl_status write_all(struct caller *c, const json_t *tools,
     }
     if (c->out->too_large)
         return err_set(c->err, PL_UNSUPPORTED,
-                       "the tools' schemas are too large for a grammar, which "
-                       "may have 1 MiB; make them smaller");
+                       "the grammar of the tools' schemas exceeds 1 MiB; make "
+                       "them smaller");
     return c->out->failed ? err_no_memory(c->err, "a grammar") : PL_OK;
 }
 
@@ -955,8 +955,8 @@ pl_status call_grammar_write(struct gbnf_text *out,
         s = err_no_memory(err, "tools");
     else
         s = err_set(err, PL_BAD_ARGUMENT,
-                    "tools: '%.20s' is no JSON list; give [...], an object "
-                    "for each",
+                    "tools: '%.20s' is not a JSON list; give [...] with an "
+                    "object for each",
                     tools);
     numeral_end(before);
     json_decref(list);

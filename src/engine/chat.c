@@ -85,10 +85,10 @@ static pl_status read_file(pl_template *t, const struct gguf *g, bool own,
     PL_TRY(read_template(&t->tool_use, g, "tokenizer.chat_template.tool_use",
                          err));
     if (!t->usual && !t->tool_use)
-        return err_set(err, PL_NOT_FOUND,
-                       "%s has no chat template (tokenizer.chat_template); "
-                       "give one as text",
-                       gguf_path(g));
+        return err_set(
+            err, PL_NOT_FOUND,
+            "%s has no chat template (tokenizer.chat_template); pass one",
+            gguf_path(g));
     return PL_OK;
 }
 
@@ -165,10 +165,10 @@ static pl_status check_list(const char *name, const char *s, pl_err *err)
     s += strspn(s, " \t\r\n");
     if (*s == '[')
         return PL_OK;
-    return err_set(err, PL_BAD_ARGUMENT,
-                   "%s: '%.20s' is no JSON list; give [...], an object for "
-                   "each",
-                   name, s);
+    return err_set(
+        err, PL_BAD_ARGUMENT,
+        "%s: '%.20s' is not a JSON list; give [...] with an object for each",
+        name, s);
 }
 
 static pl_status render(const pl_template *t, const pl_conversation *given,
@@ -193,7 +193,7 @@ static pl_status render(const pl_template *t, const pl_conversation *given,
     chosen = c.tools && t->tool_use ? t->tool_use : t->usual;
     if (!chosen)
         return err_set(err, PL_NOT_FOUND,
-                       "the file has a chat template for tools alone, "
+                       "the file's only chat template is for tools, "
                        "tokenizer.chat_template.tool_use; give tools");
     memcpy(var, t->special, (size_t)n * sizeof var[0]);
     var[n++] = json("messages", c.messages);

@@ -161,7 +161,7 @@ pl_status pl_engine_create(pl_engine **out, const pl_model *m,
     e->mark = draw_mark(e);
     s = pl_plan_create(&e->plan, m, opt, err);
     if (s == PL_OK) {
-        e->plan->lent = true;
+        e->plan->borrowed = true;
         s = exec_create(&e->exec, e->plan->compiled, opt, err);
         if (s == PL_NO_DEVICE_MEMORY)
             fit_explain(err, e->plan->compiled);
@@ -231,8 +231,9 @@ void pl_engine_cache(const pl_engine *e, pl_cache_counters *out, size_t size)
                 p->state)
                 p = &e->kv.pool[k];
         if (p)
-            c = (pl_cache_counters){
-                p->n_page, p->n_page - p->n_free - p->n_idle, p->n_idle};
+            c = (pl_cache_counters){p->n_page,
+                                    p->n_page - p->n_free - p->n_evictable,
+                                    p->n_evictable};
         exec_leave(e->exec);
     }
     sized_write(out, size, &c, sizeof c);
@@ -270,9 +271,8 @@ bool engine_reads_file(const pl_engine *e, const char *path)
 pl_status engine_no_seq(const pl_engine *e, int seq, pl_err *err)
 {
     return err_set(err, PL_BAD_ARGUMENT,
-                   "sequence %d; 0 to %d are planned: give more in options' "
-                   "n_seq",
-                   seq, e->kv.n_seq - 1);
+                   "sequence %d is not in 0 .. %d; raise options.n_seq", seq,
+                   e->kv.n_seq - 1);
 }
 
 int64_t pl_seq_length(const pl_engine *e, int seq)
@@ -295,15 +295,15 @@ static pl_status trim(pl_engine *e, int seq, int64_t n_keep, int64_t *kept,
         return engine_no_seq(e, seq, err);
     if (n_keep < 0 || n_keep > e->kv.length[seq])
         return err_set(err, PL_BAD_ARGUMENT,
-                       "%" PRId64 " tokens of sequence %d are to be kept; it "
-                       "has %" PRId64,
+                       "cannot keep %" PRId64
+                       " tokens of sequence %d, which has %" PRId64,
                        n_keep, seq, e->kv.length[seq]);
     nearest = kv_trimmable_length(&e->kv, seq, n_keep);
     if (nearest < n_keep && !kept)
         return err_set(err, PL_NOT_FOUND,
-                       "%" PRId64 " tokens of sequence %d are to be kept; what "
-                       "goes on behind them, of its windows or states, is no "
-                       "longer held: %" PRId64 " can be kept",
+                       "cannot trim to %" PRId64
+                       " tokens of sequence %d: its window or state data there "
+                       "was evicted; %" PRId64 " can be kept",
                        n_keep, seq, nearest);
     if (nearest < e->kv.length[seq])
         prefix_insert_state(&e->kv, seq);
@@ -337,26 +337,29 @@ static pl_status share(pl_engine *e, int seq, const int32_t *token, int64_t n,
     if (!engine_is_seq(e, seq))
         return engine_no_seq(e, seq, err);
     if (n < 0)
-        return err_set(err, PL_BAD_ARGUMENT,
-                       "%" PRId64 " tokens whose prefix is looked for; give 0 "
-                       "or more",
-                       n);
+        return err_set(
+            err, PL_BAD_ARGUMENT,
+            "cannot look up a prefix of %" PRId64 " tokens; give 0 or more", n);
     if (e->kv.length[seq] > 0)
-        return err_set(err, PL_BAD_ARGUMENT,
-                       "sequence %d, which has %" PRId64 " tokens, is to begin "
-                       "with a kept prefix: empty it first",
-                       seq, e->kv.length[seq]);
+        return err_set(
+            err, PL_BAD_ARGUMENT,
+            "sequence %d has %" PRId64
+            " tokens, so it cannot start with a cached prefix; empty it first",
+            seq, e->kv.length[seq]);
     if (n > e->plan->n_ctx)
-        return err_set(err, PL_FULL,
-                       "%" PRId64 " tokens for sequence %d do not fit into a "
-                       "context of %" PRId64 ": give a larger one",
-                       n, seq, e->plan->n_ctx);
+        return err_set(
+            err, PL_FULL,
+            "%" PRId64
+            " tokens for sequence %d do not fit into the context of %" PRId64
+            "; use a larger one",
+            n, seq, e->plan->n_ctx);
     for (int64_t i = 0; i < n; i++)
         if (token[i] < 0 || token[i] >= n_vocab)
-            return err_set(err, PL_BAD_ARGUMENT,
-                           "token %" PRId64 " of those whose prefix is looked "
-                           "for is %d; the vocabulary has 0 to %" PRId64,
-                           i, token[i], n_vocab - 1);
+            return err_set(
+                err, PL_BAD_ARGUMENT,
+                "token %" PRId64
+                " of the prefix is %d, outside the vocabulary of 0 .. %" PRId64,
+                i, token[i], n_vocab - 1);
     /* asynchronous transfers may be in progress */
     PL_TRY(exec_wait_async(e->exec, err));
     engine_trust_prefixes(e);
@@ -404,15 +407,16 @@ static pl_status tell(pl_engine *e, int seq, const int32_t *token, int64_t n,
     if (n != e->kv.length[seq] ||
         (n > 0 && e->kv.prefix && e->kv.prefix->seq[seq].n > 0))
         return err_set(err, PL_BAD_ARGUMENT,
-                       "sequence %d is said to have %" PRId64
-                       " tokens; it has %" PRId64 "%s",
+                       "sequence %d was given %" PRId64
+                       " token ids; it has %" PRId64 "%s",
                        seq, n, e->kv.length[seq],
-                       n == e->kv.length[seq] ? ", which are known" : "");
+                       n == e->kv.length[seq] ? ", whose ids are known" : "");
     for (int64_t i = 0; i < n; i++)
         if (token[i] < 0 || token[i] >= n_vocab)
             return err_set(err, PL_BAD_ARGUMENT,
-                           "token %" PRId64 " of sequence %d is said to be %d; "
-                           "the vocabulary has 0 to %" PRId64,
+                           "token %" PRId64
+                           " of sequence %d was given as %d, outside the "
+                           "vocabulary of 0 .. %" PRId64,
                            i, seq, token[i], n_vocab - 1);
     PL_TRY(exec_wait_async(e->exec, err));
     if (e->kv.prefix)

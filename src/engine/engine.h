@@ -36,7 +36,7 @@ struct pl_plan {
     pl_format cache_k, cache_v;
     pl_numerics numerics;
     int64_t n_ctx;
-    bool lent;     /* belongs to an engine: pl_plan_free does nothing */
+    bool borrowed; /* belongs to an engine: pl_plan_free does nothing */
     char *options; /* owned; command-line options that reproduce the plan */
 };
 

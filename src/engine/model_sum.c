@@ -102,12 +102,12 @@ static void *sum_blocks(void *user)
     size_t n;
 
     while (s == PL_OK && (t = next_block(m, &at, &n))) {
-        uint64_t place[2] = {hash_name(t), at};
+        uint64_t position[2] = {hash_name(t), at};
 
         if (n > 0)
             s = gguf_read(m->g, t, at, block, n, &err);
         if (s == PL_OK)
-            sum += hash64(hash64(0, place, sizeof place), block, n);
+            sum += hash64(hash64(0, position, sizeof position), block, n);
     }
     free(block);
     pthread_mutex_lock(&m->lock);
@@ -144,8 +144,8 @@ static pl_status sum_all(uint64_t *out, const struct gguf *g, int n_thread,
 
 /* ---- cached sums --------------------------------------------------------- */
 
-static pl_status place(char path[CACHE_PATH], const uint64_t key[2],
-                       pl_err *err)
+static pl_status cache_file_path(char path[CACHE_PATH], const uint64_t key[2],
+                                 pl_err *err)
 {
     char name[64];
 
@@ -171,7 +171,7 @@ static bool find_kept(const uint64_t key[2], uint64_t *sum)
     ssize_t n = 0;
     int fd = -1;
 
-    if (place(path, key, NULL) == PL_OK)
+    if (cache_file_path(path, key, NULL) == PL_OK)
         fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0)
         return false;
@@ -194,7 +194,7 @@ static void keep(const uint64_t key[2], uint64_t sum)
     pl_file *f;
 
     put(b, sum);
-    if (place(path, key, NULL) != PL_OK ||
+    if (cache_file_path(path, key, NULL) != PL_OK ||
         cache_directories(path, NULL) != PL_OK ||
         pl_file_open(&f, path, 0, NULL) != PL_OK)
         return;

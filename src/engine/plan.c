@@ -86,8 +86,8 @@ static void tell_unused_layers(const struct model *m, const pl_options *opt)
     if (m->n_next == 0 || opt->mtp > 0 || !opt->log)
         return;
     snprintf(text, sizeof text,
-             "%" PRId64 " layer%s for multi-token prediction, from blk.%" PRId64
-             " on, %s not used and not loaded",
+             "%" PRId64 " multi-token prediction layer%s, from blk.%" PRId64
+             ", %s not used and not loaded",
              m->n_next, m->n_next > 1 ? "s" : "", m->n_layer,
              m->n_next > 1 ? "are" : "is");
     opt->log(opt->log_user, PL_LOG_INFO, text);
@@ -140,7 +140,7 @@ pl_status pl_plan_create(pl_plan **out, const pl_model *m,
 
 void pl_plan_free(pl_plan *p)
 {
-    if (p && !p->lent)
+    if (p && !p->borrowed)
         plan_free(p);
 }
 

@@ -25,12 +25,12 @@ pl_status engine_keep(pl_graph *g, const pl_options *opt, pl_err *err)
                 any = true;
             }
         if (!any)
-            return err_set(err, PL_NOT_FOUND,
-                           "'%.80s': no intermediate value has such a name; "
-                           "known are attn_norm-N, kqv_out-N, ffn_inp-N, "
-                           "ffn_norm-N, l_out-N (N the layer), "
-                           "result_hidden, result_norm and logits",
-                           pattern);
+            return err_set(
+                err, PL_NOT_FOUND,
+                "'%.80s': not an intermediate value; known are attn_norm-N, "
+                "kqv_out-N, ffn_inp-N, ffn_norm-N, l_out-N (N is the layer), "
+                "result_hidden, result_norm and logits",
+                pattern);
     }
     return PL_OK;
 }

@@ -12,7 +12,7 @@
 #include <stdlib.h>
 
 struct pl_tokenizer {
-    bool lent;                 /* belongs to a model: pl_tokenizer_free does
+    bool borrowed;             /* belongs to a model: pl_tokenizer_free does
                                   nothing */
     struct tokenizer *t;       /* owned */
     struct token_texts *texts; /* owned */
@@ -43,7 +43,7 @@ pl_status engine_tokenizer(pl_tokenizer **out, const struct gguf *file,
     s = tokenizer_create(&t->t, file, err);
     if (s == PL_OK)
         s = token_texts_create(&t->texts, t->t, err);
-    t->lent = true;
+    t->borrowed = true;
     if (s == PL_OK)
         *out = t;
     else
@@ -62,7 +62,7 @@ pl_status pl_tokenizer_open(pl_tokenizer **out, const char *path, pl_err *err)
     PL_TRY(gguf_open(&g, path, err));
     s = engine_tokenizer(out, g, err);
     if (s == PL_OK)
-        (*out)->lent = false;
+        (*out)->borrowed = false;
     gguf_close(g);
     return s;
 }
@@ -79,7 +79,7 @@ struct token_texts *engine_texts(const pl_tokenizer *t)
 
 void pl_tokenizer_free(pl_tokenizer *t)
 {
-    if (t && !t->lent)
+    if (t && !t->borrowed)
         engine_tokenizer_free(t);
 }
 
@@ -110,10 +110,10 @@ pl_status pl_tokenize(const pl_tokenizer *t, const char *text, size_t len,
     PL_NEED(ids, err);
     PL_NEED(n, err);
     if (flags & ~(PL_ADD_SPECIAL | PL_PARSE_SPECIAL))
-        return err_set(err, PL_BAD_ARGUMENT,
-                       "flags %#x; only PL_ADD_SPECIAL and PL_PARSE_SPECIAL "
-                       "are some",
-                       (unsigned)flags);
+        return err_set(
+            err, PL_BAD_ARGUMENT,
+            "unknown flags %#x; use PL_ADD_SPECIAL and PL_PARSE_SPECIAL",
+            (unsigned)flags);
     f |= flags & PL_ADD_SPECIAL ? TOKENIZER_ADD_SPECIAL : 0;
     f |= flags & PL_PARSE_SPECIAL ? TOKENIZER_PARSE_SPECIAL : 0;
     {
@@ -257,10 +257,10 @@ static pl_status check_sampling(const pl_sampling *s, int64_t n_vocab,
         return err_set(err, PL_BAD_ARGUMENT,
                        "sampling: n_bias is %d; give 0 or more", s->n_bias);
     if (s->n_bias > 0 && (!s->bias_id || !s->bias))
-        return err_set(err, PL_BAD_ARGUMENT,
-                       "sampling: n_bias is %d and %s is NULL; give as many, "
-                       "or 0",
-                       s->n_bias, s->bias_id ? "bias" : "bias_id");
+        return err_set(
+            err, PL_BAD_ARGUMENT,
+            "sampling: n_bias is %d but %s is NULL; set it, or n_bias to 0",
+            s->n_bias, s->bias_id ? "bias" : "bias_id");
     return PL_OK;
 }
 
@@ -378,8 +378,8 @@ static pl_status sample(pl_sampler *s, const float *logits, int32_t *id)
     *id = sampling_pick(s->s, logits, allowed);
     if (*id < 0)
         return err_set(&s->err, PL_BAD_FILE,
-                       "no token is possible: all logits are nan or -inf; the "
-                       "model is damaged, or biases forbid every token%s",
+                       "no token can be sampled: all logits are nan or -inf; "
+                       "the model is damaged, or biases forbid every token%s",
                        s->mask ? " that the grammar allows" : "");
     sampling_accept(s->s, *id);
     return s->mask ? token_mask_accept(s->mask, *id, &s->err) : PL_OK;

@@ -62,11 +62,10 @@ static pl_status create_grammar(struct grammar **out, pl_grammar_form form,
 {
     if (form != PL_GRAMMAR_GBNF && form != PL_GRAMMAR_JSON_SCHEMA &&
         form != PL_GRAMMAR_CALLS)
-        return err_set(
-            err, PL_BAD_ARGUMENT,
-            "%s: form %d of a grammar does not exist; give PL_GRAMMAR_GBNF, "
-            "PL_GRAMMAR_JSON_SCHEMA or PL_GRAMMAR_CALLS",
-            name, (int)form);
+        return err_set(err, PL_BAD_ARGUMENT,
+                       "%s: unknown grammar form %d; use PL_GRAMMAR_GBNF, "
+                       "PL_GRAMMAR_JSON_SCHEMA or PL_GRAMMAR_CALLS",
+                       name, (int)form);
     return form == PL_GRAMMAR_JSON_SCHEMA
                ? grammar_from_schema(out, text, len, name, err)
                : grammar_from_gbnf(out, text, len, name, err);
@@ -135,7 +134,7 @@ pl_status token_mask_create(struct token_mask **out, pl_grammar *g,
         m->bits = calloc(m->n_word, sizeof *m->bits);
     }
     if (!m || !m->bits)
-        s = err_no_memory(err, "a mask of tokens");
+        s = err_no_memory(err, "a token mask");
     if (s == PL_OK) {
         pthread_mutex_lock(&g->lock);
         s = grammar_state_create(&m->state, g->masks, err);
@@ -181,10 +180,10 @@ static pl_status fill(struct token_mask *m, pl_err *err)
     if (any)
         return PL_OK;
     return err_set(err, PL_UNSUPPORTED,
-                   whole ? "the text is whole by the grammar, and the "
-                           "vocabulary has no token that ends it: stop here"
-                         : "the grammar wants what no token of the vocabulary "
-                           "begins: change the grammar");
+                   whole ? "the text is complete, but the vocabulary has no "
+                           "end token; stop here"
+                         : "no token of the vocabulary starts what the grammar "
+                           "requires; change the grammar");
 }
 
 void token_mask_prepare(struct token_mask *m)

@@ -107,8 +107,8 @@ pl_status exec_create(pl_exec **out, struct compiled *p, const pl_options *opt,
     x->owner = getpid();
     if (p->paper) {
         s = err_set(err, PL_BAD_ARGUMENT,
-                    "a machine that is only described can be planned for, "
-                    "not run on; leave out the device description");
+                    "a described machine can be planned for but not run on; "
+                    "leave out the device description");
         goto done;
     }
     s = tables(x, err);
@@ -188,8 +188,8 @@ static pl_status check_owner(const pl_exec *x, pl_err *err)
     if (x->owner == here)
         return PL_OK;
     return err_set(err, PL_BAD_ARGUMENT,
-                   "made by process %d, of which this one, %d, is a forked "
-                   "copy without its threads and devices; make a new one here",
+                   "created by process %d; this process, %d, is a fork without "
+                   "its threads and devices; create a new one here",
                    (int)x->owner, (int)here);
 }
 
@@ -204,33 +204,34 @@ pl_status exec_enter(pl_exec *x, pl_err *err)
     if (!atomic_exchange_explicit(&x->busy, true, memory_order_acquire))
         return PL_OK;
     return err_set(err, PL_BAD_ARGUMENT,
-                   "the engine is busy in another thread, or with the call "
-                   "whose callback this is: it takes one call at a time; wait, "
-                   "or have one for each thread");
+                   "the engine is busy in another thread, or in the call that "
+                   "invoked this callback; it takes one call at a time: wait, "
+                   "or use one engine per thread");
 }
 
 void exec_leave(pl_exec *x)
 {
-    atomic_store_explicit(&x->lent, false, memory_order_relaxed);
+    atomic_store_explicit(&x->callback_reads, false, memory_order_relaxed);
     atomic_store_explicit(&x->busy, false, memory_order_release);
 }
 
 void exec_allow_callback_reads(pl_exec *x)
 {
-    x->lent_to = pthread_self();
-    atomic_store_explicit(&x->lent, true, memory_order_release);
+    x->callback_thread = pthread_self();
+    atomic_store_explicit(&x->callback_reads, true, memory_order_release);
 }
 
-pl_status exec_enter_reading(pl_exec *x, bool *lent, pl_err *err)
+pl_status exec_enter_reading(pl_exec *x, bool *in_callback, pl_err *err)
 {
-    *lent = atomic_load_explicit(&x->lent, memory_order_acquire) &&
-            pthread_equal(x->lent_to, pthread_self());
-    return *lent ? PL_OK : exec_enter(x, err);
+    *in_callback =
+        atomic_load_explicit(&x->callback_reads, memory_order_acquire) &&
+        pthread_equal(x->callback_thread, pthread_self());
+    return *in_callback ? PL_OK : exec_enter(x, err);
 }
 
-void exec_leave_reading(pl_exec *x, bool lent)
+void exec_leave_reading(pl_exec *x, bool in_callback)
 {
-    if (!lent)
+    if (!in_callback)
         exec_leave(x);
 }
 
@@ -295,15 +296,14 @@ static pl_status check_range(const struct tensor_access *j, size_t offset,
                        j->put
                            ? "a computed value cannot be set; inputs, weights "
                              "and caches can"
-                           : "its memory is used again during a step; mark it "
-                             "with pl_keep before it is planned");
+                           : "its memory is reused during a step; mark it with "
+                             "pl_keep before planning");
     size = n->op == OP_input && j->put
                ? 4 * (size_t)graph_count(n, &j->x->plan->max)
                : tensor_bytes(j, n);
     if (offset > size || bytes > size - offset)
         return err_set(err, PL_BAD_ARGUMENT,
-                       "%s: %zu bytes from byte %zu on are asked for, it has "
-                       "%zu",
+                       "%s: %zu bytes from byte %zu requested, it has %zu",
                        n->name, bytes, offset, size);
     return PL_OK;
 }
@@ -356,7 +356,7 @@ static pl_status value_part(const struct tensor_access *j, int64_t first,
     size_t from, bytes = 4 * (size_t)n;
 
     if (t < 0)
-        return err_set(j->err, PL_NOT_FOUND, "%s is computed by nobody",
+        return err_set(j->err, PL_NOT_FOUND, "%s is not computed by any device",
                        node_of(x, j->t)->name);
     p = &l->prog[x->io].tensor[t];
     from = p->offset + 4 * (size_t)first;
@@ -415,14 +415,14 @@ pl_status pl_tensor_set(pl_exec *x, pl_tensor t, const void *data,
 pl_status pl_tensor_get(pl_exec *x, pl_tensor t, void *data, size_t offset,
                         size_t bytes, pl_err *err)
 {
-    bool lent;
+    bool in_callback;
     pl_status s;
 
     PL_NEED(x, err);
     PL_NEED_ARRAY(data, bytes, err);
-    PL_TRY(exec_enter_reading(x, &lent, err));
+    PL_TRY(exec_enter_reading(x, &in_callback, err));
     s = exec_get_output(x, x->last_micro, t, data, offset, bytes, err);
-    exec_leave_reading(x, lent);
+    exec_leave_reading(x, in_callback);
     return s;
 }
 
@@ -459,21 +459,23 @@ static pl_status check_state(const struct token_table *b, int64_t n_slot,
         (first && pos > 0 && pos == w[STATE_AT] &&
          (w[STATE_READ] < 0 || w[STATE_READ] >= n_slot)))
         return err_set(err, PL_BAD_ARGUMENT,
-                       "token %" PRId64 " of the step: the state of its "
-                       "sequence has no slot among %" PRId64,
+                       "token %" PRId64 " of the step: the state slot of its "
+                       "sequence is not one of %" PRId64,
                        i, n_slot);
     if (first ? pos < w[STATE_AT] : pos != b->pos[i - 1] + 1)
-        return err_set(err, PL_BAD_ARGUMENT,
-                       "token %" PRId64 " of the step is at position %d, which "
-                       "does not follow on what the state of its sequence "
-                       "holds: give a sequence's tokens in order",
-                       i, pos);
+        return err_set(
+            err, PL_BAD_ARGUMENT,
+            "token %" PRId64
+            " of the step is at position %d, which does not continue the state "
+            "of its sequence; give a sequence's tokens in order",
+            i, pos);
     for (int64_t k = first ? i - 1 : -1; k >= 0; k--)
         if (b->seq[k] == b->seq[i])
-            return err_set(err, PL_BAD_ARGUMENT,
-                           "token %" PRId64 " of the step: those of sequence "
-                           "%d are not side by side",
-                           i, b->seq[i]);
+            return err_set(
+                err, PL_BAD_ARGUMENT,
+                "token %" PRId64
+                " of the step: the tokens of sequence %d are not contiguous",
+                i, b->seq[i]);
     return PL_OK;
 }
 
@@ -496,7 +498,8 @@ static pl_status check_pages(const pl_exec *x, const struct token_table *b,
 
         if (page < 0 || page >= n_page)
             return err_set(err, PL_BAD_ARGUMENT,
-                           "token %" PRId64 " of the step: page %d of %" PRId64,
+                           "token %" PRId64
+                           " of the step: page %d is not one of %" PRId64,
                            i, page, n_page);
     }
     return PL_OK;
@@ -515,10 +518,11 @@ static pl_status check_token(const pl_exec *x, const pl_step_tokens *r,
     if (seq < 0 || seq >= x->plan->max.n_seq || pos < 0 ||
         ((table || n_pool > 0) && pos / PAGE_TOKENS >= b->page_stride) ||
         (!table && n_pool > 0 && seq > 0))
-        return err_set(err, PL_BAD_ARGUMENT,
-                       "token %" PRId64 " of the step: position %d of "
-                       "sequence %d has no page in the table",
-                       i, pos, seq);
+        return err_set(
+            err, PL_BAD_ARGUMENT,
+            "token %" PRId64
+            " of the step: no page in the table for position %d of sequence %d",
+            i, pos, seq);
     for (int k = 0; k < n_pool && table; k++) {
         b->pages = r->pages[k];
         PL_TRY(check_pages(x, b, k, i, err));
@@ -536,8 +540,7 @@ static pl_status check_rows(const pl_exec *x, const pl_step_tokens *r,
         return PL_OK;
     return err_set(err, PL_BAD_ARGUMENT,
                    "a step of %" PRId64 " tokens and %" PRId64
-                   " results; it was planned for 1 to %" PRId64
-                   " and 0 to %" PRId64,
+                   " results; planned were 1 to %" PRId64 " and 0 to %" PRId64,
                    r->n_tok, r->n_out, p->max.n_tok, p->max.n_out);
 }
 
@@ -554,10 +557,10 @@ static pl_status check_tokens(const pl_exec *x, const pl_step_tokens *r,
 
     for (int k = 1; k < p->g->n_pool; k++)
         if (!r->pages[k] != !r->pages[0])
-            return err_set(err, PL_BAD_ARGUMENT,
-                           "a step with tables of pages for some of %d pools "
-                           "of caches; give one for each",
-                           p->g->n_pool);
+            return err_set(
+                err, PL_BAD_ARGUMENT,
+                "a step needs a page table for each of %d cache pools",
+                p->g->n_pool);
     for (int64_t i = 0; i < r->n_tok; i++) {
         PL_TRY(check_token(x, r, &b, i, err));
         if (b.seq[i] >= n_seq)
@@ -565,8 +568,8 @@ static pl_status check_tokens(const pl_exec *x, const pl_step_tokens *r,
     }
     if (r->pages[0] && (r->page_stride < 0 || r->page_stride > p->page_stride))
         return err_set(err, PL_BAD_ARGUMENT,
-                       "a step of %d sequences of %" PRId64 " pages; the "
-                       "programs are made for %" PRId64 " of %d",
+                       "a step of %d sequences of %" PRId64
+                       " pages; planned were %" PRId64 " of %d",
                        n_seq, r->page_stride, p->max.n_seq, p->page_stride);
     return PL_OK;
 }
@@ -686,7 +689,7 @@ pl_status exec_run_micro_batches(pl_exec *x, int n, const pl_step_tokens *rows,
     PL_TRY(exec_wait_async(x, err));
     if (n < 1 || n > x->n_micro)
         return err_set(err, PL_BAD_ARGUMENT,
-                       "%d micro-batches at once; 1 to %d are planned", n,
+                       "%d micro-batches in one step; planned were 1 to %d", n,
                        x->n_micro);
     for (int k = 0; k < n; k++) {
         PL_TRY(check_rows(x, &rows[k], err));
@@ -737,10 +740,10 @@ pl_status pl_exec_step(pl_exec *x, const pl_step_tokens *rows, pl_err *err)
     PL_TRY(exec_enter(x, err));
     s = x->own_plan
             ? exec_run_micro_batches(x, 1, r, err)
-            : err_set(err, PL_BAD_ARGUMENT,
-                      "the executor is an engine's, which runs its steps "
-                      "itself: call pl_engine_decode, or make an executor of "
-                      "your own");
+            : err_set(
+                  err, PL_BAD_ARGUMENT,
+                  "the executor belongs to an engine, which runs its own "
+                  "steps; call pl_engine_decode, or create another executor");
     exec_leave(x);
     return s;
 }

@@ -21,11 +21,11 @@ struct exec_owners {
 struct pl_exec {
     struct compiled *plan;
     bool own_plan;
-    pid_t owner;       /* the process that created the threads and devices */
-    uint64_t n_set;    /* number of changes to weights and caches */
-    atomic_bool busy;  /* true between exec_enter and exec_leave */
-    atomic_bool lent;  /* true while callbacks may read tensors, */
-    pthread_t lent_to; /* in this thread only */
+    pid_t owner;      /* the process that created the threads and devices */
+    uint64_t n_set;   /* number of changes to weights and caches */
+    atomic_bool busy; /* true between exec_enter and exec_leave */
+    atomic_bool callback_reads; /* true while callbacks may read tensors, */
+    pthread_t callback_thread;  /* in this thread only */
     struct device_set *set;
     int last_variant, last_micro;             /* of the last step */
     struct graph_sizes sizes[PROG_MAX_MICRO]; /* of the last step */
@@ -63,8 +63,8 @@ void exec_allow_callback_reads(pl_exec *x);
  * succeeds inside a callback for which exec_allow_callback_reads was called.
  * *lent is then set to true; the caller passes its value to
  * exec_leave_reading. */
-pl_status exec_enter_reading(pl_exec *x, bool *lent, pl_err *err);
-void exec_leave_reading(pl_exec *x, bool lent);
+pl_status exec_enter_reading(pl_exec *x, bool *in_callback, pl_err *err);
+void exec_leave_reading(pl_exec *x, bool in_callback);
 
 /* Returns true if the executor may be freed: no call is in progress, or this is
  * a forked child process. If true, the executor counts as busy from then on, so

@@ -179,7 +179,7 @@ pl_status storage_table(const pl_exec *x, int node, bool read, struct arena *a,
     PL_TRY(add_all(&tab, node, read)); /* counting pass */
     tab.s = arena_alloc(a, (size_t)tab.n + 1, sizeof *tab.s);
     if (!tab.s)
-        return err_no_memory(err, "the places of weights");
+        return err_no_memory(err, "the offsets of weights");
     tab.n = 0;
     PL_TRY(add_all(&tab, node, read));
     *out = tab.s;

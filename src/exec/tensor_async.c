@@ -89,7 +89,7 @@ static pl_status start(pl_exec *x, pl_err *err)
         pthread_mutex_destroy(&a->lock);
         free(a);
         x->async = NULL;
-        return err_no_thread(err, "the thread for transfers", e);
+        return err_no_thread(err, "the transfer thread", e);
     }
     return PL_OK;
 }

@@ -170,12 +170,12 @@ static pl_status bounds(const pl_view *w, const struct graph_node *n,
         }
         if (__builtin_mul_overflow(w->dim[d] - 1, w->stride[d], &far) ||
             __builtin_add_overflow(far < 0 ? *lo : *hi, far, far < 0 ? lo : hi))
-            return bad(err, n, "a view that leaves the tensor");
+            return bad(err, n, "a view that exceeds the tensor");
         if (__builtin_mul_overflow(count, w->dim[d], &count))
-            return bad(err, n, "a view of more values than memory has");
+            return bad(err, n, "a view with too many values");
     }
     if (!*empty && (*lo < 0 || *hi >= (int64_t)1 << 46))
-        return bad(err, n, "a view that leaves the tensor");
+        return bad(err, n, "a view that exceeds the tensor");
     return PL_OK;
 }
 
@@ -199,8 +199,8 @@ static pl_status move(pl_exec *x, pl_tensor t, const pl_view *w, void *data,
         return put ? set(&v, NULL, 0, 0) : get(&v, NULL, 0, 0);
     if (put && f->block > 1)
         return err_set(err, PL_UNSUPPORTED,
-                       "%s: values of %s cannot be set one by one; set whole "
-                       "rows with pl_tensor_set",
+                       "%s: single values of %s cannot be set; set whole rows "
+                       "with pl_tensor_set",
                        v.n->name, f->name);
     v.row = 1;
     v.row_bytes = v.size = 4;
@@ -242,16 +242,16 @@ static bool is_empty(const pl_view *w)
 static pl_status move_alone(const char *name, pl_exec *x, pl_tensor t,
                             const pl_view *w, void *data, bool put, pl_err *err)
 {
-    bool lent = false;
+    bool in_callback = false;
     pl_status s;
 
     if (!x || !w)
         return err_null(err, name, x ? "v" : "x");
     if (!data && !is_empty(w))
         return err_null(err, name, "data");
-    PL_TRY(put ? exec_enter(x, err) : exec_enter_reading(x, &lent, err));
+    PL_TRY(put ? exec_enter(x, err) : exec_enter_reading(x, &in_callback, err));
     s = move(x, t, w, data, put, err);
-    exec_leave_reading(x, lent);
+    exec_leave_reading(x, in_callback);
     return s;
 }
 

@@ -96,8 +96,9 @@ static pl_status find_free_options(struct fit *f, const pl_options *o,
     const struct plan_config *in = &f->asked;
     bool some = !o->no_fit && in->list.n > 0, experts;
 
-    f->ctx_most = INTENT_N_CTX > o->fit_ctx ? INTENT_N_CTX : o->fit_ctx;
-    f->ctx_least = o->fit_ctx > 0 ? o->fit_ctx : INTENT_N_CTX;
+    f->ctx_most =
+        PLAN_CONFIG_N_CTX > o->fit_ctx ? PLAN_CONFIG_N_CTX : o->fit_ctx;
+    f->ctx_least = o->fit_ctx > 0 ? o->fit_ctx : PLAN_CONFIG_N_CTX;
     if (n_ctx_train > 0 && n_ctx_train < f->ctx_most)
         f->ctx_most = n_ctx_train;
     if (f->ctx_most < f->ctx_least)
@@ -245,8 +246,8 @@ static pl_status find_fallback(const struct fit *f, const pl_options *opt,
     r->asked = f->asked;
     r->asked.n_on = r->asked.list.n > 0 ? r->asked.n_layer + 1 : 0;
     r->asked.experts = NULL;
-    if (r->asked.n_ubatch > INTENT_N_UBATCH)
-        r->asked.n_ubatch = INTENT_N_UBATCH;
+    if (r->asked.n_ubatch > PLAN_CONFIG_N_UBATCH)
+        r->asked.n_ubatch = PLAN_CONFIG_N_UBATCH;
     r->asked.open.layers = r->asked.open.experts = true;
     r->asked.open.ubatch = true;
     if (shorter) {

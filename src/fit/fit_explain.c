@@ -63,8 +63,7 @@ static void say_device(struct plan_config_text *t, const struct compiled *q,
     plan_config_format(t, ", cache %s", bytes_text(b, bytes[REGION_CACHE]));
     plan_config_format(t, ", buffers %s", bytes_text(b, bytes[REGION_WORK]));
     if (x->memory_bytes > 0)
-        plan_config_format(t, "; %s is available now, %s in all",
-                           bytes_text(now, has),
+        plan_config_format(t, "; %s available of %s", bytes_text(now, has),
                            bytes_text(b, x->memory_bytes));
     plan_config_format(t, ")");
 }

@@ -126,7 +126,7 @@ pl_status fit_assign_ranks(struct fit *f, struct plan_config *x, pl_err *err)
 {
     if (x->n_rank > 0 || x->share || !plan_config_is_mixed(x, NULL))
         return PL_OK;
-    x->n_rank = INTENT_MIXED_RANKS;
+    x->n_rank = PLAN_CONFIG_MIXED_RANKS;
     return make_shares(f, BY_SPEED, f->asked.list.n, &x->share, err);
 }
 
@@ -144,7 +144,7 @@ static pl_status share_out(struct fit *f, const struct plan_config *c, int k,
     if (out->n_rank > 0)
         return PL_OK;
     if (plan_config_is_mixed(out, out->share))
-        out->n_rank = INTENT_MIXED_RANKS;
+        out->n_rank = PLAN_CONFIG_MIXED_RANKS;
     else if (c->mode == PL_SPLIT_TENSOR && kind == EVEN)
         out->n_rank = k;
     return PL_OK;

@@ -47,7 +47,7 @@ struct gguf {
 
 _Static_assert(offsetof(struct gguf_kv, key) == 0 &&
                    offsetof(struct gguf_tensor, name) == 0,
-               "the index wants names first");
+               "the index needs the name first");
 
 static void part_fini(struct gguf_part *p)
 {
@@ -94,7 +94,7 @@ static pl_status part_map(struct gguf_part *p, pl_err *err)
                     p->label);
     } else if ((uint64_t)st.st_size > SIZE_MAX / 2) {
         s = err_set(err, PL_UNSUPPORTED,
-                    "%s: %lld bytes are too many to map; split the file",
+                    "%s: %lld bytes are too large to map; split the file",
                     p->label, (long long)st.st_size);
     } else {
         p->size = (size_t)st.st_size;
@@ -103,8 +103,8 @@ static pl_status part_map(struct gguf_part *p, pl_err *err)
         p->base = p->mapped ? base : NULL;
         if (!p->mapped)
             s = err_set(err, PL_IO,
-                        "%s: cannot map %zu bytes: %s; raise the limit on "
-                        "address space",
+                        "%s: cannot map %zu bytes: %s; raise the address space "
+                        "limit (ulimit -v)",
                         p->label, p->size, strerror(errno));
     }
     if (p->mapped)
@@ -118,9 +118,9 @@ static pl_status cut_short(const struct gguf_part *p, uint64_t size,
                            pl_err *err)
 {
     return err_set(err, PL_BAD_FILE,
-                   "%s: the file ends at byte %llu, it had %zu when it was "
-                   "opened: somebody cut it short or writes it anew; open it "
-                   "again when it is whole",
+                   "%s: the file ends at byte %llu, but had %zu bytes when it "
+                   "was opened: another program truncated or rewrites it; open "
+                   "it again once it is complete",
                    p->label, (unsigned long long)size, p->size);
 }
 
@@ -249,22 +249,22 @@ static pl_status open_sibling(struct gguf *g, const struct gguf_part *from,
     PL_TRY(s);
     s = part_load(p, err);
     if (s == PL_NOT_FOUND)
-        return err_set(err, s,
-                       "%s: part %d of %lld is missing; put all parts into one "
-                       "directory",
-                       p->label, no + 1, (long long)at->count);
+        return err_set(
+            err, s,
+            "%s: part %d of %lld is missing; put all parts in one directory",
+            p->label, no + 1, (long long)at->count);
     PL_TRY(s);
     PL_TRY(part_place(p, &place, err));
     if (place.count != at->count || place.no != no)
         return err_set(err, PL_BAD_FILE,
                        "%s: part %lld of %lld by its metadata, %d of %lld by "
-                       "its name; fetch the parts of one model again",
+                       "its name; download all parts of the model again",
                        p->label, (long long)place.no + 1,
                        (long long)place.count, no + 1, (long long)at->count);
     if (place.n_tensor != at->n_tensor)
         return err_set(err, PL_BAD_FILE,
-                       "%s: split.tensors.count is %lld, %lld in %s; fetch the "
-                       "parts of one model again",
+                       "%s: split.tensors.count is %lld, but %lld in %s; "
+                       "download all parts of the model again",
                        p->label, (long long)place.n_tensor,
                        (long long)at->n_tensor, from->label);
     if (no > 0)
@@ -287,7 +287,7 @@ static pl_status open_siblings(struct gguf *g, int given,
     if (at->n_tensor != (int64_t)n)
         return err_set(err, PL_BAD_FILE,
                        "%s: split.tensors.count is %lld, but the %d parts have "
-                       "%llu tensors; fetch the parts of one model again",
+                       "%llu tensors; download all parts of the model again",
                        g->part[0].label, (long long)at->n_tensor, g->n_part,
                        (unsigned long long)n);
     if (n > GGUF_MAX_TENSOR)
@@ -441,9 +441,8 @@ pl_status gguf_check_whole(const struct gguf *g, const struct gguf_tensor *t,
         return PL_OK;
     if (fstat(p->fd, &st) != 0)
         return err_set(err, PL_IO,
-                       "%s: cannot ask for its size: %s; check "
-                       "the disk",
-                       p->label, strerror(errno));
+                       "%s: cannot read its size: %s; check the disk", p->label,
+                       strerror(errno));
     return (uint64_t)st.st_size < p->size
                ? cut_short(p, (uint64_t)st.st_size, err)
                : PL_OK;

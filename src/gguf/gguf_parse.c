@@ -49,7 +49,7 @@ struct reader {
 static pl_status __attribute__((format(printf, 4, 5)))
 refuse(const struct reader *r, pl_status s, uint64_t at, const char *fmt, ...)
 {
-    char text[512], name[ERR_SHOWN] = "name not read";
+    char text[512], name[ERR_SHOWN] = "name not read yet";
     va_list ap;
 
     va_start(ap, fmt);
@@ -91,10 +91,11 @@ static pl_status need(const struct reader *r, uint64_t n, uint64_t bytes,
 
     if (n <= left / bytes)
         return gguf_part_copy(r->part, r->part->at + n * bytes, r->err);
-    return refuse(r, PL_BAD_FILE, r->part->at,
-                  "%s: %llu x %llu bytes wanted, %llu left in the file; %s",
-                  what, (unsigned long long)n, (unsigned long long)bytes,
-                  (unsigned long long)left, DAMAGED);
+    return refuse(
+        r, PL_BAD_FILE, r->part->at,
+        "%s: needs %llu x %llu bytes, but %llu are left in the file; %s", what,
+        (unsigned long long)n, (unsigned long long)bytes,
+        (unsigned long long)left, DAMAGED);
 }
 
 static pl_status read_int(const struct reader *r, size_t n_bytes,
@@ -160,7 +161,7 @@ pl_status gguf_parse_header(struct gguf_part *p, pl_err *err)
     version = gguf_load(p->base + 4, 4);
     if (version != 0 && (version & 0xffff) == 0)
         return err_set(err, PL_UNSUPPORTED,
-                       "%s: byte 4: version 0x%08llx: a big-endian file; "
+                       "%s: byte 4: version 0x%08llx: the file is big-endian; "
                        "convert it to little endian",
                        p->label, (unsigned long long)version);
     if (version != 2 && version != 3)
@@ -212,8 +213,8 @@ static pl_status read_elements(const struct reader *r, struct gguf_kv *kv)
         for (uint64_t i = 0; kv->elem == GGUF_BOOL && i < kv->count; i++)
             if (kv->data[i] > 1)
                 return refuse(r, PL_BAD_FILE, p->at + i,
-                              "a truth value of %d, 0 or 1 is expected; %s",
-                              kv->data[i], DAMAGED);
+                              "a bool of %d, expected 0 or 1; %s", kv->data[i],
+                              DAMAGED);
         p->at += kv->count * bytes;
         return PL_OK;
     }
@@ -235,8 +236,9 @@ static pl_status read_type(const struct reader *r, const char *what,
 
     PL_TRY(read_int(r, 4, what, &type));
     if (type >= GGUF_TYPE_COUNT)
-        return refuse(r, PL_BAD_FILE, at, "%s is %llu, 0 to %d exist; %s", what,
-                      (unsigned long long)type, GGUF_TYPE_COUNT - 1, DAMAGED);
+        return refuse(r, PL_BAD_FILE, at, "%s is %llu, not in 0 .. %d; %s",
+                      what, (unsigned long long)type, GGUF_TYPE_COUNT - 1,
+                      DAMAGED);
     *out = (enum gguf_type)type;
     return PL_OK;
 }

@@ -289,7 +289,7 @@ pl_status gguf_get_bool(const struct gguf *g, const char *key, bool def,
 
     *out = def;
     if (kv && (kv->type == GGUF_ARRAY || !gguf_as_bool(kv, 0, out)))
-        return wrong(gguf_first_part(g), kv, "a truth value", err);
+        return wrong(gguf_first_part(g), kv, "a bool", err);
     return PL_OK;
 }
 

@@ -314,11 +314,11 @@ static void put_tensor(struct gguf_writer *w, const char *name, pl_format f,
         if (measure(t))
             return;
     }
-    w->status = err_set(&w->err, PL_BAD_ARGUMENT,
-                        "tensor %s: 1 to %d dimensions above zero, rows of "
-                        "whole blocks, a format of pl_format, and data or a "
-                        "fill function are needed",
-                        t->name, GGUF_MAX_DIM);
+    w->status =
+        err_set(&w->err, PL_BAD_ARGUMENT,
+                "tensor %s: needs 1 to %d positive dimensions, rows of whole "
+                "blocks, a pl_format, and data or a fill function",
+                t->name, GGUF_MAX_DIM);
 }
 
 void gguf_put_tensor(struct gguf_writer *w, const char *name, pl_format f,
@@ -353,7 +353,7 @@ static pl_status check_unique(const struct list *list, const char *kind,
         s = err_no_memory(err, "a GGUF writer");
     for (size_t i = 0; i < list->n && s == PL_OK; i++)
         if (gguf_index_add(&x, i) >= 0)
-            s = err_set(err, PL_BAD_ARGUMENT, "%s %s was put twice", kind,
+            s = err_set(err, PL_BAD_ARGUMENT, "%s %s was added twice", kind,
                         list->item[i].name);
     arena_fini(&a);
     return s;
@@ -406,8 +406,7 @@ static pl_status write_data(FILE *f, const struct item *t, size_t alignment,
         fwrite(t->data, 1, bytes, f);
     } else if (t->hole) { /* its last byte extends the file */
         if (bytes > INT64_MAX || fseeko(f, (off_t)bytes - 1, SEEK_CUR) != 0)
-            return err_set(err, PL_IO, "tensor %s: too large for a hole",
-                           t->name);
+            return err_set(err, PL_IO, "tensor %s: too large", t->name);
         putc(0, f);
     } else {
         void *row = malloc(t->row_bytes);
@@ -421,7 +420,8 @@ static pl_status write_data(FILE *f, const struct item *t, size_t alignment,
         }
         free(row);
         if (!goes_on)
-            return err_set(err, PL_CANCELLED, "tensor %s: stopped", t->name);
+            return err_set(err, PL_CANCELLED, "tensor %s: writing was stopped",
+                           t->name);
     }
     write_zeros(f, padding(bytes, alignment));
     return PL_OK;
@@ -474,10 +474,10 @@ pl_status gguf_writer_save(struct gguf_writer *w, const char *path, pl_err *err)
     f = fd >= 0 ? fdopen(fd, "wb") : NULL;
     s = f ? write_all(w, f, err) : err_no_memory(err, "writing a file");
     if (f && s == PL_OK && (fflush(f) != 0 || ferror(f)))
-        s = err_set(err, PL_IO,
-                    "%s: writing failed: %s; check the directory and the space "
-                    "left",
-                    path, strerror(errno));
+        s = err_set(
+            err, PL_IO,
+            "%s: writing failed: %s; check the directory and its free space",
+            path, strerror(errno));
     if (f)
         fclose(f);
     else if (fd >= 0)

@@ -42,7 +42,7 @@ static pl_status no_memory(struct maker *m)
 static pl_status too_large(struct maker *m)
 {
     return err_set(m->err, PL_BAD_ARGUMENT,
-                   "%s: the grammar leaves too much open at once: nest fewer "
+                   "%s: the grammar has too many states at once; nest fewer "
                    "optional and repeated parts",
                    m->name);
 }
@@ -173,13 +173,13 @@ static pl_status begins_with_itself(struct maker *m, uint32_t rule,
     if (rule == last)
         return err_set(m->err, PL_BAD_ARGUMENT,
                        "%s: line %lld, column %lld: left recursion: the rule "
-                       "%s begins with itself: write what repeats as ( ... )*",
+                       "%s begins with itself; write repetitions as ( ... )*",
                        m->name, (long long)r->line, (long long)r->column, a);
-    return err_set(m->err, PL_BAD_ARGUMENT,
-                   "%s: line %lld, column %lld: left recursion: the rule %s "
-                   "begins with itself, by way of %s: write what repeats as "
-                   "( ... )*",
-                   m->name, (long long)r->line, (long long)r->column, a, b);
+    return err_set(
+        m->err, PL_BAD_ARGUMENT,
+        "%s: line %lld, column %lld: left recursion: the rule %s begins with "
+        "itself, through %s; write repetitions as ( ... )*",
+        m->name, (long long)r->line, (long long)r->column, a, b);
 }
 
 /* A rule on the path of the depth-first walk, and the number of its edges

@@ -80,8 +80,8 @@ static pl_status tree_new(struct parser *p, enum tree_kind kind, uint32_t n,
                           struct tree **out)
 {
     if (++p->n_tree > GBNF_TREES)
-        return wrong(p, "the grammar is too large: it may have 65,536 "
-                        "literals, classes, names and groups; make it smaller");
+        return wrong(p, "the grammar has more than 65,536 literals, classes, "
+                        "names and groups; make it smaller");
     *out = arena_alloc(&p->r->memory, 1, sizeof **out);
     if (!*out)
         return no_memory(p);
@@ -207,8 +207,8 @@ static pl_status rule_of(struct parser *p, const char *s, size_t len,
     if (!*slot) {
         if (p->r->n == GBNF_RULES)
             return wrong_at(p, s,
-                            "too many rules: a grammar may have 4,096; "
-                            "make groups of some");
+                            "the grammar has more than 4,096 rules; replace "
+                            "some by groups");
         rule = &p->r->rule[p->r->n];
         rule->name = arena_strndup(&p->r->memory, s, len);
         if (!rule->name)
@@ -255,13 +255,13 @@ static pl_status read_hex(struct parser *p, int n, uint32_t *out)
                                            : -1;
 
         if (digit < 0)
-            return wrong(p, "a hexadecimal digit is missing: \\x takes 2 of "
-                            "them, \\u 4, \\U 8");
+            return wrong(
+                p, "a hexadecimal digit is missing: \\x takes 2, \\u 4, \\U 8");
         *out = *out << 4 | (uint32_t)digit;
     }
     if (*out > RULES_LAST_CHAR)
-        return wrong(p, "the escape before names no character: the last one is "
-                        "\\U0010FFFF");
+        return wrong(
+            p, "the escape is not a character: the last one is \\U0010FFFF");
     return PL_OK;
 }
 
@@ -279,8 +279,8 @@ static pl_status read_escape(struct parser *p, uint32_t *c)
     }
     found = kind ? strchr(from, kind) : NULL;
     if (!found)
-        return wrong(p, "unknown escape: those known are \\n \\r \\t \\\\ \\\" "
-                        "\\[ \\] \\xHH \\uHHHH \\UHHHHHHHH");
+        return wrong(p, "unknown escape; use \\n \\r \\t \\\\ \\\" \\[ \\] "
+                        "\\xHH \\uHHHH \\UHHHHHHHH");
     *c = (unsigned char)to[found - from];
     p->at++;
     return PL_OK;
@@ -292,16 +292,16 @@ static pl_status read_char(struct parser *p, const char *open, uint32_t *c)
     size_t n;
 
     if (p->at == p->end || *p->at == '\n' || *p->at == '\r')
-        return wrong_at(p, open,
-                        *open == '"' ? "the literal has no end on its line: "
-                                       "close it by \""
-                                     : "the class has no end on its line: "
-                                       "close it by ]");
+        return wrong_at(
+            p, open,
+            *open == '"'
+                ? "the literal does not end on its line; close it with \""
+                : "the class does not end on its line; close it with ]");
     if (*p->at == '\\')
         return read_escape(p, c);
     n = char_get(p->at, (size_t)(p->end - p->at), c);
     if (n == 0)
-        return wrong(p, "this is not UTF-8: save the grammar as UTF-8");
+        return wrong(p, "not valid UTF-8; save the grammar as UTF-8");
     p->at += n;
     return PL_OK;
 }
@@ -327,8 +327,8 @@ static pl_status read_literal(struct parser *p, const struct tree **out)
         PL_TRY(read_char(p, open, &c));
         if (c >> 11 == 0x1b)
             return wrong_at(p, at,
-                            "half of a surrogate pair is no character: "
-                            "write the whole one as \\UHHHHHHHH");
+                            "half of a surrogate pair is not a character; "
+                            "write the character as \\UHHHHHHHH");
         n += char_put(bytes + n, c);
     }
     p->at++;
@@ -348,7 +348,7 @@ static pl_status class_tree(struct parser *p, const char *open,
 
     n = char_ranges_normal(range, n, negate);
     if (n == 0)
-        return wrong_at(p, open, "the class has no character: name one");
+        return wrong_at(p, open, "the class is empty; put a character in it");
     PL_TRY(tree_new(p, TREE_CLASS, n, &t));
     t->range = range;
     *out = t;
@@ -387,9 +387,7 @@ static pl_status read_class(struct parser *p, const struct tree **out)
             PL_TRY(read_char(p, open, &r->last));
         }
         if (r->last < r->first)
-            return wrong_at(p, at,
-                            "the range ends before it begins: exchange "
-                            "its ends");
+            return wrong_at(p, at, "the range is reversed; swap its ends");
     }
     p->at++;
     return class_tree(p, open, range, n, negate, out);
@@ -415,11 +413,11 @@ static pl_status read_count(struct parser *p, uint32_t *out)
         n = 10 * n + (uint32_t)(*p->at++ - '0');
         if (n > GBNF_TIMES)
             return wrong_at(p, at,
-                            "repetitions count up to 10,000: take less, "
-                            "or {n,} without an upper bound");
+                            "a repetition has at most 10,000; use less, or "
+                            "{n,} without an upper bound");
     }
     if (p->at == at)
-        return wrong(p, "a number is missing: write {n}, {n,} or {n,m}");
+        return wrong(p, "a number is missing; write {n}, {n,} or {n,m}");
     *out = n;
     return PL_OK;
 }
@@ -443,11 +441,10 @@ static pl_status read_times(struct parser *p, bool lines, uint32_t *min,
         skip_blanks(p, lines);
     }
     if (!next_is(p, '}'))
-        return wrong(p, "the repetition has no end: close it by }");
+        return wrong(p, "the repetition does not end; close it with }");
     if (*max < *min)
         return wrong_at(p, open,
-                        "the repetition ends below its start: "
-                        "exchange the two numbers");
+                        "the repetition is reversed; swap the two numbers");
     p->at++;
     return PL_OK;
 }
@@ -467,7 +464,8 @@ static pl_status read_repeats(struct parser *p, bool lines,
         struct tree *t;
 
         if (n == MOST_REPEATS)
-            return wrong(p, "16 repetitions of one thing: take some away");
+            return wrong(p,
+                         "more than 16 repetitions of one item; remove some");
         if (*p->at == '?')
             max = 1;
         if (*p->at == '{')
@@ -498,13 +496,13 @@ static pl_status read_group(struct parser *p, const struct tree **out)
     const char *open = p->at++;
 
     if (++p->depth > GBNF_DEPTH)
-        return wrong_at(p, open,
-                        "groups nest deeper than 64 levels: make "
-                        "rules of the inner ones");
+        return wrong_at(
+            p, open,
+            "groups nest deeper than 64 levels; turn inner ones into rules");
     skip_blanks(p, true);
     PL_TRY(read_alternatives(p, true, out));
     if (!next_is(p, ')'))
-        return wrong_at(p, open, "the group has no end: close it by )");
+        return wrong_at(p, open, "the group does not end; close it with )");
     p->at++;
     p->depth--;
     return PL_OK;
@@ -535,18 +533,18 @@ static pl_status read_item(struct parser *p, const struct tree **out)
         return read_group(p, out);
     case '<':
     case '!':
-        return wrong(p, "tokens of a vocabulary are not supported: write their "
-                        "text as a literal");
+        return wrong(p, "vocabulary tokens are not supported; write their text "
+                        "as a literal");
     default:
         break;
     }
     if (is_name_char(*p->at))
         return read_name(p, out);
     if (is_repeat(*p->at))
-        return wrong(p, "nothing stands before the repetition: write what is "
+        return wrong(p, "nothing precedes the repetition; write what is "
                         "repeated, or quote it");
-    return wrong(p, "neither a literal, a class, a group nor the name of a "
-                    "rule: quote what is to be text");
+    return wrong(
+        p, "expected a literal, class, group or rule name; put text in quotes");
 }
 
 static bool at_sequence_end(const struct parser *p)
@@ -599,23 +597,23 @@ static pl_status read_rule(struct parser *p)
     uint32_t rule;
 
     if (next_is(p, '|'))
-        return wrong(p, "the rule ended with the line before: put | at the end "
-                        "of that line, or the alternatives into a group");
+        return wrong(p, "the rule ended on the line before; put | at the end "
+                        "of that line, or the alternatives in a group");
     if (n == 0)
-        return wrong(p, "a rule begins with its name: write name ::= ...");
+        return wrong(p, "a rule begins with its name; write name ::= ...");
     PL_TRY(rule_of(p, at, n, &rule));
     if (p->r->rule[rule].body)
         return wrong_rule(p, at, p->r->rule[rule].name, "the rule ",
-                          " is there already: give this one another name");
+                          " is already defined; give this one another name");
     p->at += n;
     skip_blanks(p, false);
     if (p->end - p->at < 3 || memcmp(p->at, "::=", 3) != 0)
-        return wrong(p, "::= is missing behind the rule's name");
+        return wrong(p, "::= is missing after the rule's name");
     p->at += 3;
     skip_blanks(p, true);
     PL_TRY(read_alternatives(p, false, &body));
     if (p->at < p->end && *p->at == ')')
-        return wrong(p, "no group is open here: take the ) away, or quote it");
+        return wrong(p, "no group is open here; remove the ), or quote it");
     go_to(p->rule_at, at, &p->line, &p->column);
     p->rule_at = at;
     p->r->rule[rule].body = body;
@@ -633,14 +631,13 @@ static pl_status read_all(struct parser *p)
     for (uint32_t i = 0; i < p->r->n; i++)
         if (!p->r->rule[i].body)
             return wrong_rule(p, p->used[i], p->r->rule[i].name, "the rule ",
-                              " is not there: define it");
+                              " is not defined; define it");
     for (uint32_t i = 0; i < p->r->n; i++) {
         p->r->root = i;
         if (strcmp(p->r->rule[i].name, "root") == 0)
             return PL_OK;
     }
-    return wrong(p, "there is no rule root, with which all begins: add "
-                    "root ::= ...");
+    return wrong(p, "the start rule root is missing; add root ::= ...");
 }
 
 pl_status gbnf_read(struct rules *r, const char *text, size_t len,
@@ -657,9 +654,10 @@ pl_status gbnf_read(struct rules *r, const char *text, size_t len,
 
     *r = (struct rules){0};
     if (len > GBNF_BYTES)
-        return err_set(err, PL_BAD_ARGUMENT,
-                       "%s: %zu bytes, a grammar may have %d: make it smaller",
-                       name, len, (int)GBNF_BYTES);
+        return err_set(
+            err, PL_BAD_ARGUMENT,
+            "%s: %zu bytes, but a grammar has at most %d; make it smaller",
+            name, len, (int)GBNF_BYTES);
     p.at = text;
     p.end = text + len;
     s = read_all(&p);

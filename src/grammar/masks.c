@@ -67,9 +67,9 @@ static pl_status failed(const struct grammar_masks *m, pl_err *err)
     if (!m->stacks.refused)
         return no_memory(err);
     return err_set(err, PL_UNSUPPORTED,
-                   "the grammar leaves too many ways open here, more than "
-                   "%d steps or %d MiB follow: let alternatives begin with "
-                   "other texts, and repeat less of what may be anything",
+                   "the grammar is too ambiguous here, it needs more than %d "
+                   "steps or %d MiB; let alternatives begin with different "
+                   "text, and repeat arbitrary text less",
                    (int)STACKS_MOST_PUSHES, (int)(STACKS_MOST_BYTES >> 20));
 }
 
@@ -848,8 +848,8 @@ pl_status grammar_accept_text(struct grammar_state *s, const char *text,
         char shown[ERR_SHOWN];
 
         return err_set(err, PL_BAD_ARGUMENT,
-                       "\"%s\" does not go on as the grammar has it: take what "
-                       "the mask allows",
+                       "\"%s\" does not continue the text by the grammar; use "
+                       "tokens that the mask allows",
                        err_shown(shown, text, len));
     }
     s->set = set;
@@ -867,11 +867,10 @@ pl_status grammar_accept(struct grammar_state *s, int32_t id, pl_err *err)
     }
     if (!known || v->kind[id] != GRAMMAR_TOKEN_TEXT ||
         v->at[id] == v->at[id + 1])
-        return err_set(
-            err, PL_BAD_ARGUMENT,
-            "the grammar does not allow token %d here: take one that "
-            "the mask allows",
-            (int)id);
+        return err_set(err, PL_BAD_ARGUMENT,
+                       "the grammar does not allow token %d here; use one that "
+                       "the mask allows",
+                       (int)id);
     return grammar_accept_text(s, v->bytes + v->at[id],
                                v->at[id + 1] - v->at[id], err);
 }

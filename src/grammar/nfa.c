@@ -38,12 +38,12 @@ static pl_status too_large(struct builder *b)
     char shown[ERR_SHOWN];
     const struct rule *r = &b->r->rule[b->rule];
 
-    return err_set(b->err, PL_BAD_ARGUMENT,
-                   "%s: line %lld, column %lld: the rules up to %s are too "
-                   "large once repetitions are written out: repeat less, or "
-                   "without an upper bound",
-                   b->name, (long long)r->line, (long long)r->column,
-                   err_shown(shown, r->name, strlen(r->name)));
+    return err_set(
+        b->err, PL_BAD_ARGUMENT,
+        "%s: line %lld, column %lld: the rules up to %s are too large once "
+        "repetitions are expanded; repeat less, or without an upper bound",
+        b->name, (long long)r->line, (long long)r->column,
+        err_shown(shown, r->name, strlen(r->name)));
 }
 
 /* ---- nodes and edges ----------------------------------------------------- */
@@ -385,12 +385,12 @@ static pl_status find_endless(struct builder *b)
     for (uint32_t i = 0; i < b->r->n; i++)
         bad = endless_in(b->r->rule[bad].body, b->ends);
     r = &b->r->rule[bad];
-    return err_set(b->err, PL_BAD_ARGUMENT,
-                   "%s: line %lld, column %lld: the rule %s can never end, "
-                   "since it always holds itself: give it an alternative that "
-                   "does not",
-                   b->name, (long long)r->line, (long long)r->column,
-                   err_shown(shown, r->name, strlen(r->name)));
+    return err_set(
+        b->err, PL_BAD_ARGUMENT,
+        "%s: line %lld, column %lld: the rule %s can never end, because it "
+        "always contains itself; add an alternative that does not",
+        b->name, (long long)r->line, (long long)r->column,
+        err_shown(shown, r->name, strlen(r->name)));
 }
 
 /* Returns the approximate number of nodes of a tree, LARGE if greater. A rule

@@ -145,8 +145,7 @@ static pl_status no_memory(struct writer *w)
 static pl_status too_large(struct writer *w)
 {
     return refuse(w, "the schema",
-                  "is too large: it may have 1 MiB, and so its grammar; make "
-                  "it smaller");
+                  "or its grammar has more than 1 MiB; make it smaller");
 }
 
 /* Returns true while the limit of steps is not exceeded. Converting a schema
@@ -160,7 +159,7 @@ static bool may_go_on(const struct writer *w)
 static pl_status too_long(struct writer *w, const char *keyword)
 {
     return refuse(w, keyword,
-                  "takes too long to work out: name fewer values, required "
+                  "takes too long to process; use fewer values, required "
                   "properties and schemas");
 }
 
@@ -185,8 +184,7 @@ static pl_status rule_new(struct writer *w, const json_t *schema, uint32_t *out)
 {
     if (w->n_rule == GBNF_RULES)
         return refuse(w, "the schema",
-                      "is too large: it may have about 4,000 "
-                      "parts; make it smaller");
+                      "has more than about 4,000 parts; make it smaller");
     if (w->n_rule == w->cap_rule) {
         uint32_t cap = w->cap_rule ? 2 * w->cap_rule : 64;
         const json_t **rule = realloc(w->rule, cap * sizeof(json_t *));
@@ -307,8 +305,8 @@ static pl_status find_ref(struct writer *w, const json_t *ref, json_t **out)
     *out = w->root;
     if (!at || at[0] != '#' || (at[1] && at[1] != '/') || strchr(at, '%'))
         return refuse(w, "$ref",
-                      "is supported as \"#\" and as a pointer "
-                      "\"#/...\" into the schema");
+                      "is supported only as \"#\" or a pointer \"#/...\" into "
+                      "the schema");
     at = at[1] ? at + 2 : NULL;
     while (at && *out) {
         char *key = pointer_step(&at);
@@ -319,7 +317,7 @@ static pl_status find_ref(struct writer *w, const json_t *ref, json_t **out)
         free(key);
     }
     if (!*out)
-        return wrong(w, "$ref", "points at nothing: define what it names");
+        return wrong(w, "$ref", "points to nothing; define what it refers to");
     return PL_OK;
 }
 
@@ -453,10 +451,9 @@ static pl_status put_one_of(struct part *p, json_t *list)
                 return !may_go_on(p->w)
                            ? too_long(p->w, "oneOf")
                            : refuse(p->w, "oneOf",
-                                    "has alternatives that might fit "
-                                    "together: let types, or constants of a "
-                                    "required property, tell them apart, or "
-                                    "take anyOf");
+                                    "has alternatives that may both match; "
+                                    "distinguish them by types or by constants "
+                                    "of a required property, or use anyOf");
     return put_any_of(p, "oneOf", list);
 }
 
@@ -522,8 +519,7 @@ static pl_status put_format(struct part *p, const json_t *format)
 
     if (!is_date && !is_time && !(s && strcmp(s, "uuid") == 0))
         return refuse(p->w, "format",
-                      "is supported as date, time, date-time "
-                      "and uuid");
+                      "is supported only as date, time, date-time and uuid");
     gbnf_put(&p->text, "\"\\\"\" ");
     gbnf_put(&p->text, is_date ? date : "");
     gbnf_put(&p->text, is_date && is_time ? " \"T\" " : "");
@@ -543,8 +539,8 @@ static pl_status put_string(struct part *p)
 
     if ((pattern != NULL) + (format != NULL) + has_length > 1)
         return refuse(p->w, pattern ? "pattern" : "format",
-                      "is not supported beside format, minLength or "
-                      "maxLength: say all in the pattern");
+                      "is not supported with format, minLength or maxLength; "
+                      "put all in the pattern");
     if (pattern)
         return put_pattern(p, pattern);
     if (format)
@@ -575,8 +571,7 @@ static pl_status get_bound(struct writer *w, json_t *schema, const char *key,
 
     if (a && b)
         return refuse(w, without,
-                      "is not supported beside the other bound on "
-                      "its side");
+                      "is not supported with the other bound on the same side");
     if (!a && !b)
         return PL_OK;
     if (!json_is_integer(a ? a : b) || json_integer_value(a ? a : b) > most ||
@@ -609,9 +604,9 @@ static pl_status put_number(struct part *p)
 
     for (int i = 0; i < 4; i++)
         if (json_object_get(p->schema, bound[i]))
-            return refuse(p->w, bound[i],
-                          "is supported of integers alone: "
-                          "take the type integer");
+            return refuse(
+                p->w, bound[i],
+                "is supported only for integers; use the type integer");
     gbnf_put(&p->text, "number");
     return PL_OK;
 }
@@ -656,7 +651,8 @@ static pl_status read_items(struct part *p, struct items *it)
     if (it->max >= 0 && it->max < it->min)
         return wrong(p->w, "maxItems", "is below minItems");
     if (!it->more && it->min > it->n)
-        return refuse(p->w, "minItems", "asks for more items than there are");
+        return refuse(p->w, "minItems",
+                      "is more than the number of items allowed");
     numeral_print(it->rest, sizeof it->rest, "value");
     if (items && it->more) {
         PL_TRY(rule_under(p->w, "items", items, &rule));
@@ -707,7 +703,7 @@ static pl_status put_array(struct part *p)
 
     PL_TRY(read_items(p, &it));
     if (it.n > MOST_ITEMS)
-        return refuse(p->w, "prefixItems", "may have 500 schemas");
+        return refuse(p->w, "prefixItems", "has more than 500 schemas");
     gbnf_put(&p->text, "\"[\" ws");
     PL_TRY(put_items(p, &it, 0, &p->text));
     gbnf_put(&p->text, " \"]\"");
@@ -815,9 +811,8 @@ static pl_status put_other(struct part *p, json_t *properties, uint32_t value,
             plain &= *c >= ' ' && *c < 0x7f && *c != '"' && *c != '\\';
         if (!plain && s == PL_OK)
             s = refuse(p->w, "additionalProperties",
-                       "is not supported beside properties whose names are "
-                       "longer than 32 characters, or not plain ASCII: set it "
-                       "to false");
+                       "is not supported with property names longer than 32 "
+                       "characters or outside ASCII; set it to false");
         if (keys)
             keys[i++] = key;
     }
@@ -866,7 +861,7 @@ static pl_status check_required(struct part *p, json_t *properties)
                                              ? json_string_value(name)
                                              : ""))
             return refuse(p->w, "required",
-                          "names what is no property: add it to properties");
+                          "names something not in properties; add it there");
     }
     return PL_OK;
 }
@@ -965,9 +960,9 @@ static pl_status merge_key(struct writer *w, json_t *into, const char *key,
     if (!may_go_on(w))
         return too_long(w, "allOf");
     if (there && !json_equal(there, value))
-        return refuse(w, "allOf",
-                      "says two things of one keyword or property: "
-                      "put its schemas together");
+        return refuse(
+            w, "allOf",
+            "has the same keyword or property twice; merge its schemas");
     return there || json_object_set(into, key, value) == 0 ? PL_OK
                                                            : no_memory(w);
 }
@@ -1019,9 +1014,9 @@ static pl_status merge(struct writer *w, json_t *into, json_t *schema,
     if (!may_go_on(w))
         return too_long(w, "allOf");
     if (!json_is_object(schema) || depth == 0)
-        return refuse(w, "allOf",
-                      "is supported of schemas of objects that do "
-                      "not nest deeply");
+        return refuse(
+            w, "allOf",
+            "is supported only for object schemas that do not nest deeply");
     json_object_foreach (schema, key, v) {
         pl_status s = PL_OK;
 
@@ -1039,7 +1034,7 @@ static pl_status merge(struct writer *w, json_t *into, json_t *schema,
                  strcmp(json_string_value(v), "object") == 0)
             continue;
         else if (kind_of(key) != KEYWORD_NOTE)
-            s = refuse(w, key, "is not supported in allOf or beside it");
+            s = refuse(w, key, "is not supported in or next to allOf");
         PL_TRY(s);
     }
     return PL_OK;
@@ -1093,13 +1088,12 @@ static pl_status only(struct writer *w, json_t *schema, unsigned kinds,
             strcmp(key, b) == 0)
             continue;
         if (kind == KEYWORD_NONE)
-            return refuse(w, key,
-                          "is not supported: take it away, or say it "
-                          "otherwise");
+            return refuse(
+                w, key,
+                "is not supported; remove it, or express it differently");
         return refuse(w, key,
-                      "is not supported beside the other keywords "
-                      "here, or says nothing of this type: take it "
-                      "away");
+                      "is not supported with the other keywords here, or does "
+                      "not apply to this type; remove it");
     }
     return PL_OK;
 }
@@ -1127,12 +1121,12 @@ static pl_status read_types(struct writer *w, json_t *schema, unsigned *bits)
 
         if (!t)
             return wrong(w, "type",
-                         "must be one or some of object, array, string, "
+                         "must be one or more of object, array, string, "
                          "integer, number, boolean, null");
         *bits |= 1u << (t - types);
     }
     if (v && !*bits)
-        return wrong(w, "type", "names no type");
+        return wrong(w, "type", "must name at least one type");
     return PL_OK;
 }
 
@@ -1193,7 +1187,8 @@ static pl_status check_constants(struct part *p, const char *key, json_t *list)
                     (strcmp(types[k].name, type_of(v)) == 0 ||
                      (types[k].put == put_integer && json_is_integer(v)));
         if (!fits)
-            return refuse(p->w, key, "has a value that is not of the type");
+            return refuse(p->w, key,
+                          "has a value that does not match the type");
     }
     return PL_OK;
 }
@@ -1226,8 +1221,7 @@ static pl_status put_schema(struct part *p)
         return PL_OK;
     }
     if (json_is_false(p->schema))
-        return refuse(w, "the schema",
-                      "false allows no document: take it away");
+        return refuse(w, "the schema", "false allows no document; remove it");
     if (!json_is_object(p->schema))
         return wrong(w, "the schema", "must be an object, or true");
     while (!v && ++i < 6)
@@ -1259,9 +1253,9 @@ static pl_status schema_rule(struct writer *w, json_t *schema, uint32_t *out)
             return PL_OK;
         }
     if (w->depth == MOST_DEPTH)
-        return refuse(w, "the schema",
-                      "nests deeper than 100 levels: make "
-                      "$defs of the inner ones");
+        return refuse(
+            w, "the schema",
+            "nests deeper than 100 levels; move inner schemas to $defs");
     w->depth++;
     PL_TRY(rule_new(w, schema, out));
     s = put_schema(&p);
@@ -1323,7 +1317,7 @@ pl_status schema_to_gbnf(struct gbnf_text *out, const char *json, size_t len,
         return no_memory(&w);
     if (!w.root)
         return err_set(err, PL_BAD_ARGUMENT,
-                       "%s: no JSON: line %d, column %d: %s", name, e.line,
+                       "%s: invalid JSON: line %d, column %d: %s", name, e.line,
                        e.column, e.text);
     s = write_all(&w);
     json_decref(w.root);

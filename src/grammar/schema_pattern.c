@@ -20,7 +20,7 @@ struct ranges {
     uint32_t n;
 };
 
-static const char no_memory_or_end[] = "the pattern ends in the middle";
+static const char no_memory_or_end[] = "the pattern ends unexpectedly";
 
 static bool wrong(struct pattern *p, const char *what)
 {
@@ -45,7 +45,7 @@ static bool add(struct pattern *p, struct ranges *set, uint32_t first,
                 uint32_t last)
 {
     if (set->n == MOST_RANGES)
-        return wrong(p, "the class is too large: it may have 512 parts");
+        return wrong(p, "the class has more than 512 parts");
     set->r[set->n++] = (struct char_range){first, last};
     return true;
 }
@@ -164,7 +164,7 @@ static bool put_set(struct pattern *p, struct ranges *set, bool negate)
     uint32_t n = char_ranges_normal(set->r, set->n, negate);
 
     if (n == 0)
-        return wrong(p, "a class without characters");
+        return wrong(p, "the class is empty");
     gbnf_put_json_char(p->out, set->r, n);
     return true;
 }
@@ -188,8 +188,7 @@ static bool read_brackets(struct pattern *p)
             if (!read_member(p, &set, &last, &is_class))
                 return false;
             if (is_class || last < first)
-                return wrong(p, "this range has no end, or one before it "
-                                "begins");
+                return wrong(p, "the range has no end, or is reversed");
         }
         if (!add(p, &set, first, last))
             return false;
@@ -204,8 +203,7 @@ static bool read_alternatives(struct pattern *p, bool outer);
 static bool read_group(struct pattern *p)
 {
     if (take(p, '?') && !take(p, ':'))
-        return wrong(p, "groups that look around or have a name are not "
-                        "supported");
+        return wrong(p, "lookaround and named groups are not supported");
     if (++p->depth > MOST_GROUPS)
         return wrong(p, "groups nest deeper than 32 levels");
     gbnf_put(p->out, "(");
@@ -213,7 +211,7 @@ static bool read_group(struct pattern *p)
         return false;
     gbnf_put(p->out, ")");
     p->depth--;
-    return take(p, ')') || wrong(p, "a group has no end");
+    return take(p, ')') || wrong(p, "a group is not closed");
 }
 
 static bool read_atom(struct pattern *p)
@@ -229,8 +227,8 @@ static bool read_atom(struct pattern *p)
     if (take(p, '.'))
         return add_class(p, &set, line_end, 3, true) && put_set(p, &set, false);
     if (p->at < p->end && strchr("*+?{}]^$", *p->at) && *p->at)
-        return wrong(p, "this mark stands where it means nothing or is not "
-                        "supported: put \\ before it if it is text");
+        return wrong(p, "this character has no meaning here or is not "
+                        "supported; put \\ before it if it is text");
     if (take(p, '\\')) {
         if (!read_escape(p, &set, &c, &is_class))
             return false;
@@ -262,7 +260,7 @@ static bool read_braces(struct pattern *p)
         open = max < 0;
     }
     if (min < 0 || !take(p, '}') || (!open && max < min))
-        return wrong(p, "a repetition is {n}, {n,} or {n,m}, n not above m");
+        return wrong(p, "a repetition must be {n}, {n,} or {n,m} with n <= m");
     if (open)
         gbnf_print(p->out, "{%d,}", min);
     else

@@ -34,8 +34,8 @@ static pl_status check_tokens(const struct grammar_token *token, int32_t n,
     for (int32_t i = 0; i < n; i++) {
         if (token[i].len > GRAMMAR_TOKEN_BYTES)
             return err_set(err, PL_UNSUPPORTED,
-                           "token %d has %u bytes, for grammars tokens may "
-                           "have %d: take a model with another vocabulary",
+                           "token %d has %u bytes, but grammars support at "
+                           "most %d; use a model with another vocabulary",
                            (int)i, (unsigned)token[i].len,
                            (int)GRAMMAR_TOKEN_BYTES);
         *n_byte += token[i].len;

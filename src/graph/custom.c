@@ -66,12 +66,12 @@ static const char *read_side(const char **p, struct side *s)
             *t = (struct item){(*p)[1], (*p)[2], false};
             *p += 3;
         } else {
-            return "letters, '(gr)', '*', '!', '?', ',' and '->' are known";
+            return "expected letters, '(gr)', '*', '!', '?', ',' or '->'";
         }
         for (int i = 0; i < s->n; i++)
             if (s->item[i].a == t->a || s->item[i].b == t->a ||
                 (t->b && (s->item[i].a == t->b || s->item[i].b == t->b)))
-                return "a letter stands twice in one operand";
+                return "a letter appears twice in one operand";
         if (t->a != '*' && (*p)[1] == '!') {
             t->whole = true;
             ++*p;
@@ -122,33 +122,33 @@ static const char *read_row(const char *p, struct row *r)
             r->in[r->n_in].optional = true;
             p++;
         } else if (r->n_in > 0 && r->in[r->n_in - 1].optional) {
-            return "operands that may be left out come last";
+            return "optional operands must come last";
         }
         r->n_in++;
         if (*p != ',')
             break;
     }
     if (r->in[0].optional)
-        return "the first operand may not be left out";
+        return "the first operand must not be optional";
     if (p[0] != '-' || p[1] != '>')
-        return "no '->' behind the operands";
+        return "no '->' after the operands";
     p += 2;
     wrong = read_side(&p, &r->out);
     if (wrong)
         return wrong;
     if (*p)
-        return "something behind the result";
+        return "text after the result";
     for (int k = 0; k < r->out.n; k++)
         if (!has_size(r, &r->out.item[k]))
-            return "the result has a letter whose size no operand tells";
+            return "the result has a letter that is in no operand";
     for (int i = 0; i < r->n_in; i++)
         for (int k = 0; k < r->in[i].n; k++) {
             const struct item *t = &r->in[i].item[k];
 
             if (t->a == '*' && r->out.star < 0)
-                return "'*' stands in an operand and not in the result";
+                return "'*' is in an operand but not in the result";
             if (t->b && !t->whole && !has_composite(&r->out, t))
-                return "a composite that the result lacks must be whole: "
+                return "a composite that is not in the result must be whole: "
                        "'(gr)!'";
         }
     return NULL;
@@ -233,7 +233,7 @@ static bool add_star(struct sizes *z, int k, pl_dim d, const char *in)
     if (s->n == 0 || is_one(*s))
         *s = d;
     else if (!is_one(d) && !dim_equal(*s, d))
-        return differ(z, "*", *s, "an operand before", d, in);
+        return differ(z, "*", *s, "an earlier operand", d, in);
     return true;
 }
 
@@ -244,8 +244,8 @@ static bool add_operand(struct sizes *z, const struct side *s,
 
     if (s->star < 0 ? x->n_dim != s->n : stars < 0) {
         err_set(z->err, PL_BAD_ARGUMENT,
-                "%s: %s has %d dimensions, its row %s%d", z->op, x->name,
-                x->n_dim, s->star < 0 ? "" : "at least ",
+                "%s: %s has %d dimensions, but its row has %s%d", z->op,
+                x->name, x->n_dim, s->star < 0 ? "" : "at least ",
                 s->n - (s->star >= 0));
         return false;
     }
@@ -274,10 +274,11 @@ static bool check_pairs(struct sizes *z)
 
         if (a.symbol != PL_CONST || b.symbol != PL_CONST || (a.n && n % a.n) ||
             (b.n && n % b.n) || (a.n && b.n && n / a.n != b.n)) {
-            err_set(z->err, PL_BAD_ARGUMENT,
-                    "%s: '(%c%c)' is %lld in %s, no product of '%c' and '%c'",
-                    z->op, z->pair[k].a, z->pair[k].b, (long long)n,
-                    z->pair[k].from, z->pair[k].a, z->pair[k].b);
+            err_set(
+                z->err, PL_BAD_ARGUMENT,
+                "%s: '(%c%c)' is %lld in %s, not the product of '%c' and '%c'",
+                z->op, z->pair[k].a, z->pair[k].b, (long long)n,
+                z->pair[k].from, z->pair[k].a, z->pair[k].b);
             return false;
         }
     }
@@ -309,9 +310,10 @@ bool custom_shape(const pl_graph *g, struct graph_node *n, pl_err *err)
         const struct graph_node *x = &g->node[n->in[i]];
 
         if ((n->custom->partial & PL_OP_SUM) && x->format == PL_I32) {
-            err_set(err, PL_BAD_ARGUMENT,
-                    "%s: %s is I32; PL_OP_SUM is for operands that are added",
-                    z.op, x->name);
+            err_set(
+                err, PL_BAD_ARGUMENT,
+                "%s: %s is I32, but PL_OP_SUM needs operands that are added",
+                z.op, x->name);
             return false;
         }
         if (!add_operand(&z, &r.in[i], x))
@@ -357,19 +359,19 @@ static const char *check_def(const pl_op_def *d, struct row *r)
 
     for (const char *c = d->name; *c; c++)
         if (!graph_text_plain(*c))
-            return "a name is made of letters, digits and \"._-/+\"";
+            return "a name may contain letters, digits and \"._-/+\"";
     if (op_from_name(d->name) != OP_COUNT)
-        return "one of the library's ops has this name";
+        return "the name is that of a built-in op";
     if (!d->run)
-        return "no kernel is given";
+        return "kernel is NULL";
     wrong = read_row(d->dims, r);
     if (wrong)
         return wrong;
     if (d->partial != PL_OP_NONE && d->partial != PL_OP_SUM &&
         ((d->partial & ~0xffu) != PL_OP_ONE || !(d->partial & 0xff) ||
          (d->partial & 0xff) >> r->n_in))
-        return "partial is PL_OP_NONE, PL_OP_SUM, or PL_OP_ONE with a mask of "
-               "operands";
+        return "partial must be PL_OP_NONE, PL_OP_SUM, or PL_OP_ONE with a "
+               "mask of operands";
     return NULL;
 }
 
@@ -388,14 +390,14 @@ static const pl_op_def *keep_def(pl_graph *g, const pl_op_def *given)
     }
     if (!d->name || !*d->name || !d->dims) {
         graph_fail(g, err_set(&g->err, PL_BAD_ARGUMENT,
-                              "an op of your own needs a name and a row"));
+                              "a custom op needs a name and a row"));
         return NULL;
     }
     wrong = check_def(d, &r);
     if (wrong) {
         graph_fail(g, err_set(&g->err, PL_BAD_ARGUMENT,
-                              "op '%.60s' of your own, row '%.60s': %s",
-                              d->name, d->dims, wrong));
+                              "custom op '%.60s', row '%.60s': %s", d->name,
+                              d->dims, wrong));
         return NULL;
     }
     for (int i = g->n_node - 1; i >= 0; i--) {
@@ -405,10 +407,10 @@ static const pl_op_def *keep_def(pl_graph *g, const pl_op_def *given)
             continue;
         if (same_def(old, d))
             return old;
-        graph_fail(g, err_set(&g->err, PL_BAD_ARGUMENT,
-                              "op '%.60s': another definition in this graph "
-                              "has this name",
-                              d->name));
+        graph_fail(
+            g, err_set(&g->err, PL_BAD_ARGUMENT,
+                       "op '%.60s': already defined differently in this graph",
+                       d->name));
         return NULL;
     }
     copy = arena_memdup(&g->arena, d, 1, sizeof *d);
@@ -439,10 +441,10 @@ pl_tensor pl_custom(pl_graph *g, const pl_op_def *def, int n_in,
                                      n.custom->name, n_in, CUSTOM_MAX_IN));
     for (int i = 0; i < n_in; i++) {
         if (!in || in[i] < -1 || in[i] >= g->n_node)
-            return graph_fail(g, err_set(&g->err, PL_BAD_ARGUMENT,
-                                         "%s: operand %d is no tensor of this "
-                                         "graph",
-                                         n.custom->name, i));
+            return graph_fail(
+                g, err_set(&g->err, PL_BAD_ARGUMENT,
+                           "%s: operand %d is not a tensor of this graph",
+                           n.custom->name, i));
         n.in[i] = in[i];
     }
     if (!shape_infer(g, &n, &g->err))

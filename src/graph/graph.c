@@ -125,9 +125,8 @@ bool graph_is_open(pl_graph *g)
     if (atomic_load(&g->n_held) == 0)
         return true;
     graph_fail(g, err_set(&g->err, PL_BAD_ARGUMENT,
-                          "an executor has the graph, which must stay as it "
-                          "was planned: free the executor first, or build "
-                          "another graph"));
+                          "an executor uses the graph, which must not change; "
+                          "free the executor first, or build another graph"));
     return false;
 }
 
@@ -258,7 +257,7 @@ void pl_layer(pl_graph *g, int layer)
         return;
     if (layer < -1 || layer >= GRAPH_MAX_LAYER)
         graph_fail(g, err_set(&g->err, PL_BAD_ARGUMENT,
-                              "layer %d is outside 0 .. %d, and -1 for none",
+                              "layer %d is not in 0 .. %d, nor -1 for none",
                               layer, GRAPH_MAX_LAYER - 1));
     else
         g->layer = layer;
@@ -270,7 +269,7 @@ void pl_set_numerics(pl_graph *g, pl_numerics numerics)
         return;
     if (numerics != PL_NUMERICS_EXACT && numerics != PL_NUMERICS_FAST)
         graph_fail(g, err_set(&g->err, PL_BAD_ARGUMENT,
-                              "numerics %d; there are 0, exact, and 1, fast",
+                              "numerics %d; use 0 (exact) or 1 (fast)",
                               (int)numerics));
     else
         g->numerics = numerics;
@@ -281,7 +280,8 @@ void pl_set_numerics(pl_graph *g, pl_numerics numerics)
 static pl_status name_taken(pl_graph *g, const char *name)
 {
     return err_set(&g->err, PL_BAD_ARGUMENT,
-                   "%s: another tensor has this name; names are unique", name);
+                   "%s: another tensor has this name; names must be unique",
+                   name);
 }
 
 static pl_tensor leaf(pl_graph *g, enum op op, const char *name, pl_format f,
@@ -362,7 +362,7 @@ pl_tensor pl_state(pl_graph *g, const char *name, int64_t n_head,
     if (pool < 0)
         return graph_fail(g, err_set(&g->err, PL_UNSUPPORTED,
                                      "%s: a state; memories of one graph may "
-                                     "have %d different rules",
+                                     "have at most %d retention rules",
                                      name, PL_MAX_POOL));
     d[0].symbol = (pl_symbol)(PL_N_SLOT + pool);
     t = leaf(g, OP_memory, name, PL_F32, 3, d, role);
@@ -385,15 +385,17 @@ pl_tensor pl_cache(pl_graph *g, const char *name, pl_format f, int64_t n_head,
     if (!name)
         return graph_fail(g, err_null(&g->err, __func__, "name"));
     if (window < 0 || window > INT32_MAX)
-        return graph_fail(g, err_set(&g->err, PL_BAD_ARGUMENT,
-                                     "%s: a window of %lld tokens", name,
-                                     (long long)window));
+        return graph_fail(g,
+                          err_set(&g->err, PL_BAD_ARGUMENT,
+                                  "%s: a window of %lld tokens is out of range",
+                                  name, (long long)window));
     pool = pool_of(g, false, window);
     if (pool < 0)
-        return graph_fail(g, err_set(&g->err, PL_UNSUPPORTED,
-                                     "%s: a window of %lld; caches of one "
-                                     "graph may have %d different ones",
-                                     name, (long long)window, PL_MAX_POOL));
+        return graph_fail(g,
+                          err_set(&g->err, PL_UNSUPPORTED,
+                                  "%s: a window of %lld; caches of one graph "
+                                  "may have at most %d different windows",
+                                  name, (long long)window, PL_MAX_POOL));
     d[0].symbol = (pl_symbol)(PL_N_SLOT + pool);
     t = leaf(g, OP_memory, name, f, 3, d,
              values ? PL_ROLE_CACHE_V : PL_ROLE_CACHE_K);
@@ -420,10 +422,10 @@ static pl_tensor make(pl_graph *g, enum op op, int n_in, const pl_tensor *in,
         return -1;
     for (int i = 0; i < n_in; i++) {
         if (!in || in[i] < -1 || in[i] >= g->n_node)
-            return graph_fail(g, err_set(&g->err, PL_BAD_ARGUMENT,
-                                         "%s: operand %d is no tensor of this "
-                                         "graph",
-                                         infos[op].name, i));
+            return graph_fail(
+                g, err_set(&g->err, PL_BAD_ARGUMENT,
+                           "%s: operand %d is not a tensor of this graph",
+                           infos[op].name, i));
         n.in[i] = in[i];
     }
     n.n_dim = n_given;
@@ -708,24 +710,26 @@ void pl_want_layout(pl_graph *g, pl_tensor x, const pl_layout *l)
         return;
     }
     if (!layout_fits(n, l)) {
-        graph_fail(g, err_set(&g->err, PL_BAD_ARGUMENT,
-                              "%s: the layout asked for does not fit: a split "
-                              "needs a constant dimension, runs with owners, "
-                              "and a period that is their sum and divides the "
-                              "dimension's size",
-                              n->name));
+        graph_fail(
+            g, err_set(&g->err, PL_BAD_ARGUMENT,
+                       "%s: the requested layout does not fit: a split needs a "
+                       "constant dimension, runs with owners, and a period "
+                       "that is their sum and divides the dimension's size",
+                       n->name));
         return;
     }
     if (!infos[n->op].is_new) {
-        graph_fail(g, err_set(&g->err, PL_BAD_ARGUMENT,
-                              "%s: what is written lies where the cache is; "
-                              "ask %s for a layout",
-                              n->name, g->node[graph_memory(g, x)].name));
+        graph_fail(
+            g,
+            err_set(
+                &g->err, PL_BAD_ARGUMENT,
+                "%s: its value is stored in the cache; request a layout for %s",
+                n->name, g->node[graph_memory(g, x)].name));
         return;
     }
     if (n->op == OP_memory && l->kind == PL_SPLIT && l->dim != 1) {
         graph_fail(g, err_set(&g->err, PL_BAD_ARGUMENT,
-                              "%s: a cache is split by heads; ask for a split "
+                              "%s: a cache is split by heads; request a split "
                               "of dimension 1, not %d",
                               n->name, l->dim));
         return;
@@ -736,7 +740,7 @@ void pl_want_layout(pl_graph *g, pl_tensor x, const pl_layout *l)
             graph_fail(g, err_set(&g->err, PL_BAD_ARGUMENT,
                                   "%s: an input is set before its dimension %d "
                                   "has a size, so it cannot be split outside "
-                                  "that; ask for a split of what reads it",
+                                  "of it; request a split of its reader",
                                   n->name, d));
             return;
         }
@@ -774,8 +778,7 @@ void pl_name(pl_graph *g, pl_tensor x, const char *name)
     if (!*name || n->op == OP_input || n->op == OP_weight ||
         n->op == OP_memory) {
         graph_fail(g, err_set(&g->err, PL_BAD_ARGUMENT,
-                              *name ? "%s: a leaf keeps the name it was made "
-                                      "with"
+                              *name ? "%s: a leaf cannot be renamed"
                                     : "%s: an empty name",
                               n->name));
         return;

@@ -262,10 +262,10 @@ static bool layout(struct parse *p, pl_layout *l)
         return true;
     l->kind = PL_SPLIT;
     if (strcmp(kind, "split") != 0)
-        return bad(p, PL_BAD_ARGUMENT,
-                   "layout '%.40s'; mirrored, partial and split(...) are "
-                   "known",
-                   kind);
+        return bad(
+            p, PL_BAD_ARGUMENT,
+            "unknown layout '%.40s'; use mirrored, partial or split(...)",
+            kind);
     if (!need(p, '(') || !integer(p, 0, GRAPH_MAX_DIM - 1, &dim) ||
         !need(p, ':'))
         return false;
@@ -304,7 +304,7 @@ static bool mark(struct parse *p, struct line *l)
         return l->keep = true;
     if (strcmp(w, "want") != 0)
         return bad(p, PL_BAD_ARGUMENT,
-                   "mark '!%.40s'; !output, !keep and !want= are known", w);
+                   "unknown mark '!%.40s'; use !output, !keep or !want=", w);
     return l->has_want = need(p, '=') && layout(p, &l->want);
 }
 
@@ -345,7 +345,7 @@ static bool read_role(struct parse *p, struct line *l)
     while (r < PL_ROLE_COUNT && !ascii_same(graph_role_names[r], w))
         r++;
     if (r == PL_ROLE_COUNT)
-        return bad(p, PL_BAD_ARGUMENT, "role '%.40s' is unknown", w);
+        return bad(p, PL_BAD_ARGUMENT, "unknown role '%.40s'", w);
     l->role = (pl_role)r;
     return true;
 }
@@ -388,7 +388,7 @@ static bool attribute(struct parse *p, struct line *l)
                         : read_int64)(p, &l->attr.name);
     GRAPH_ATTR_MAP(READ)
 #undef READ
-    return bad(p, PL_BAD_ARGUMENT, "attribute '%.40s' is unknown", w);
+    return bad(p, PL_BAD_ARGUMENT, "unknown attribute '%.40s'", w);
 }
 
 /* Parses format and shape, such as "f32[n_tok, 64]". */
@@ -400,12 +400,12 @@ static bool type(struct parse *p, struct line *l)
         return false;
     l->format = format_from_name(w);
     if (l->format == PL_FORMAT_COUNT)
-        return bad(p, PL_BAD_ARGUMENT, "format '%.40s' is unknown", w);
+        return bad(p, PL_BAD_ARGUMENT, "unknown format '%.40s'", w);
     if (!need(p, '['))
         return false;
     do {
         if (l->n_dim == GRAPH_MAX_DIM)
-            return expected(p, "']' behind four dimensions");
+            return expected(p, "']' after four dimensions");
         if (!dimension(p, &l->dim[l->n_dim++]))
             return false;
     } while (accept(p, ','));
@@ -427,7 +427,7 @@ static bool operation(struct parse *p, struct line *l)
         }
     if (l->op == OP_COUNT || (l->op == OP_custom && !l->def))
         return bad(p, PL_BAD_ARGUMENT,
-                   "operation '%.40s' is unknown; one of your own needs its "
+                   "unknown operation '%.40s'; a custom one needs its "
                    "definition (pl_graph_parse_ops)",
                    w);
     if (l->op == OP_input || l->op == OP_weight || l->op == OP_memory)
@@ -436,7 +436,7 @@ static bool operation(struct parse *p, struct line *l)
         return false;
     do {
         if (l->n_in == GRAPH_MAX_IN)
-            return expected(p, "')' behind so many operands");
+            return expected(p, "')' after the last operand");
         skip_blanks(p);
         l->in[l->n_in] = -1;
         if (*p->p == '-' && !graph_text_plain(p->p[1])) {
@@ -448,7 +448,7 @@ static bool operation(struct parse *p, struct line *l)
             l->in[l->n_in] = pl_tensor_find(p->g, w);
             if (l->in[l->n_in] < 0)
                 return bad(p, PL_BAD_ARGUMENT,
-                           "operand '%.80s' is no tensor above", w);
+                           "operand '%.80s' is not defined above", w);
         }
         l->n_in++;
     } while (accept(p, ','));
@@ -493,18 +493,19 @@ static bool check(struct parse *p, const struct line *l, pl_tensor t)
     char a[32], b[32];
 
     if (n->format != l->format)
-        return bad(p, PL_BAD_ARGUMENT, "%s of '%.80s', %s by %s",
+        return bad(p, PL_BAD_ARGUMENT, "%s of '%.80s' should be %s by %s",
                    format_info(l->format)->name, l->name,
                    format_info(n->format)->name, graph_op_name(n));
     if (n->n_dim != l->n_dim)
-        return bad(p, PL_BAD_ARGUMENT, "%d dimensions of '%.80s', %d by %s",
-                   l->n_dim, l->name, n->n_dim, graph_op_name(n));
+        return bad(p, PL_BAD_ARGUMENT,
+                   "%d dimensions of '%.80s' should be %d by %s", l->n_dim,
+                   l->name, n->n_dim, graph_op_name(n));
     for (int i = 0; i < n->n_dim; i++)
         if (!dim_equal(n->dim[i], l->dim[i]))
             return bad(p, PL_BAD_ARGUMENT,
-                       "dimension %d of '%.80s' is %s, %s by %s", i, l->name,
-                       dim_print(l->dim[i], a), dim_print(n->dim[i], b),
-                       graph_op_name(n));
+                       "dimension %d of '%.80s' is %s, but should be %s by %s",
+                       i, l->name, dim_print(l->dim[i], a),
+                       dim_print(n->dim[i], b), graph_op_name(n));
     return true;
 }
 
@@ -554,7 +555,8 @@ pl_status pl_graph_parse_ops(pl_graph **out, const char *text, int n_def,
         PL_NEED(def[i], err);
     if (n_def < 0)
         return err_set(err, PL_BAD_ARGUMENT,
-                       "n_def is %d; give as many as def has, or 0", n_def);
+                       "n_def is %d; give the number of definitions, or 0",
+                       n_def);
     PL_TRY(pl_graph_create(&p.g, err));
     for (p.line = 1; *p.p && p.status == PL_OK; p.line++) {
         if (!at_end(&p))

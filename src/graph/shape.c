@@ -50,7 +50,7 @@ const char *const dim_symbols[GRAPH_N_SEQ + 1] = {
     [PL_N_SLOT] = "n_slot",      [PL_N_SLOT + 1] = "n_slot1",
     [PL_N_SLOT + 2] = "n_slot2", [PL_N_SLOT + 3] = "n_slot3",
     [GRAPH_N_SEQ] = "n_seq"};
-static_assert(PL_MAX_POOL == 4, "each pool's slots have a name");
+static_assert(PL_MAX_POOL == 4, "each pool's slots need a name");
 
 const char *dim_print(pl_dim d, char buf[32])
 {
@@ -189,7 +189,7 @@ static bool shape_expert_matmul(struct shape *s)
     if (!expert_operands(s))
         return false;
     if (!dim_equal(x->dim[1], s->in[2]->dim[1]) && !is_one(x->dim[1]))
-        return fail(s, "x must have ids' u slots, or one for all");
+        return fail(s, "x must have the u choices of ids, or one for all");
     d[0] = x->dim[0];
     d[1] = s->in[2]->dim[1];
     d[2] = s->in[1]->dim[1];
@@ -203,7 +203,7 @@ static bool shape_expert_down(struct shape *s)
     if (!expert_operands(s))
         return false;
     if (!dim_equal(s->in[0]->dim[1], s->in[2]->dim[1]))
-        return fail(s, "x must have ids' u slots");
+        return fail(s, "x must have the u choices of ids");
     d[0] = s->in[0]->dim[0];
     d[1] = s->in[1]->dim[1];
     return result(s, 2, d);
@@ -244,12 +244,12 @@ static bool shape_cache_write(struct shape *s)
     const struct graph_node *c = s->in[0], *x = s->in[1];
 
     if (c->attr.state)
-        return fail(s, "a state is written by its op alone");
+        return fail(s, "a state is written only by its op");
     if (!x || x->n_dim != 3 || !dim_equal(x->dim[1], c->dim[1]) ||
         !dim_equal(x->dim[2], c->dim[2]))
         return fail(s, "x must be [t, n_head, d_head] of the cache");
     if (x->dim[0].symbol != PL_N_TOK || x->dim[0].n != 1)
-        return fail(s, "x must have one row a token of the step");
+        return fail(s, "x must have one row per token of the step");
     s->n->attr.values = c->attr.values;
     return like(s, c);
 }
@@ -262,7 +262,7 @@ static bool queries_fit(struct shape *s)
     if (q->n_dim != 3 || !dim_equal(q->dim[2], k->dim[2]))
         return fail(s, "q must be [t, n_head, d] with the keys' d");
     if (q->dim[0].symbol != PL_N_TOK || q->dim[0].n != 1)
-        return fail(s, "q must have one row a token of the step");
+        return fail(s, "q must have one row per token of the step");
     return q->dim[1].n % k->dim[1].n == 0 ||
            fail(s, "the heads of q must be a multiple of the cache's");
 }
@@ -275,19 +275,21 @@ static bool shape_attention(struct shape *s)
     pl_dim d[3];
 
     if (k->attr.values || !v->attr.values || v->attr.state)
-        return fail(s, "keys and values must be caches of those kinds");
+        return fail(s,
+                    "keys must be a cache of keys, and values one of values");
     if (k->dim[0].symbol != v->dim[0].symbol)
-        return fail(s, "keys and values must be kept for as many tokens");
+        return fail(
+            s, "keys and values must be kept for the same number of tokens");
     if (!queries_fit(s))
         return false;
     if (!dim_equal(k->dim[1], v->dim[1]))
-        return fail(s, "keys and values must have as many heads");
+        return fail(s, "keys and values must have the same number of heads");
     if (sinks && (sinks->n_dim != 1 || !dim_equal(sinks->dim[0], q->dim[1])))
         return fail(s, "sinks must be [n_head]");
     if (s->n->attr.window < 0)
         return fail(s, "the window must not be negative");
     if (kept > 0 && (s->n->attr.window == 0 || s->n->attr.window > kept))
-        return fail(s, "the caches keep fewer tokens than it sees");
+        return fail(s, "the caches keep fewer tokens than the window");
     memcpy(d, q->dim, sizeof d);
     d[2] = v->dim[2];
     return result(s, 3, d);
@@ -301,7 +303,7 @@ static bool shape_latent_attention(struct shape *s)
     if (!k->attr.values)
         return fail(s, "latents must be in a cache of values");
     if (s->g->pool[dim_pool(k->dim[0])].window > 0)
-        return fail(s, "the cache keeps fewer tokens than it sees");
+        return fail(s, "the cache keeps fewer tokens than the window");
     if (!queries_fit(s))
         return false;
     if (s->n->attr.d_value < 1 || s->n->attr.d_value > k->dim[2].n)
@@ -317,7 +319,7 @@ static bool is_state_of(struct shape *s, const struct graph_node *x,
                         const struct graph_node *state)
 {
     if (x->dim[0].symbol != PL_N_TOK || x->dim[0].n != 1)
-        return fail(s, "x must have one row a token of the step");
+        return fail(s, "x must have one row per token of the step");
     if (!state->attr.state)
         return fail(s, "the memory must be a state, not a cache");
     return true;
@@ -331,7 +333,7 @@ static bool shape_short_conv(struct shape *s)
         w->dim[1].symbol != PL_CONST)
         return fail(s, "x must be [t, c] and the taps [c, n]");
     if (w->format != PL_F32)
-        return fail(s, "taps must be F32: cast them first");
+        return fail(s, "taps must be F32; cast them first");
     if (w->dim[1].n < 2 || !dim_equal(state->dim[1], x->dim[1]) ||
         state->dim[2].n != w->dim[1].n - 1)
         return fail(s, "the state must be [slots, c, taps - 1]");
@@ -347,7 +349,7 @@ static bool shape_delta_net(struct shape *s)
         return fail(s, "q, k and v must be [t, n_head, d]");
     for (int i = 0; i < 3; i++)
         if (!dim_equal(q->dim[i], k->dim[i]))
-            return fail(s, "q and k must have one shape");
+            return fail(s, "q and k must have the same shape");
     if (!dim_equal(q->dim[0], v->dim[0]) || v->dim[1].n % q->dim[1].n)
         return fail(s, "the heads of v must be a multiple of k's");
     for (int i = 3; i < 5; i++)
@@ -385,7 +387,7 @@ static bool shape_router_topk(struct shape *s)
     pl_dim d[GRAPH_MAX_DIM];
 
     if (last(x).symbol != PL_CONST || a->n_used < 1 || a->n_used > e)
-        return fail(s, "1 <= n_used <= n_expert is wanted");
+        return fail(s, "n_used must be in 1 .. n_expert");
     if (b && (b->n_dim != 1 || !dim_equal(b->dim[0], last(x))))
         return fail(s, "the bias must be [n_expert]");
     if (!is_gating(a->gating))
@@ -394,7 +396,7 @@ static bool shape_router_topk(struct shape *s)
         (e % a->n_group || e < 2 * a->n_group || a->n_group_used < 1 ||
          a->n_group_used > a->n_group ||
          e / a->n_group * a->n_group_used < a->n_used))
-        return fail(s, "expert groups do not fit");
+        return fail(s, "expert groups do not divide the experts");
     memcpy(d, x->dim, sizeof d);
     d[x->n_dim - 1].n = a->n_used;
     s->n->format = PL_I32;
@@ -413,7 +415,7 @@ static bool shape_router_weights(struct shape *s)
         return fail(s, "unknown gating");
     for (int i = 0; i + 1 < ids->n_dim; i++)
         if (!dim_equal(ids->dim[i], x->dim[i]))
-            return fail(s, "ids must have the logits' rows");
+            return fail(s, "ids must have as many rows as the logits");
     return like(s, ids);
 }
 
@@ -424,7 +426,7 @@ static bool elementwise(struct shape *s)
     int n;
 
     if (!b)
-        return fail(s, "two operands are wanted");
+        return fail(s, "expected two operands");
     n = a->n_dim > b->n_dim ? a->n_dim : b->n_dim;
     for (int i = 1; i <= n; i++) { /* aligned at the right */
         pl_dim x = i <= a->n_dim ? a->dim[a->n_dim - i] : constant(1);
@@ -448,7 +450,7 @@ static bool shape_sum(struct shape *s)
     pl_dim d[GRAPH_MAX_DIM];
 
     if (x->n_dim < 2)
-        return fail(s, "at least two dimensions are wanted");
+        return fail(s, "expected at least two dimensions");
     if (x->dim[x->n_dim - 2].symbol != PL_CONST)
         return fail(s, "the summed dimension must be constant");
     memcpy(d, x->dim, sizeof d);
@@ -461,7 +463,7 @@ static bool shape_cast(struct shape *s)
     int f = s->n->attr.format;
 
     if (f != PL_F32 && f != PL_F16 && f != PL_BF16)
-        return fail(s, "F32, F16 or BF16 is wanted");
+        return fail(s, "expected F32, F16 or BF16");
     return like(s, s->in[0]);
 }
 
@@ -472,7 +474,7 @@ static bool shape_reshape(struct shape *s)
     pl_symbol sa = PL_CONST, sb = PL_CONST;
 
     if (s->n->n_dim < 1)
-        return fail(s, "no shape is given");
+        return fail(s, "the shape is missing");
     for (int i = 0; i < x->n_dim; i++) {
         a *= x->dim[i].n;
         sa = x->dim[i].symbol != PL_CONST ? x->dim[i].symbol : sa;
@@ -522,7 +524,7 @@ static bool shape_slice(struct shape *s)
         return fail(s, "the range must be constant");
     if (start < 0 || s->n->dim[axis].n < 1 || start > x->dim[axis].n ||
         s->n->dim[axis].n > x->dim[axis].n - start)
-        return fail(s, "the range does not lie inside the axis");
+        return fail(s, "the range is outside the axis");
     return true;
 }
 
@@ -552,7 +554,7 @@ static bool shape_concat(struct shape *s)
 static bool shape_custom(struct shape *s)
 {
     if (!s->n->custom)
-        return fail(s, "an op of the caller's own is made by pl_custom");
+        return fail(s, "a custom op is created by pl_custom");
     return custom_shape(s->g, s->n, s->err);
 }
 
@@ -618,8 +620,8 @@ static bool weight_fits(struct shape *s, int i)
         (op == OP_custom && f == PL_I32))
         return true;
     if (f != PL_F16 && f != PL_BF16)
-        return fail(s, "a quantized weight is read by matmul and gather_rows "
-                       "alone");
+        return fail(
+            s, "a quantized weight can be read only by matmul and gather_rows");
     return (widens && op != OP_custom) ||
            fail(s, "a half-precision weight must be cast to F32 "
                    "first");
@@ -648,13 +650,13 @@ static bool memory_fits(struct shape *s, int i)
     for (int k = 0; k < i && *d; d++)
         k += *d == ',';
     if (*d == 's' && graph_memory(s->g, s->n->in[i]) < 0)
-        return fail(s, "a memory is wanted where a value is given");
+        return fail(s, "expected a memory, got a value");
     if (*d != 's' && graph_memory(s->g, s->n->in[i]) >= 0)
-        return fail(s, "a memory is given where a value is wanted");
+        return fail(s, "expected a value, got a memory");
     if (op->updates == i &&
         (s->in[i]->op != OP_memory ||
          (s->in[i]->attr.state && is_written(s->g, s->n->in[i]))))
-        return fail(s, "this memory has been written into before");
+        return fail(s, "this memory was already written");
     return true;
 }
 
@@ -673,8 +675,7 @@ static bool bf16_fits(struct shape *s)
         s->in[1]->role != PL_ROLE_ROUTER)
         n->attr.bf16 = 1;
     return n->attr.bf16 == 0 || (may && n->attr.bf16 == 1) ||
-           fail(s, "bf16 may be 1 for attention and for weights of 16 bits, "
-                   "else 0");
+           fail(s, "bf16 must be 0, except for attention and 16-bit weights");
 }
 
 bool shape_infer(const pl_graph *g, struct graph_node *n, pl_err *err)
@@ -684,7 +685,7 @@ bool shape_infer(const pl_graph *g, struct graph_node *n, pl_err *err)
     int64_t count = 1;
 
     if ((unsigned)n->op >= OP_COUNT || !shapes[n->op]) {
-        err_set(err, PL_BAD_ARGUMENT, "op %d: a leaf is no op on operands",
+        err_set(err, PL_BAD_ARGUMENT, "op %d: a leaf takes no operands",
                 (int)n->op);
         return false;
     }
@@ -692,9 +693,8 @@ bool shape_infer(const pl_graph *g, struct graph_node *n, pl_err *err)
     while (n->n_in > need && n->in[n->n_in - 1] < 0 && n->op != OP_concat)
         n->n_in--;
     if (n->n_in < need || n->n_in > most) {
-        err_set(err, PL_BAD_ARGUMENT,
-                "%s: %d operands, where %d to %d are wanted", graph_op_name(n),
-                n->n_in, need, most);
+        err_set(err, PL_BAD_ARGUMENT, "%s: %d operands, expected %d to %d",
+                graph_op_name(n), n->n_in, need, most);
         return false;
     }
     for (int i = 0; i < n->n_in; i++) {
@@ -711,7 +711,7 @@ bool shape_infer(const pl_graph *g, struct graph_node *n, pl_err *err)
             !(i > 0 && (n->op == OP_gather_rows || n->op == OP_rope ||
                         n->op == OP_router_weights ||
                         n->op == OP_expert_matmul || n->op == OP_expert_down)))
-            return fail(&s, "an I32 operand where values are wanted");
+            return fail(&s, "an I32 operand, expected values");
         if (s.in[i]->op == OP_weight && !weight_fits(&s, i))
             return false;
     }
@@ -747,13 +747,13 @@ bool shape_leaf(const struct graph_node *n, pl_err *err)
             count > MAX_COUNT) {
             err_set(err, PL_BAD_ARGUMENT,
                     "%s: dimension %d is %" PRId64
-                    "; sizes are positive and at most 2^46 in all",
+                    "; sizes must be positive and their product at most 2^46",
                     n->name, i, n->dim[i].n);
             return false;
         }
         n_symbol += n->dim[i].symbol != PL_CONST;
         if (dim_pool(n->dim[i]) >= 0 && n->op != OP_memory) {
-            err_set(err, PL_BAD_ARGUMENT, "%s: only memories have slots",
+            err_set(err, PL_BAD_ARGUMENT, "%s: only a memory has slots",
                     n->name);
             return false;
         }
@@ -772,20 +772,21 @@ bool shape_leaf(const struct graph_node *n, pl_err *err)
     }
     if (block > 1 && (n->n_dim < 2 || n->n_dim > 3)) {
         err_set(err, PL_BAD_ARGUMENT,
-                "%s: %d dimensions; matrices in %s have 2, or 3 if there are "
-                "several",
+                "%s: %d dimensions; %s needs a matrix of 2, or a stack of 3",
                 n->name, n->n_dim, format_info(n->format)->name);
         return false;
     }
     if (n->op == OP_input && n->format != PL_F32 && n->format != PL_I32) {
-        err_set(err, PL_BAD_ARGUMENT, "%s: inputs are F32 or I32", n->name);
+        err_set(err, PL_BAD_ARGUMENT, "%s: an input must be F32 or I32",
+                n->name);
         return false;
     }
     if (n->op == OP_memory && n->format != PL_F32 && n->format != PL_F16 &&
         n->format != PL_BF16 && n->format != PL_Q8_0) {
-        err_set(err, PL_UNSUPPORTED,
-                "%s: a cache of %s; F32, F16, BF16 and Q8_0 are offered",
-                n->name, format_info(n->format)->name);
+        err_set(
+            err, PL_UNSUPPORTED,
+            "%s: a cache of %s is not supported; use F32, F16, BF16 or Q8_0",
+            n->name, format_info(n->format)->name);
         return false;
     }
     return true;

@@ -185,8 +185,8 @@ pl_status kv_reserve(struct kv *kv, int seq, int64_t n, bool past,
         if (need > kv_free_pages(kv, k) || want > kv->stride)
             return err_set(err, PL_FULL,
                            "sequence %d has %" PRId64 " tokens and %" PRId64
-                           " more need %d pages of %d; %d of %d are free: give "
-                           "a larger context",
+                           " more need %d pages of %d, but %d of %d are free; "
+                           "use a larger context",
                            seq, kv->length[seq], n, need, PAGE_TOKENS,
                            kv_free_pages(kv, k), p->n_page);
     }
@@ -343,7 +343,7 @@ pl_status kv_copy(struct kv *kv, int dst, int src, kv_copy_fn *copy, void *user,
         if (kv_free_pages(kv, k) == 0) {
             s = err_set(err, PL_FULL,
                         "no page is free to copy sequence %d (%" PRId64
-                        " tokens): give a larger context",
+                        " tokens); use a larger context",
                         src, n);
             break;
         }

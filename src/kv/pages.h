@@ -37,10 +37,11 @@ struct kv_pool {
     int n_free;
     /* The prefix cache (prefix.h). Pointers are NULL if prefixes are not
      * cached. */
-    int32_t *holder;       /* owned, [n_page] prefix tree node that references
+    int32_t *holder; /* owned, [n_page] prefix tree node that references
                               the page, or -1 */
-    struct lru_link *idle; /* owned, [n_page + 1] LRU ring of evictable pages */
-    int n_idle;
+    struct lru_link
+        *evictable; /* owned, [n_page + 1] LRU ring of evictable pages */
+    int n_evictable;
     uint64_t clock; /* timestamp for LRU order, increased at each use of an
                        evictable page or a checkpoint */
 };
@@ -125,7 +126,7 @@ static inline int kv_states_planned(int64_t n_seq, int n_checkpoint)
 /* Returns the number of pages of a pool that are free or evictable. */
 static inline int kv_free_pages(const struct kv *kv, int pool)
 {
-    return kv->pool[pool].n_free + kv->pool[pool].n_idle;
+    return kv->pool[pool].n_free + kv->pool[pool].n_evictable;
 }
 /* Returns the number of references to a page or slot by sequences and
  * checkpoints, not counting the prefix tree. */

@@ -25,21 +25,21 @@ static bool holds_all(const struct kv_pool *p)
  * sentinel. */
 void prefix_lru_add(struct kv_pool *p, int32_t page)
 {
-    struct lru_link *end = &p->idle[p->n_page], *own = &p->idle[page];
+    struct lru_link *end = &p->evictable[p->n_page], *own = &p->evictable[page];
 
     *own = (struct lru_link){p->n_page, end->before, ++p->clock};
-    p->idle[end->before].next = page;
+    p->evictable[end->before].next = page;
     end->before = page;
-    p->n_idle++;
+    p->n_evictable++;
 }
 
 void prefix_lru_remove(struct kv_pool *p, int32_t page)
 {
-    const struct lru_link own = p->idle[page];
+    const struct lru_link own = p->evictable[page];
 
-    p->idle[own.before].next = own.next;
-    p->idle[own.next].before = own.before;
-    p->n_idle--;
+    p->evictable[own.before].next = own.next;
+    p->evictable[own.next].before = own.before;
+    p->n_evictable--;
 }
 
 static void mark_dirty(struct prefix *x, int node)
@@ -49,10 +49,10 @@ static void mark_dirty(struct prefix *x, int node)
     if (v->dirty)
         return;
     v->dirty = true;
-    v->fresh_next = x->n_node;
-    v->fresh_before = end->fresh_before;
-    x->node[end->fresh_before].fresh_next = node;
-    end->fresh_before = node;
+    v->dirty_next = x->n_node;
+    v->dirty_before = end->dirty_before;
+    x->node[end->dirty_before].dirty_next = node;
+    end->dirty_before = node;
 }
 
 static void mark_clean(struct prefix *x, int node)
@@ -62,8 +62,8 @@ static void mark_clean(struct prefix *x, int node)
     if (!v->dirty)
         return;
     v->dirty = false;
-    x->node[v->fresh_before].fresh_next = v->fresh_next;
-    x->node[v->fresh_next].fresh_before = v->fresh_before;
+    x->node[v->dirty_before].dirty_next = v->dirty_next;
+    x->node[v->dirty_next].dirty_before = v->dirty_before;
 }
 
 /* Makes a node reference a page that a sequence holds. */
@@ -173,9 +173,9 @@ bool prefix_evict_lru(struct kv *kv, int pool)
 {
     struct kv_pool *p = &kv->pool[pool];
 
-    if (p->n_idle == 0)
+    if (p->n_evictable == 0)
         return false;
-    evict_page(kv, pool, p->holder[p->idle[p->n_page].next]);
+    evict_page(kv, pool, p->holder[p->evictable[p->n_page].next]);
     return true;
 }
 
@@ -241,8 +241,8 @@ static void empty(struct kv *kv)
         x->node[i].dirty = false;
         x->node[i].next = i + 1 < x->n_node ? i + 1 : -1;
     }
-    x->node[x->n_node].fresh_next = x->n_node;
-    x->node[x->n_node].fresh_before = x->n_node;
+    x->node[x->n_node].dirty_next = x->n_node;
+    x->node[x->n_node].dirty_before = x->n_node;
     x->unused = x->n_node > 0 ? 0 : -1;
     for (uint64_t i = 0; i <= x->mask; i++)
         x->bucket[i] = -1;
@@ -257,12 +257,12 @@ static pl_status pool_init(struct kv_pool *p, pl_err *err)
     size_t n = (size_t)p->n_page + 1;
 
     p->holder = malloc(n * sizeof *p->holder);
-    p->idle = calloc(n, sizeof *p->idle);
-    if (!p->holder || !p->idle)
+    p->evictable = calloc(n, sizeof *p->evictable);
+    if (!p->holder || !p->evictable)
         return err_no_memory(err, "prefixes");
     for (int i = 0; i < p->n_page; i++)
         p->holder[i] = -1;
-    p->idle[p->n_page] = (struct lru_link){p->n_page, p->n_page, 0};
+    p->evictable[p->n_page] = (struct lru_link){p->n_page, p->n_page, 0};
     return PL_OK;
 }
 
@@ -294,7 +294,7 @@ void prefix_fini(struct kv *kv)
 {
     for (int k = 0; k < kv->n_pool; k++) {
         free(kv->pool[k].holder);
-        free(kv->pool[k].idle);
+        free(kv->pool[k].evictable);
     }
     if (!kv->prefix)
         return;
@@ -598,7 +598,7 @@ int64_t prefix_match_length(const struct kv *kv, const int32_t *token,
 int prefix_next_dirty(const struct kv *kv)
 {
     const struct prefix *x = kv->prefix;
-    int first = x ? x->node[x->n_node].fresh_next : -1;
+    int first = x ? x->node[x->n_node].dirty_next : -1;
 
     return x && first < x->n_node ? first : -1;
 }

@@ -48,7 +48,7 @@ struct prefix_node {
     int32_t page[PL_MAX_POOL]; /* page, or state slot, in each pool, -1 if not
                                   held */
     bool dirty;
-    int fresh_next, fresh_before; /* neighbours in the ring of dirty nodes */
+    int dirty_next, dirty_before; /* neighbours in the ring of dirty nodes */
 };
 
 /* The first n tokens of a sequence. Tokens after these are not recorded. */

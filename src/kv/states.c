@@ -63,8 +63,9 @@ static bool evict_checkpoint(struct kv *kv)
     const struct kv_pool *p = pool(kv);
     int k = oldest(kv);
 
-    if (p->n_idle > 0 && (k < 0 || p->idle[p->idle[p->n_page].next].since <
-                                       kv->checkpoint[k].used))
+    if (p->n_evictable > 0 &&
+        (k < 0 || p->evictable[p->evictable[p->n_page].next].since <
+                      kv->checkpoint[k].used))
         return prefix_evict_lru(kv, kv->states);
     if (k >= 0)
         drop_checkpoint(kv, k);
@@ -114,8 +115,8 @@ pl_status states_reserve(struct kv *kv, int seq, pl_err *err)
         continue;
     if (pool(kv)->n_free == 0)
         return err_set(err, PL_FULL,
-                       "no slot of %d is free for the state of sequence %d: "
-                       "plan for more sequences",
+                       "none of %d state slots is free for sequence %d; plan "
+                       "for more sequences",
                        pool(kv)->n_page, seq);
     words(kv, seq)[STATE_WRITTEN] = kv_alloc_page(kv, kv->states);
     return PL_OK;

@@ -169,31 +169,33 @@ pl_status layout_check(const pl_layout *l, int n_dim, const int64_t *size,
     if (l->kind == PL_MIRRORED)
         return PL_OK;
     if (l->kind != PL_SPLIT)
-        return err_set(err, PL_BAD_ARGUMENT,
-                       "%s: PARTIAL cannot be asked for; it arises from split "
-                       "sums alone",
-                       name);
+        return err_set(
+            err, PL_BAD_ARGUMENT,
+            "%s: PARTIAL cannot be requested; it results only from split sums",
+            name);
     if (l->dim < 0 || l->dim >= n_dim)
-        return err_set(err, PL_BAD_ARGUMENT, "%s: split of dimension %d of %d",
-                       name, l->dim, n_dim);
+        return err_set(err, PL_BAD_ARGUMENT,
+                       "%s: cannot split dimension %d of %d", name, l->dim,
+                       n_dim);
     for (int i = 0; i < l->n_run; i++) {
         if (l->run[i].len < 1 || l->run[i].len > size[l->dim] ||
             l->run[i].owners == 0 ||
             (l->run[i].owners & ~ranks_all(n_rank)) != 0)
             return err_set(err, PL_BAD_ARGUMENT,
-                           "%s: run %d of the split: lengths are positive and "
-                           "owners among %d ranks",
+                           "%s: run %d of the split: its length must be "
+                           "positive and its owner one of %d ranks",
                            name, i, n_rank);
         sum += l->run[i].len;
         if (sum > size[l->dim])
             break;
     }
     if (sum < 1 || sum != l->period || size[l->dim] % sum)
-        return err_set(err, PL_BAD_ARGUMENT,
-                       "%s: the runs cover %" PRId64 ", the period is %" PRId64
-                       " and the dimension %" PRId64
-                       "; the period is the runs' sum and divides the size",
-                       name, sum, l->period, size[l->dim]);
+        return err_set(
+            err, PL_BAD_ARGUMENT,
+            "%s: the runs cover %" PRId64 ", the period is %" PRId64
+            " and the dimension %" PRId64
+            "; the period must be the sum of the runs and divide the size",
+            name, sum, l->period, size[l->dim]);
     return PL_OK;
 }
 

@@ -220,7 +220,7 @@ static pl_status choose_by_letters(struct pass *s, int node)
     }
     if (best_cost >= NEVER) /* does not happen after settle_memories */
         return err_set(s->err, PL_UNSUPPORTED,
-                       "%s (%s): no layout suits the caches that it reads",
+                       "%s (%s): no layout fits the caches that it reads",
                        n->name, op_info(n->op)->name);
     s->choice[node] = best;
     return PL_OK;
@@ -304,10 +304,11 @@ static pl_status leaf_layout(struct pass *s, int node, const pl_layout **out)
         size[d] = n->dim[d].symbol == PL_CONST ? n->dim[d].n : 0;
     PL_TRY(layout_check(l, n->n_dim, size, s->p->n_rank, n->name, s->err));
     if (cuts_blocks(n, l))
-        return err_set(s->err, PL_BAD_ARGUMENT,
-                       "%s: rows of %s are cut at multiples of %d values",
-                       n->name, format_info(n->format)->name,
-                       format_info(n->format)->grain);
+        return err_set(
+            s->err, PL_BAD_ARGUMENT,
+            "%s: rows of %s can be split only at multiples of %d values",
+            n->name, format_info(n->format)->name,
+            format_info(n->format)->grain);
     *out = l;
     if (l->kind == PL_SPLIT)
         *out = layout_split(s->a, l->dim, size[l->dim], l->n_run, l->run,

@@ -43,7 +43,7 @@ static void warn_threads(struct compiled *p)
     if (least)
         diag_add(&p->notes, PL_LOG_WARN,
                  "-t %d: %s has %d core%s, and threads that share a core wait "
-                 "for one another; give -t %d or less",
+                 "for each other; use -t %d or less",
                  least->n_thread, least->name, least->n_core,
                  least->n_core == 1 ? "" : "s", least->n_core);
 }
@@ -96,8 +96,8 @@ static pl_status check_activations(const struct compiled *p,
         if (memcmp(dev[d].activations, dev[0].activations,
                    sizeof dev[d].activations) != 0)
             return err_set(err, PL_UNSUPPORTED,
-                           "%s and %s round activations in different ways; "
-                           "a model cannot be split over both",
+                           "%s and %s round activations differently; a model "
+                           "cannot be split over both",
                            p->list.dev[0].name, p->list.dev[d].name);
     return PL_OK;
 }
@@ -240,8 +240,7 @@ static pl_status lower_all(struct compiled *p, pl_offload offload, pl_err *err)
     PL_TRY(add_variant(p, &lo, variant, VARIANT_STREAMED, p->home, away, err));
     s = lower(&p->low, p->num, &lo, &e);
     if (s == PL_UNSUPPORTED) {
-        diag_add(&p->notes, PL_LOG_WARN, "%s; the host computes with it",
-                 e.message);
+        diag_add(&p->notes, PL_LOG_WARN, "%s; the host runs it", e.message);
         p->variant[VARIANT_STREAMED] = -1;
         lo.n_variant--;
         s = lower(&p->low, p->num, &lo, &e);
@@ -286,11 +285,11 @@ static void warn_layouts(struct compiled *p, const pl_layout *const *usual,
         format_layout(asked, leaf[i]);
     }
     if (n > 1)
-        snprintf(others, sizeof others, "; so with %d more", n - 1);
+        snprintf(others, sizeof others, "; likewise %d more", n - 1);
     if (n > 0)
         diag_add(&p->notes, PL_LOG_WARN,
-                 "override (-ot): %s is stored %s, not %s, since what reads it "
-                 "cannot have it so%s",
+                 "override (-ot): %s is %s instead of %s, because an op that "
+                 "reads it needs that layout%s",
                  p->g->node[first].name, is, asked, others);
 }
 

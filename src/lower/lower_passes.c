@@ -123,16 +123,17 @@ static pl_status finish_variant(struct lower *w, struct lowered_variant *o)
     return PL_OK;
 }
 
-/* "order steps" alone adds steps; each tells, as it is added, until when its
- * buffers live, and "live to the end" adds what no step tells. From "place
- * buffers" on lifetimes are fixed, so a pass that changes steps stands before
- * it. */
+/* Only "order instructions" adds instructions and records how long the buffers
+ * of each live; "live to the end" adds the rest. From "place buffers" on live
+ * ranges are fixed, so a pass that changes instructions must precede it. */
 static const struct {
     const char *name;
     pl_status (*run)(struct lower *w, struct lowered_variant *o);
 } passes[] = {
-    {"order steps", lower_order},     {"live to the end", extend_live_ranges},
-    {"place buffers", place_buffers}, {"list deaths", list_dead_ranges},
+    {"order instructions", lower_order},
+    {"live to the end", extend_live_ranges},
+    {"place buffers", place_buffers},
+    {"list dead ranges", list_dead_ranges},
     {"seal", finish_variant},
 };
 

@@ -26,10 +26,10 @@ struct streams {
 
 static pl_status unaligned(struct lower *w, int i)
 {
-    return err_set(w->err, PL_UNSUPPORTED,
-                   "%s cannot be streamed: its parts do not begin at "
-                   "multiples of %d rows",
-                   lower_node(w, i)->name, PACK_ROWS);
+    return err_set(
+        w->err, PL_UNSUPPORTED,
+        "%s cannot be streamed: its parts do not start at multiples of %d rows",
+        lower_node(w, i)->name, PACK_ROWS);
 }
 
 /* Where an interval lies on either side: of indices, or of bytes. */

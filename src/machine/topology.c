@@ -102,9 +102,10 @@ static pl_status fill(struct topology *t, hwloc_const_bitmap_t allowed,
         };
     }
     if (t->n_cpu == 0)
-        return err_set(err, PL_DEVICE,
-                       "this process may use no processor that hwloc knows; "
-                       "see its affinity mask (taskset -p) and cpuset");
+        return err_set(
+            err, PL_DEVICE,
+            "this process may not use any processor that hwloc knows; check "
+            "its affinity mask (taskset -p) and cpuset");
     qsort(t->cpu, (size_t)t->n_cpu, sizeof *t->cpu, by_node);
     for (int i = 0, last = -1; i < t->n_cpu; i++) {
         struct topology_cpu *c = &t->cpu[i];
@@ -162,11 +163,11 @@ static pl_status read_stated(struct topology *t, const char *text, pl_err *err)
     uint64_t all, available, n = (uint64_t)t->n_node;
 
     if (!available_stated(text, &all, &available) || all < n)
-        return err_set(err, PL_BAD_ARGUMENT,
-                       "PLAIT_MEMORY=%s: not an amount of memory; give bytes "
-                       "in all and, after a colon, those available, as in "
-                       "16GiB:12GiB",
-                       err_shown(shown, text, strlen(text)));
+        return err_set(
+            err, PL_BAD_ARGUMENT,
+            "PLAIT_MEMORY=%s: not a memory size; give the total and, after a "
+            "colon, what is available, as in 16GiB:12GiB",
+            err_shown(shown, text, strlen(text)));
     t->memory_bytes = all;
     t->available_bytes = available;
     for (int i = 0; i < t->n_node; i++) {
@@ -244,7 +245,7 @@ static pl_status refuse_order(const char *name, const char *value,
 {
     char shown[ERR_SHOWN];
 
-    return err_set(err, PL_DEVICE, "%s=%s: %s; unset it, it is hwloc's", name,
+    return err_set(err, PL_DEVICE, "%s=%s: %s; unset this hwloc variable", name,
                    err_shown(shown, value, strlen(value)), why);
 }
 
@@ -277,7 +278,7 @@ static pl_status check_components(const char *list, pl_err *err)
             break;
         if (n > 0 && name[0] != '-' && !is_component(scratch, name))
             s = refuse_order("HWLOC_COMPONENTS", name,
-                             "hwloc has no such component to begin with", err);
+                             "hwloc has no such component", err);
         list += n + (list[n] == ',');
     }
     hwloc_topology_destroy(scratch);
@@ -299,8 +300,7 @@ static pl_status check_orders(pl_err *err)
         return refuse_order("HWLOC_CPUID_PATH", cpuid,
                             "it describes another processor", err);
     if (xml && stat(xml, &st) == 0 && !S_ISREG(st.st_mode))
-        return refuse_order("HWLOC_XMLFILE", xml, "this is no regular file",
-                            err);
+        return refuse_order("HWLOC_XMLFILE", xml, "not a regular file", err);
     if (components)
         PL_TRY(check_components(components, err));
     return PL_OK;
@@ -335,8 +335,8 @@ static pl_status load(struct topology *t, const char *desc, const char *allowed,
         goto done;
     if (desc && hwloc_topology_set_synthetic(t->hw, desc) != 0) {
         s = err_set(err, PL_BAD_ARGUMENT,
-                    "\"%s\" is no synthetic topology of hwloc; "
-                    "\"numa:2 core:4 pu:1\" is one",
+                    "\"%s\" is not a synthetic hwloc topology; one is \"numa:2 "
+                    "core:4 pu:1\"",
                     desc);
         goto done;
     }
@@ -349,8 +349,8 @@ static pl_status load(struct topology *t, const char *desc, const char *allowed,
         s = xml ? refuse_order("HWLOC_XMLFILE", xml, "hwloc cannot read it",
                                err)
                 : err_set(err, PL_DEVICE,
-                          "hwloc cannot read this machine's topology; see its "
-                          "variables, HWLOC_*, in the environment");
+                          "hwloc cannot read this machine's topology; check "
+                          "the environment variables HWLOC_*");
         goto done;
     }
     /* hwloc's own variables may also name another machine */

@@ -674,7 +674,7 @@ static pl_status each_pair(struct calibration *found,
                            pl_err *err)
 {
     struct measure_links *k = measure_links_new(l);
-    pl_status s = k ? PL_OK : err_no_memory(err, "what is measured");
+    pl_status s = k ? PL_OK : err_no_memory(err, "the measurements");
 
     if (s == PL_OK && k->n > 1)
         s = pairs(found, l, opt, k, err);
@@ -688,7 +688,7 @@ pl_status measure_devices(struct calibration *c, const struct device_list *l,
                           const struct measure_device_options *opt, pl_err *err)
 {
     struct calibration *found = calloc(1, sizeof *found);
-    pl_status s = found ? PL_OK : err_no_memory(err, "what is measured");
+    pl_status s = found ? PL_OK : err_no_memory(err, "the measurements");
 
     if (s == PL_OK)
         s = each(found, l, opt, err);

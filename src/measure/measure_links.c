@@ -43,7 +43,7 @@ static double slowest(const struct measure_links *k)
 
 /* Sets of[k->n] to the first device that each is connected to by close
  * pairs. */
-static void hang_together(const struct measure_links *k, int *of)
+static void find_link_domains(const struct measure_links *k, int *of)
 {
     const double limit = closer * slowest(k);
 
@@ -83,7 +83,7 @@ void measure_links_of(const struct measure_links *k, int i,
     int of[LINKS_MAX];
     double within = INFINITY;
 
-    hang_together(k, of);
+    find_link_domains(k, of);
     r->p2p_s = r->p2p_bytes_per_s = 0;
     r->bridge_s = r->bridge_bytes_per_s = 0;
     r->link_domain = 0;

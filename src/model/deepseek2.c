@@ -68,10 +68,9 @@ pl_status model_deepseek2_read(struct model *m, pl_err *err)
     PL_TRY(params_get(m, "attention.value_length_mla", 0, 0, MAX_HEAD_WIDTH,
                       &d_value, err));
     if ((d_key > 0) != (d_value > 0))
-        return err_set(
-            err, PL_BAD_FILE,
-            "%s: of %s and attention.value_length_mla one is missing", path,
-            params_key(m, "attention.key_length_mla", &k));
+        return err_set(err, PL_BAD_FILE,
+                       "%s: either %s or attention.value_length_mla is missing",
+                       path, params_key(m, "attention.key_length_mla", &k));
     m->latent = d_key > 0;
     if (m->latent) { /* else key_length and value_length are a head's */
         PL_TRY(params_head_width(m, "attention.key_length_mla", 0, &m->d_key,
@@ -82,7 +81,7 @@ pl_status model_deepseek2_read(struct model *m, pl_err *err)
     if (m->rope.n_rot >= m->d_key[0])
         return err_set(err, PL_BAD_FILE,
                        "%s: key %s is %d, so attention.key_length_mla or "
-                       "key_length must be more than that, not %" PRId64,
+                       "key_length must be larger, not %" PRId64,
                        path, params_key(m, "rope.dimension_count", &k),
                        m->rope.n_rot, m->d_key[0]);
     PL_TRY(gguf_get_f64(m->file,
@@ -136,7 +135,7 @@ static pl_tensor queries(struct build *b, pl_tensor h)
     const struct model *m = b->m;
     const struct model_dim rank = {m->q_rank, "attention.q_lora_rank"};
     const struct model_dim all = {m->n_head[b->layer] * m->d_key[b->layer],
-                                  "attention.head_count * a key's length"};
+                                  "attention.head_count * key length"};
     const bool plain = m->q_rank == 0;
 
     if (!plain) {
@@ -157,7 +156,7 @@ static pl_tensor by_latents(struct build *b, pl_tensor c, pl_tensor r,
     const struct model *m = b->m;
     const struct model_dim rank = {m->kv_rank, "attention.kv_lora_rank"};
     const struct model_dim k = {m->d_key[b->layer] - m->rope.n_rot,
-                                "key_length_mla less dimension_count"};
+                                "key_length_mla - dimension_count"};
     const struct model_dim v = {m->d_value[b->layer],
                                 "attention.value_length_mla"};
     pl_tensor q = by_head(b, q_n, "attn_k_b", PL_ROLE_ATTN_K_B, rank, k), kv, y;
@@ -202,7 +201,7 @@ static pl_tensor attention(struct build *b, pl_tensor h)
     const struct model_dim both = {m->kv_rank + n_rot,
                                    "kv_lora_rank and dimension_count"};
     const struct model_dim width = {m->n_head[b->layer] * m->d_value[b->layer],
-                                    "attention.head_count * a value's length"};
+                                    "attention.head_count * value length"};
     pl_tensor q = queries(b, h), q_n, q_r, c, r, y;
 
     q_n = pl_slice(b->g, q, 2, 0, d_n);

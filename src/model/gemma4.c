@@ -50,10 +50,10 @@ static pl_status read_shared_kv(struct model *m, pl_err *err)
         if (from < 0)
             return err_set(
                 err, PL_BAD_FILE,
-                "%s: key %s is %" PRId64 ", but no layer before "
-                "%" PRId64 " is like layer %" PRId64 ", %s a "
-                "window, to share its keys and values; the file is "
-                "damaged",
+                "%s: key %s is %" PRId64 ", but no layer before %" PRId64
+                " is, like layer %" PRId64
+                ", %s a window, so none can share its keys and values; the "
+                "file is damaged",
                 path, params_key(m, "attention.shared_kv_layers", &k),
                 m->n_shared_kv, own, i, has_window(m, i) ? "with" : "without");
         if (m->n_head_kv[i] != m->n_head_kv[from])

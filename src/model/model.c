@@ -61,7 +61,7 @@ static pl_status find_family(struct model *m, pl_err *err)
     if (!arch.s)
         return err_set(err, PL_BAD_FILE,
                        "%s: key general.architecture is missing, so the file "
-                       "holds no model; supported are %s",
+                       "is not a model; supported are %s",
                        path, known);
     for (; n < arch.len && n < sizeof name - 1; n++)
         name[n] = arch.s[n] >= ' ' && arch.s[n] <= '~' ? arch.s[n] : '?';
@@ -140,8 +140,8 @@ pl_status model_graph(const struct model *m, pl_graph *g,
 
     if (opt->mtp < 0 || opt->mtp > m->n_next)
         return err_set(err, PL_BAD_ARGUMENT,
-                       "%s: block %" PRId64 " for multi-token prediction is "
-                       "asked for; the file has %" PRId64,
+                       "%s: multi-token prediction block %" PRId64
+                       " requested; the file has %" PRId64,
                        gguf_path(m->file), opt->mtp, m->n_next);
     pl_set_numerics(g, opt->numerics);
     b.ids = pl_input(g, "ids", PL_I32, 1, &n_tok);

@@ -95,7 +95,7 @@ static pl_status per_layer(struct model *m, const char *name, int64_t lo,
         if (!gguf_as_i64(kv, (uint64_t)i, &v[i]) || v[i] < lo || v[i] > hi)
             return err_set(err, PL_BAD_FILE,
                            "%s: key %s: value %" PRId64
-                           " is no integer of %" PRId64 " .. %" PRId64
+                           " is not an integer in %" PRId64 " .. %" PRId64
                            "; the file is damaged",
                            gguf_path(m->file), k.s, i, lo, hi);
     return PL_OK;
@@ -151,7 +151,7 @@ static pl_status read_attention(struct model *m, pl_err *err)
         if (m->n_head_kv[i] > 0 && m->n_head[i] % m->n_head_kv[i])
             return err_set(err, PL_BAD_FILE,
                            "%s: layer %" PRId64 ": %s is %" PRId64
-                           ", no multiple of head_count_kv, %" PRId64,
+                           ", not a multiple of head_count_kv, %" PRId64,
                            gguf_path(m->file), i,
                            params_key(m, "attention.head_count", &k),
                            m->n_head[i], m->n_head_kv[i]);
@@ -159,7 +159,7 @@ static pl_status read_attention(struct model *m, pl_err *err)
     if (!params_has(m, "attention.key_length") && m->d_model % m->n_head[0])
         return err_set(err, PL_BAD_FILE,
                        "%s: key %s is missing, and embedding_length, %" PRId64
-                       ", is no multiple of head_count, %" PRId64,
+                       ", is not a multiple of head_count, %" PRId64,
                        gguf_path(m->file),
                        params_key(m, "attention.key_length", &k), m->d_model,
                        m->n_head[0]);
@@ -185,8 +185,8 @@ static pl_status read_groups(struct model *m, pl_err *err)
         return err_set(
             err, PL_BAD_FILE,
             "%s: key %s is %" PRId64 ": %" PRId64
-            " experts do not make groups of two or more, of which %" PRId64
-            " hold %" PRId64,
+            " experts cannot form groups of two or more, of which %" PRId64
+            " have %" PRId64,
             gguf_path(m->file), params_key(m, "expert_group_count", &k),
             m->n_group, m->n_expert, m->n_group_used, m->n_expert_used);
     return PL_OK;
@@ -307,8 +307,8 @@ pl_status params_windows_each(struct model *m, pl_err *err)
         return PL_NO_MEMORY;
     if (!kv || kv->type != GGUF_ARRAY || kv->count < (uint64_t)m->n_layer)
         return err_set(err, PL_BAD_FILE,
-                       "%s: key %s is no list of %" PRId64 " values, one a "
-                       "layer; convert the model again",
+                       "%s: key %s is not a list of %" PRId64
+                       " values, one per layer; convert the model again",
                        path, k.s, m->n_layer);
     PL_TRY(params_need(m, "attention.sliding_window", MAX_WIDTH, &width, err));
     for (int64_t i = 0; i < m->n_layer; i++) {
@@ -348,7 +348,7 @@ pl_status params_rope_base(const struct model *m, const char *name, double *out,
     if ((float)*out > 1 && *out <= 1e30)
         return PL_OK;
     return err_set(err, PL_BAD_FILE,
-                   "%s: key %s is %.9g, not above 1 and up to 1e30",
+                   "%s: key %s is %.9g, not above 1 and at most 1e30",
                    gguf_path(m->file), k.s, *out);
 }
 
@@ -464,7 +464,7 @@ pl_status model_params_read(struct model *m, pl_err *err)
         if (m->n_head_kv[i] == 0 && !(m->recurrent && m->recurrent[i]))
             return err_set(err, PL_BAD_FILE,
                            "%s: key %s: layer %" PRId64
-                           " attends and has 0 KV heads; 1 or more are needed",
+                           " has attention but 0 KV heads; it needs 1 or more",
                            gguf_path(m->file),
                            params_key(m, "attention.head_count_kv", &k), i);
     return PL_OK;

@@ -47,7 +47,7 @@ static pl_status read_delta(struct model *m, pl_err *err)
     if (d->n_value % d->n_key)
         return err_set(err, PL_BAD_FILE,
                        "%s: key %s is %" PRId64
-                       ", no multiple of ssm.group_count, %" PRId64,
+                       ", not a multiple of ssm.group_count, %" PRId64,
                        gguf_path(m->file),
                        params_key(m, "ssm.time_step_rank", &k), d->n_value,
                        d->n_key);

@@ -51,8 +51,8 @@ static pl_status missing(struct build *b, const char *name, int n_dim,
     char shape[96];
 
     return err_set(&b->g->err, PL_BAD_FILE,
-                   "%s: %s is missing; %s needs it, of shape %s, so the file "
-                   "is incomplete or of another family",
+                   "%s: %s is missing; %s needs it with shape %s, so the file "
+                   "is incomplete or of another architecture",
                    gguf_path(b->m->file), name, b->m->family->arch,
                    shape_text(n_dim, dim, shape));
 }
@@ -62,7 +62,7 @@ static pl_status compare(struct build *b, const struct gguf_tensor *t,
                          int n_dim, const int64_t *dim,
                          const struct model_dim *want)
 {
-    static const char *const what[] = {"values a row", "rows", "matrices",
+    static const char *const what[] = {"values per row", "rows", "matrices",
                                        "outer matrices"};
     const char *path = gguf_path(b->m->file);
     char have[96], wanted[96];
@@ -76,17 +76,17 @@ static pl_status compare(struct build *b, const struct gguf_tensor *t,
         if (i >= n_dim)
             return err_set(&b->g->err, PL_BAD_FILE,
                            "%s: %s: shape %s in the file, %s expected; the "
-                           "file does not fit its own keys",
+                           "file contradicts its own keys",
                            path, t->name, shape_text(t->n_dim, t->dim, have),
                            shape_text(n_dim, dim, wanted));
-        return err_set(
-            &b->g->err, PL_BAD_FILE,
-            "%s: %s: %" PRId64 " %s in the file, %" PRId64
-            " by %s (shape %s in the file, %s expected); the file does not fit "
-            "its own keys",
-            path, t->name, n, n_dim == 1 ? "values" : what[i], expected,
-            want[n_dim - 1 - i].key, shape_text(t->n_dim, t->dim, have),
-            shape_text(n_dim, dim, wanted));
+        return err_set(&b->g->err, PL_BAD_FILE,
+                       "%s: %s: %" PRId64 " %s in the file, %" PRId64
+                       " by %s (shape %s in the file, %s expected); the file "
+                       "contradicts its own keys",
+                       path, t->name, n, n_dim == 1 ? "values" : what[i],
+                       expected, want[n_dim - 1 - i].key,
+                       shape_text(t->n_dim, t->dim, have),
+                       shape_text(n_dim, dim, wanted));
     }
     return PL_OK;
 }
@@ -104,9 +104,8 @@ static pl_status check_format(struct build *b, const struct gguf_tensor *t,
         if (f == PL_F32 || f == PL_F16 || f == PL_BF16)
             return PL_OK;
         return err_set(&b->g->err, PL_UNSUPPORTED,
-                       "%s: %s is stored as %s; vectors may be F32, F16 or "
-                       "BF16",
-                       path, t->name, gguf_format_name(t->id, id));
+                       "%s: %s is %s; vectors may be F32, F16 or BF16", path,
+                       t->name, gguf_format_name(t->id, id));
     }
     if (f != PL_FORMAT_COUNT && f != PL_I32)
         return PL_OK;
@@ -115,7 +114,7 @@ static pl_status check_format(struct build *b, const struct gguf_tensor *t,
             snprintf(known + strlen(known), sizeof known - strlen(known),
                      "%s%s", i ? ", " : "", format_info((pl_format)i)->name);
     return err_set(&b->g->err, PL_UNSUPPORTED,
-                   "%s: %s is stored as %s; matrices may be %s", path, t->name,
+                   "%s: %s is %s; matrices may be %s", path, t->name,
                    gguf_format_name(t->id, id), known);
 }
 
@@ -169,12 +168,12 @@ static pl_status compare_experts(struct build *b, const char *name, int n_dim,
             return missing(b, expert_name(name, i, &n), n_dim - 1, dim + 1);
         PL_TRY(compare(b, t, n_dim - 1, dim + 1, want + 1));
         if (t->id != first->id)
-            return err_set(
-                &b->g->err, PL_UNSUPPORTED,
-                "%s: %s is stored as %s, %s as %s; the experts of a layer must "
-                "be stored alike, convert the model again",
-                gguf_path(b->m->file), t->name, gguf_format_name(t->id, have),
-                first->name, gguf_format_name(first->id, other));
+            return err_set(&b->g->err, PL_UNSUPPORTED,
+                           "%s: %s is %s, but %s is %s; the experts of a layer "
+                           "must have one format; convert the model again",
+                           gguf_path(b->m->file), t->name,
+                           gguf_format_name(t->id, have), first->name,
+                           gguf_format_name(first->id, other));
     }
     return PL_OK;
 }

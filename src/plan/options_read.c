@@ -55,9 +55,10 @@ static pl_status check_counts(const pl_options *opt, pl_err *err)
 
 static pl_status no_array(const char *name, int n, pl_err *err)
 {
-    return err_set(err, PL_BAD_ARGUMENT,
-                   "options: n_%s is %d and %s is NULL; give as many, or 0",
-                   name, n, name);
+    return err_set(
+        err, PL_BAD_ARGUMENT,
+        "options: n_%s is %d but %s is NULL; set it, or the count to 0", name,
+        n, name);
 }
 
 static pl_status check_strings(const char *name, int n, const char *const *s,
@@ -92,7 +93,7 @@ static pl_status check_enums(const pl_options *opt, pl_err *err)
     for (size_t i = 0; i < sizeof enums / sizeof enums[0]; i++)
         if (enums[i].v < 0 || enums[i].v > enums[i].last)
             return err_set(err, PL_BAD_ARGUMENT,
-                           "options: %s is %d; 0 to %d exist", enums[i].name,
+                           "options: %s is %d, not in 0 .. %d", enums[i].name,
                            enums[i].v, enums[i].last);
     for (size_t i = 0; opt->cache_set && i < 2; i++) {
         pl_format f = formats[i].f;

@@ -167,7 +167,7 @@ static void warn_unmatched(const struct override *o, const pl_graph *g,
     }
     for (int k = 0; k < n && at < sizeof text; k++)
         at += (size_t)snprintf(text + at, sizeof text - at, "%s%s",
-                               k ? ", " : "; near it are ", near[k]);
+                               k ? ", " : "; similar are ", near[k]);
     diag_add(notes, PL_LOG_WARN,
              "override (-ot) \"%.200s=%.60s\" matches no weight, or earlier "
              "ones match them first%s",
@@ -213,8 +213,8 @@ static pl_status match_one(const struct override *o, int k, const pl_graph *g,
 
         pcre2_get_error_message(code_err, text, sizeof text);
         return err_set(err, PL_BAD_ARGUMENT,
-                       "override (-ot) \"%.200s=%.60s\": at letter %zu of the "
-                       "expression: %s",
+                       "override (-ot) \"%.200s=%.60s\": at character %zu of "
+                       "the expression: %s",
                        o->regex, o->where, at, (const char *)text);
     }
     data = pcre2_match_data_create_from_pattern(code, memory);
@@ -235,8 +235,8 @@ static pl_status match_one(const struct override *o, int k, const pl_graph *g,
             s = err_no_memory(err, "the overrides");
         } else if (r != PCRE2_ERROR_NOMATCH) {
             s = err_set(err, PL_BAD_ARGUMENT,
-                        "override (-ot) \"%.200s=%.60s\": trying %s takes too "
-                        "long; give a simpler expression",
+                        "override (-ot) \"%.200s=%.60s\": matching %s takes "
+                        "too long; use a simpler expression",
                         o->regex, o->where, g->node[i].name);
         }
     }

@@ -95,18 +95,18 @@ static pl_status count_ranks(struct placement *p, const struct cut *c,
 
     if (in->n_rank < 0 || in->n_rank > PL_MAX_RANKS)
         return err_set(err, PL_BAD_ARGUMENT,
-                       "%d ranks are asked for; 1 to %d are allowed",
-                       in->n_rank, PL_MAX_RANKS);
+                       "%d ranks requested; 1 to %d are allowed", in->n_rank,
+                       PL_MAX_RANKS);
     if (in->n_rank == 0 && widest > PL_MAX_RANKS)
         return err_set(err, PL_BAD_ARGUMENT,
-                       "%d devices in one group; at most %d take part in a "
-                       "tensor split: deal layers too (-sm hybrid:N), or give "
-                       "--ranks, and the last devices stay idle",
+                       "%d devices in one group, but a tensor split has at "
+                       "most %d; split layers too (-sm hybrid:N), or set "
+                       "--ranks, which leaves the last devices idle",
                        widest, PL_MAX_RANKS);
     p->n_rank = in->n_rank ? in->n_rank : widest;
     if (in->n_rank == 0 && !in->share && plan_config_is_mixed(in, NULL) &&
-        widest < INTENT_MIXED_RANKS)
-        p->n_rank = INTENT_MIXED_RANKS;
+        widest < PLAN_CONFIG_MIXED_RANKS)
+        p->n_rank = PLAN_CONFIG_MIXED_RANKS;
     for (int r = 0; r < p->n_rank; r++)
         p->share[r] = by_share ? in->share[r] : 1;
     return PL_OK;

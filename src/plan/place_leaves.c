@@ -84,8 +84,8 @@ static pl_status unknown_where(const struct leaves *y, const struct override *o)
             list_name(text, sizeof text, y->list->dev[i].name);
     }
     return err_set(y->err, PL_BAD_ARGUMENT,
-                   "override (-ot) \"%.200s=%.60s\": there is no place "
-                   "\"%.60s\"; there are %s",
+                   "override (-ot) \"%.200s=%.60s\": unknown location "
+                   "\"%.60s\"; known are %s",
                    o->regex, o->where, o->where, text);
 }
 
@@ -169,7 +169,7 @@ static pl_status split_layout(const struct leaves *y, int leaf, int d,
     if (n_rank > 1 && size <= grain)
         return err_set(y->err, PL_BAD_ARGUMENT,
                        "override (-ot) \"%.200s=%.60s\": dimension %d of %s "
-                       "has %lld values and cannot be cut into parts of %lld",
+                       "has %lld values and cannot be split into parts of %lld",
                        o->regex, o->where, d, n->name, (long long)size,
                        (long long)grain);
     memcpy(weight, y->p->share, sizeof weight);
@@ -241,8 +241,7 @@ static void warn_idle(const struct leaves *y, struct notes *notes)
     if (n_idle > 0)
         diag_add(notes, PL_LOG_WARN, "%d of %d devices %s idle (%d rank%s)",
                  n_idle, n_dev,
-                 n_idle == 1 ? "carries no rank and stays"
-                             : "carry no rank and stay",
+                 n_idle == 1 ? "has no rank and is" : "have no rank and are",
                  p->n_rank, p->n_rank == 1 ? "" : "s");
 }
 

@@ -31,12 +31,12 @@ static int count_layers(const pl_graph *g)
 static pl_status read_sizes(struct plan_config *in, const pl_options *opt,
                             pl_err *err)
 {
-    in->n_ctx = opt->n_ctx ? opt->n_ctx : INTENT_N_CTX;
-    in->n_ubatch = opt->n_ubatch ? opt->n_ubatch : INTENT_N_UBATCH;
-    in->n_out = opt->n_out ? opt->n_out : INTENT_N_OUT;
-    in->n_seq = opt->n_seq ? opt->n_seq : INTENT_N_SEQ;
+    in->n_ctx = opt->n_ctx ? opt->n_ctx : PLAN_CONFIG_N_CTX;
+    in->n_ubatch = opt->n_ubatch ? opt->n_ubatch : PLAN_CONFIG_N_UBATCH;
+    in->n_out = opt->n_out ? opt->n_out : PLAN_CONFIG_N_OUT;
+    in->n_seq = opt->n_seq ? opt->n_seq : PLAN_CONFIG_N_SEQ;
     in->n_checkpoint =
-        opt->n_checkpoint ? opt->n_checkpoint : INTENT_N_CHECKPOINT;
+        opt->n_checkpoint ? opt->n_checkpoint : PLAN_CONFIG_N_CHECKPOINT;
     if (in->n_ctx < 1 || in->n_ctx > (int64_t)1 << 30)
         return err_set(err, PL_BAD_ARGUMENT,
                        "a context of %" PRId64 " tokens; 1 to 2^30 are allowed",
@@ -103,14 +103,14 @@ static pl_status read_mode(struct plan_config *in, const pl_options *opt,
         if (in->width >= 1)
             return PL_OK;
         return err_set(err, PL_BAD_ARGUMENT,
-                       "hybrid split over groups of %d devices; give "
-                       "hybrid:N, N devices a group, 1 or more",
+                       "hybrid split over groups of %d devices; give hybrid:N, "
+                       "N devices per group, 1 or more",
                        in->width);
     default:
-        return err_set(err, PL_BAD_ARGUMENT,
-                       "split mode %d is unknown; none, layer, tensor, hybrid "
-                       "and auto are offered",
-                       (int)in->mode);
+        return err_set(
+            err, PL_BAD_ARGUMENT,
+            "unknown split mode %d; use none, layer, tensor, hybrid or auto",
+            (int)in->mode);
     }
 }
 
@@ -126,19 +126,19 @@ static pl_status read_shares(struct plan_config *in, struct arena *a,
     if (n != n_dev)
         return err_set(err, PL_BAD_ARGUMENT,
                        "the tensor split (-ts) has %d share%s for %d device%s; "
-                       "give one a device",
+                       "give one per device",
                        n, n == 1 ? "" : "s", n_dev, n_dev == 1 ? "" : "s");
     for (int d = 0; d < n; d++) {
         if (!(opt->tensor_split[d] >= 0) || !isfinite(opt->tensor_split[d]))
             return err_set(err, PL_BAD_ARGUMENT,
-                           "share %d of the tensor split is %g; shares are "
-                           "zero or positive",
+                           "share %d of the tensor split (-ts) is %g; shares "
+                           "must not be negative",
                            d, opt->tensor_split[d]);
         sum += opt->tensor_split[d];
     }
     if (n > 0 && !(sum > 0))
         return err_set(err, PL_BAD_ARGUMENT,
-                       "all shares of the tensor split are zero; give at "
+                       "all shares of the tensor split (-ts) are zero; give at "
                        "least one device a positive share");
     in->share = arena_memdup(a, opt->tensor_split, (size_t)n, sizeof(double));
     return in->share ? PL_OK : err_no_memory(err, "shares of devices");
@@ -158,8 +158,8 @@ static pl_status read_layers(struct plan_config *in, const pl_options *opt,
     if (!in->open.layers && strcmp(s, "all") != 0) {
         if (!*s || s[strspn(s, "0123456789")])
             return err_set(err, PL_BAD_ARGUMENT,
-                           "layers on devices (-ngl) \"%s\": give how many of "
-                           "the last layers, all or auto",
+                           "layers on devices (-ngl) \"%s\": give a number of "
+                           "last layers, all or auto",
                            err_shown(shown, s, strlen(s)));
         v = strtol(s, NULL, 10);
         if (v < in->n_on)
@@ -168,10 +168,10 @@ static pl_status read_layers(struct plan_config *in, const pl_options *opt,
     if (in->list.n > 0)
         return PL_OK;
     if (in->n_on > 0 && !in->open.layers)
-        diag_add(notes, PL_LOG_WARN,
-                 "-ngl %.80s has no effect: there are no devices, the host "
-                 "has all layers",
-                 s);
+        diag_add(
+            notes, PL_LOG_WARN,
+            "-ngl %.80s has no effect: without devices the host has all layers",
+            s);
     in->n_on = 0;
     return PL_OK;
 }
@@ -224,7 +224,7 @@ static pl_status read_ranges(const char *text, int n_layer, bool *on,
     }
     return err_set(err, PL_BAD_ARGUMENT,
                    "experts on the host (-ncmoe) \"%s\": give a number of "
-                   "first layers, layers like 0-5,20- or all",
+                   "first layers, layers like 0-5,20-, or all",
                    err_shown(shown, text, strlen(text)));
 }
 
@@ -269,10 +269,10 @@ pl_status plan_config_parse(struct plan_config *out, struct arena *a,
     PL_TRY(read_mode(out, opt, err));
     if (out->mode == PL_SPLIT_HYBRID && out->list.n > 0 &&
         out->width > out->list.n)
-        diag_add(notes, PL_LOG_WARN,
-                 "-sm hybrid:%d: %d device%s, which make one group of tensor "
-                 "split",
-                 out->width, out->list.n, out->list.n == 1 ? "" : "s");
+        diag_add(
+            notes, PL_LOG_WARN,
+            "-sm hybrid:%d: %d device%s form one group, as with -sm tensor",
+            out->width, out->list.n, out->list.n == 1 ? "" : "s");
     PL_TRY(read_shares(out, a, opt, err));
     PL_TRY(read_layers(out, opt, notes, err));
     PL_TRY(read_experts(out, a, opt, err));

@@ -17,12 +17,12 @@
 #include "plan/diagnostics.h"
 
 enum {
-    INTENT_N_CTX = 4096, /* defaults of fields of pl_options that are 0 */
-    INTENT_N_UBATCH = 512,
-    INTENT_N_OUT = 64,
-    INTENT_N_SEQ = 8,
-    INTENT_N_CHECKPOINT = 4,
-    INTENT_MIXED_RANKS = 16, /* see plan_config_is_mixed() */
+    PLAN_CONFIG_N_CTX = 4096, /* defaults of fields of pl_options that are 0 */
+    PLAN_CONFIG_N_UBATCH = 512,
+    PLAN_CONFIG_N_OUT = 64,
+    PLAN_CONFIG_N_SEQ = 8,
+    PLAN_CONFIG_N_CHECKPOINT = 4,
+    PLAN_CONFIG_MIXED_RANKS = 16, /* see plan_config_is_mixed() */
 };
 
 /* One override of -ot (plan/override.h). `where` stays a string until the

@@ -140,7 +140,7 @@ void plan_config_print(struct plan_config_text *t, const struct plan_config *in,
                            in->offload == PL_OFFLOAD_ON ? "on" : "off");
     plan_config_format(t, " -ub %" PRId64 " -c %" PRId64, in->n_ubatch,
                        in->n_ctx);
-    if (in->n_checkpoint != INTENT_N_CHECKPOINT)
+    if (in->n_checkpoint != PLAN_CONFIG_N_CHECKPOINT)
         plan_config_format(t, " --checkpoints %d", in->n_checkpoint);
     /* in tensor mode, shares mean shares of the ranks unless --ranks is
      * given */

@@ -23,9 +23,10 @@ static pl_status check_error(const struct check *c, const char *what)
     char variant[24] = "";
 
     if (c->p->n_variant > 1)
-        snprintf(variant, sizeof variant, "script %d, ", c->variant);
-    return err_set(c->err, PL_BAD_ARGUMENT, "program of %s, %sstep %d: %s",
-                   c->dev->name, variant, c->insn, what);
+        snprintf(variant, sizeof variant, "variant %d, ", c->variant);
+    return err_set(c->err, PL_BAD_ARGUMENT,
+                   "program of %s, %sinstruction %d: %s", c->dev->name, variant,
+                   c->insn, what);
 }
 
 static const struct variant *variant_of(const struct check *c, int dev)
@@ -51,12 +52,12 @@ static pl_status check_tensors(struct check *c)
             t->bytes > c->p->bytes[t->region] - t->offset)
             return err_set(c->err, PL_BAD_ARGUMENT,
                            "program of %s: tensor %d of %zu bytes at %zu is "
-                           "not inside its region",
+                           "outside its region",
                            c->dev->name, i, t->bytes, t->offset);
         if (!form_tensor_bytes(t, &c->p->max, &bytes) || bytes > t->bytes)
             return err_set(c->err, PL_BAD_ARGUMENT,
-                           "program of %s: tensor %d of %zu bytes has other "
-                           "dimensions than fit in there",
+                           "program of %s: tensor %d of %zu bytes is too small "
+                           "for its dimensions",
                            c->dev->name, i, t->bytes);
     }
     return PL_OK;
@@ -166,16 +167,16 @@ static pl_status check_source_at(const struct check *c, const struct insn *st,
                                  const struct copy_desc *l)
 {
     if (dev < 0 || dev >= c->m->n_dev)
-        return check_error(c, "reads a device that the set does not have");
+        return check_error(c, "reads a device that is not in the set");
     if (!reads(c, st, dev))
         return check_error(
             c, st->kind == INSN_PULL
-                   ? "pulls from memory that is not open to it"
-                   : "reads a peer's memory without a meeting or a pull");
+                   ? "pulls from memory that it cannot access"
+                   : "reads a peer's memory without a barrier or a pull");
     if (l->src_const < 0 || off > INT64_MAX - l->src_const ||
         !inside(&c->all[dev], z, tensor, off + l->src_const, l->src_off,
                 l->src_s0, l->src_s1, l))
-        return check_error(c, "reads beyond its source");
+        return check_error(c, "reads past the end of its source");
     return PL_OK;
 }
 
@@ -199,9 +200,9 @@ static pl_status check_addend(const struct check *c, const struct insn *st,
     int n = a->skip.n != 0 ? CORNERS : n_corner(l->src_off.n);
 
     if (a->off > INT64_MAX)
-        return check_error(c, "reads beyond its source");
+        return check_error(c, "reads past the end of its source");
     if (a->off % sizeof(float) != 0 || !whole_floats(a->skip))
-        return check_error(c, "adds floats that do not begin at one");
+        return check_error(c, "adds misaligned floats");
     for (int i = 0; i < n; i++) {
         const struct graph_sizes z = corner(c, st, i);
 
@@ -218,13 +219,13 @@ static pl_status check_result(const struct check *c, const struct insn *st,
                               const struct copy_desc *l)
 {
     if (l->dst_const < 0 || at > (size_t)(INT64_MAX - l->dst_const))
-        return check_error(c, "writes beyond its result");
+        return check_error(c, "writes past the end of its result");
     for (int i = 0; i < n_corner(l->dst_off.n); i++) {
         const struct graph_sizes z = corner(c, st, i);
 
         if (!inside(p, &z, tensor, l->dst_const + (int64_t)at, l->dst_off,
                     l->dst_s0, l->dst_s1, l))
-            return check_error(c, "writes beyond its result");
+            return check_error(c, "writes past the end of its result");
     }
     return PL_OK;
 }
@@ -240,7 +241,7 @@ static pl_status check_floats(const struct check *c, const struct copy_desc *l)
         !whole_floats(l->src_off) || !whole_floats(l->dst_off) ||
         !whole_floats(l->src_s0) || !whole_floats(l->dst_s0) ||
         !whole_floats(l->src_s1) || !whole_floats(l->dst_s1))
-        return check_error(c, "adds floats that do not begin at one");
+        return check_error(c, "adds misaligned floats");
     return PL_OK;
 }
 
@@ -250,13 +251,13 @@ static pl_status check_merge(const struct check *c, const struct insn *st,
     int top = 0, depth = 0;
 
     if (!has_tensor(c->p, m->out))
-        return check_error(c, "names a tensor that is not there");
+        return check_error(c, "names a tensor that does not exist");
     for (int i = 0; m->reduce && i < m->n_addend; i++) {
         const struct merge_addend *a = &m->addend[i];
 
         if (a->dev < 0 || a->dev >= c->m->n_dev ||
             !has_tensor(&c->all[a->dev], a->tensor))
-            return check_error(c, "reads a tensor that is not there");
+            return check_error(c, "reads a tensor that does not exist");
     }
     for (int k = 0; k < m->n_piece; k++) {
         const struct copy_desc *l = &m->piece[k];
@@ -275,11 +276,11 @@ static pl_status check_merge(const struct check *c, const struct insn *st,
     for (int i = 0; i < m->n_addend; i++) {
         depth = ++top > depth ? top : depth;
         if (m->addend[i].n_add < 0 || m->addend[i].n_add >= top)
-            return check_error(c, "adds more than its stack holds");
+            return check_error(c, "adds more values than its stack holds");
         top -= m->addend[i].n_add;
     }
     if (top != 1 || depth > m->depth || depth > MERGE_MAX_DEPTH)
-        return check_error(c, "its additions do not end in one value");
+        return check_error(c, "its additions do not yield one value");
     return PL_OK;
 }
 
@@ -314,13 +315,14 @@ static pl_status check_token_table(const struct check *c, const struct insn *st,
     const struct prog_tensor *t;
 
     if (!has_tensor(c->p, tensor))
-        return check_error(c, "names a tensor that is not there");
+        return check_error(c, "names a tensor that does not exist");
     t = &c->p->tensor[tensor];
     if (t->micro != st->micro)
         return check_error(c, "reads a tensor of another micro-batch");
     if (t->format != PL_I32 || t->q8 || t->pack ||
         (int64_t)(t->bytes / 4) < program_token_table_words(c->p))
-        return check_error(c, "reads a token table where none is");
+        return check_error(c,
+                           "reads a token table from a tensor that is not one");
     return PL_OK;
 }
 
@@ -337,30 +339,29 @@ static pl_status check_args(const struct check *c, const struct insn *st)
 
         if (!access || k->arg[i].access != access)
             return check_error(
-                c, "uses an argument in another way than its kernel");
+                c, "accesses an argument differently than its kernel");
         if (t >= c->p->n_tensor ||
             (t < 0 && !kernel_arg_is_optional(k->kernel, i)))
-            return check_error(c, "names a tensor that is not there");
+            return check_error(c, "names a tensor that does not exist");
         if (t >= 0 && !sized(c, st, t))
             return check_error(c, i ? "reads a tensor of another micro-batch"
                                     : "writes a tensor of another micro-batch");
         if (t >= 0 && c->p->tensor[t].q8 != kernel_arg_is_q8(k->kernel, i))
-            return check_error(
-                c, "takes blocks of 8-bit values for values, or values "
-                   "for blocks");
+            return check_error(c,
+                               "confuses blocks of 8-bit values with values");
         if (kernel_arg_is_token_table(k->kernel, i))
             PL_TRY(check_token_table(c, st, t));
         if (t < 0 || !kernel_arg_is_memory(k->kernel, i))
             continue;
         if (!is_memory(c->p, &c->p->tensor[t]) ||
             (pool >= 0 && prog_tensor_pool(&c->p->tensor[t]) != pool))
-            return check_error(c,
-                               "takes memories that have no pages, or others");
+            return check_error(
+                c, "has operands that are not the memories its kernel needs");
         pool = prog_tensor_pool(&c->p->tensor[t]);
     }
     for (int i = k->n_arg; kernel_access(k->kernel, i); i++)
         if (!kernel_arg_is_optional(k->kernel, i))
-            return check_error(c, "names a tensor that is not there");
+            return check_error(c, "names a tensor that does not exist");
     return PL_OK;
 }
 
@@ -369,19 +370,19 @@ pl_status program_unsupported_kernel(const char *dev, const char *kernels,
 {
     if (k->custom)
         return err_set(err, PL_UNSUPPORTED,
-                       "%s cannot run '%.60s', an op of the application's own, "
-                       "which processors do; leave it out of -dev",
+                       "%s cannot run the custom op '%.60s', only processors "
+                       "can; leave it out of -dev",
                        dev, k->custom->def->name);
     if (insn_kernel_is_bf16(k))
-        return err_set(err, PL_UNSUPPORTED,
-                       "%s has no products of BF16, which fast numerics take: "
-                       "processors with AVX512_BF16 have them, and the kernels "
-                       "generic (PLAIT_CPU); leave it out of -dev, or "
-                       "--numerics fast",
-                       dev);
+        return err_set(
+            err, PL_UNSUPPORTED,
+            "%s has no BF16 products, which --numerics fast needs: processors "
+            "with AVX512_BF16 have them, and the kernel set generic "
+            "(PLAIT_CPU); leave out the device or --numerics fast",
+            dev);
     return err_set(err, PL_UNSUPPORTED,
-                   "%s has no %s kernel for %s; leave it out of -dev, or take "
-                   "other kernels (PLAIT_CPU)",
+                   "%s has no %s kernel for %s; leave it out of -dev, or use "
+                   "another kernel set (PLAIT_CPU)",
                    dev, kernels, kernel_name(k->kernel));
 }
 
@@ -391,7 +392,7 @@ static pl_status check_kernel(const struct check *c, const struct insn *st)
     const char *fault;
 
     if ((unsigned)k->kernel >= KERNEL_COUNT)
-        return check_error(c, "runs a kernel that is not there");
+        return check_error(c, "runs a kernel that does not exist");
     PL_TRY(check_args(c, st));
     fault = program_kernel_fault(k, c->p->tensor);
     if (fault)
@@ -404,11 +405,11 @@ static pl_status check_kernel(const struct check *c, const struct insn *st)
         size_t room = c->p->bytes[t->region] - t->offset - t->bytes;
 
         if (room / (size_t)(k->tree.n_out - 1) < k->out_stride)
-            return check_error(c, "writes beyond its result");
+            return check_error(c, "writes past the end of its result");
     }
     for (int i = 0; i < k->n_cost; i++)
         if (k->cost[i].rank < 0 || k->cost[i].rank >= PL_MAX_RANKS)
-            return check_error(c, "counts for a rank that is not there");
+            return check_error(c, "counts for a rank that does not exist");
     return PL_OK;
 }
 
@@ -442,25 +443,25 @@ static pl_status check_pages(const struct check *c, const struct insn *st)
     if (x->src_dev < 0 || x->src_dev >= c->m->n_dev || x->out_dev < 0 ||
         x->out_dev >= c->m->n_dev ||
         (x->src_dev == c->p->dev) == (x->out_dev == c->p->dev))
-        return check_error(c, "reads a device that the set does not have");
+        return check_error(c, "reads a device that is not in the set");
     from = &c->all[x->src_dev];
     to = &c->all[x->out_dev];
     if (!reads(c, st, x->src_dev))
-        return check_error(c, "pulls from memory that is not open to it");
+        return check_error(c, "pulls from memory that it cannot access");
     if (!page_bytes(from, x->src, x->tile_bytes))
-        return check_error(c, "reads pages beyond their source");
+        return check_error(c, "reads pages past the end of their source");
     if (!page_bytes(to, x->out, x->tile_bytes))
-        return check_error(c, "writes pages beyond its result");
+        return check_error(c, "writes pages past the end of its result");
     src = from->tensor[x->src].dim[0];
     out = to->tensor[x->out].dim[0];
     if (src.symbol != out.symbol ||
         dim_value(src, &from->max) != dim_value(out, &to->max))
-        return check_error(c, "reads pages beyond their source");
+        return check_error(c, "reads pages past the end of their source");
     if (to != c->p && to->tensor[x->out].region != REGION_INBOX)
-        return check_error(c, "pushes elsewhere than into an inbox");
+        return check_error(c, "pushes outside of an inbox");
     for (int64_t h = 0; h < to->tensor[x->out].dim[1].n; h++)
         if (x->map[h] < -1 || x->map[h] >= from->tensor[x->src].dim[1].n)
-            return check_error(c, "reads a head that its source does not have");
+            return check_error(c, "reads a head that its source lacks");
     return check_token_table(c, st, x->token_table);
 }
 
@@ -491,31 +492,35 @@ static pl_status check_meeting(const struct check *c, const struct insn *st)
     bool here = false;
 
     if (m->group < 0 || m->group >= c->p->n_group)
-        return check_error(c, "meets in a group that is not there");
+        return check_error(c, "has a barrier in a group that does not exist");
     for (int i = 0; i < m->n_peer; i++) {
         int dev = m->peer[i];
         const struct insn *x;
 
         if (dev < 0 || dev >= c->m->n_dev)
-            return check_error(c, "meets a device that the set does not have");
-        if (i > 0 && dev <= m->peer[i - 1])
             return check_error(
-                c, "meets devices that do not ascend, each named once");
+                c, "has a barrier with a device that is not in the set");
+        if (i > 0 && dev <= m->peer[i - 1])
+            return check_error(c,
+                               "has a barrier whose devices are not ascending");
         if (c->m->dev[dev].memory < 0 ||
             c->m->dev[dev].memory != c->dev->memory)
-            return check_error(c, "meets devices that share no memory");
+            return check_error(c,
+                               "has a barrier with a device of other memory");
         if (c->m->share_threads(c->m->user, dev, c->p->dev))
-            return check_error(c, "meets a device whose threads are its own");
+            return check_error(c,
+                               "has a barrier with a device of other threads");
         x = meeting(c, dev, st->order);
         if (!x || x->merge.group != m->group || x->micro != st->micro ||
             x->merge.n_peer != m->n_peer ||
             memcmp(x->merge.peer, m->peer,
                    (size_t)m->n_peer * sizeof *m->peer) != 0)
             return check_error(
-                c, "waits for ever for a device that does not meet it");
+                c, "deadlock: waits at a barrier that a device never reaches");
         here |= dev == c->p->dev;
     }
-    return here ? PL_OK : check_error(c, "is not among the devices that meet");
+    return here ? PL_OK
+                : check_error(c, "is not among the devices of its barrier");
 }
 
 static pl_status check_pull(const struct check *c, const struct insn *st)
@@ -525,7 +530,7 @@ static pl_status check_pull(const struct check *c, const struct insn *st)
     if (!has_tensor(c->p, x->out) ||
         x->out_bytes > c->p->bytes[c->p->tensor[x->out].region] -
                            c->p->tensor[x->out].offset)
-        return check_error(c, "names a tensor that is not there");
+        return check_error(c, "names a tensor that does not exist");
     for (int i = 0; i < x->n_piece; i++) {
         const struct copy_desc *l = &x->piece[i];
 
@@ -545,10 +550,10 @@ static pl_status check_push_to(const struct check *c, const struct insn *st,
     int n;
 
     if (x->dev < 0 || x->dev >= c->m->n_dev)
-        return check_error(c, "pushes to a device that the set does not have");
+        return check_error(c, "pushes to a device that is not in the set");
     to = &c->all[x->dev];
     if (!has_tensor(to, x->out) || to->tensor[x->out].region != REGION_INBOX)
-        return check_error(c, "pushes elsewhere than into an inbox");
+        return check_error(c, "pushes outside of an inbox");
     l = push_pieces(&st->push, k, &n);
     for (int i = 0; i < n; i++)
         PL_TRY(check_result(c, st, to, x->out, x->at, &l[i]));
@@ -560,12 +565,11 @@ static pl_status check_push(const struct check *c, const struct insn *st)
     const struct insn_push *x = &st->push;
 
     if (x->n_to < 1 || (x->scatter && x->n_piece != x->n_to))
-        return check_error(
-            c, "pushes to nobody, or deals more or fewer pieces than "
-               "there are devices");
+        return check_error(c, "pushes to no device, or scatters another number "
+                              "of pieces than there are devices");
     for (int i = 0; i < x->n_piece; i++) {
         if (x->piece[i].src_dev != c->p->dev)
-            return check_error(c, "pushes what another device has");
+            return check_error(c, "pushes data of another device");
         PL_TRY(check_source(c, st, c->p->dev, x->piece[i].src, &x->piece[i]));
     }
     for (int k = 0; k < x->n_to; k++)
@@ -580,7 +584,7 @@ static pl_status check_wait(const struct check *c, const struct insn_wait *w)
 
         if (e.dev < 0 || e.dev >= c->m->n_dev || e.event < 0 ||
             e.event >= c->all[e.dev].n_event)
-            return check_error(c, "waits for an event that is not there");
+            return check_error(c, "waits for an event that does not exist");
     }
     return PL_OK;
 }
@@ -616,8 +620,8 @@ static pl_status check_insn_alone(const struct check *c, const struct insn *st)
     if ((unsigned)st->queue >= QUEUE_COUNT)
         return check_error(c, "is in no queue");
     if (st->micro < 0 || st->micro >= variant_of(c, c->p->dev)->n_micro)
-        return check_error(
-            c, "works for a micro-batch that the script does not have");
+        return check_error(c,
+                           "belongs to a micro-batch that the variant lacks");
     switch (st->kind) {
     case INSN_KERNEL:
         return check_kernel(c, st);
@@ -635,12 +639,12 @@ static pl_status check_insn_alone(const struct check *c, const struct insn *st)
         return check_pages(c, st);
     case INSN_POST:
         if (st->event.event < 0 || st->event.event >= c->p->n_event)
-            return check_error(c, "posts an event that is not there");
+            return check_error(c, "posts an event that does not exist");
         return PL_OK;
     case INSN_WAIT:
         return check_wait(c, &st->wait);
     }
-    return check_error(c, "is of no kind");
+    return check_error(c, "has an unknown kind");
 }
 
 static pl_status check_insn(const struct check *c, const struct insn *st)
@@ -660,7 +664,7 @@ static pl_status check_dead_ranges(const struct check *c)
         if (d->insn < last || d->insn >= x->n_insn ||
             d->offset > c->p->bytes[REGION_WORK] ||
             d->bytes > c->p->bytes[REGION_WORK] - d->offset)
-            return check_error(c, "a buffer that dies is not there");
+            return check_error(c, "frees a buffer that does not exist");
         last = d->insn;
     }
     return PL_OK;
@@ -677,8 +681,8 @@ static pl_status check_order(const struct check *c)
     for (at.insn = 0; at.insn < x->n_insn; at.insn++)
         if (x->insn[at.insn].order <
             (at.insn > 0 ? x->insn[at.insn - 1].order + 1 : 0))
-            return check_error(&at,
-                               "does not come later in the order of all steps");
+            return check_error(&at, "is not later in the total order than the "
+                                    "instruction before it");
     return PL_OK;
 }
 
@@ -705,7 +709,7 @@ static pl_status find_posts(struct check *c, struct simulate *y)
             if (st->kind != INSN_POST)
                 continue;
             if (y->post[y->first[i] + st->event.event])
-                return check_error(c, "posts an event that was posted before");
+                return check_error(c, "posts an event that is already posted");
             y->post[y->first[i] + st->event.event] = st;
         }
     }
@@ -719,13 +723,12 @@ static pl_status points_backward(const struct check *c,
     const struct insn *post = y->post[y->first[e.dev] + e.event];
 
     if (!post)
-        return check_error(c, "waits for ever: nobody posts the event");
+        return check_error(c, "deadlock: the event is never posted");
     if (post->order >= st->order)
         return check_error(
-            c, "waits for ever: the event's post comes later in the "
-               "order of all steps");
+            c, "deadlock: the event's POST is later in the total order");
     if (post->micro > st->micro)
-        return check_error(c, "waits for ever: the event's post is of a later "
+        return check_error(c, "deadlock: the event's POST belongs to a later "
                               "micro-batch, which may be absent");
     return PL_OK;
 }
@@ -837,7 +840,7 @@ static pl_status simulate(struct check *c, struct simulate *y)
             c->dev = &c->m->dev[i];
             c->insn = y->at[q][i];
             if (c->insn < variant_of(c, i)->n_insn)
-                return check_error(c, "waits for ever");
+                return check_error(c, "deadlock: waits forever");
         }
     return PL_OK;
 }
@@ -897,9 +900,8 @@ static pl_status queues_are_mergeable(struct check *c, const struct simulate *y,
         if (st->kind == INSN_WAIT ? note_dependencies(c, y, w, st)
                                   : insn_is_barrier(st))
             if (w->known[q] < w->posted[!q])
-                return check_error(
-                    c, "waits for another device without knowing of "
-                       "all that its other queue has posted");
+                return check_error(c, "waits for another device without having "
+                                      "seen all POSTs of its own other queue");
         if (st->kind == INSN_POST || insn_is_barrier(st))
             w->posted[q]++;
         if (st->kind == INSN_POST) {
@@ -971,12 +973,11 @@ static pl_status find_classes(struct check *c, struct classes *k)
             if (st->max_rows == 0)
                 continue;
             if (st->max_rows < 0 || st->min_rows < 0)
-                return check_error(c, "is in runs of sizes below zero");
+                return check_error(c, "has a predicate with a negative size");
             if (!add_class(k, st->pred_out, st->min_rows) ||
                 (st->max_rows < INT64_MAX &&
                  !add_class(k, st->pred_out, st->max_rows + 1)))
-                return check_error(
-                    c, "is in runs of other sizes than too many others");
+                return check_error(c, "has one predicate size too many");
         }
     }
     return PL_OK;
@@ -1059,7 +1060,7 @@ static pl_status check_variants(struct check *c)
         return check_error(c, "belongs to another device");
     if (p->n_variant < 1 || p->n_variant > PROG_MAX_VARIANT ||
         p->n_variant != first->n_variant)
-        return check_error(c, "has another number of scripts");
+        return check_error(c, "has another number of variants");
     for (; c->variant < p->n_variant; c->variant++) {
         const struct variant *x = &p->variant[c->variant];
 

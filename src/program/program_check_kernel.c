@@ -462,16 +462,16 @@ const char *program_kernel_fault(const struct insn_kernel *k,
                                  const struct prog_tensor *t)
 {
     if (!formats_fit(k, t))
-        return "takes a tensor of a format that its kernel does not read";
+        return "has an operand in a format that its kernel does not read";
     if (!shapes_fit(k, t))
-        return "takes tensors whose dimensions do not go together";
+        return "has operands whose dimensions do not match";
     if (!tree_fits(k))
-        return "its additions do not end in its results";
+        return "its additions do not yield its results";
     if (!spans_fit(k, t))
-        return "takes ranks' parts that its operand does not have";
+        return "reads parts of ranks that its operand lacks";
     if (!products_fit(k, t))
-        return "multiplies by BF16 what has no such products";
+        return "requests BF16 products for an operand without them";
     if (!attributes_fit(k, t))
-        return "has attributes that lead beyond its operands";
+        return "has attributes that point past its operands";
     return NULL;
 }

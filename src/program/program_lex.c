@@ -220,7 +220,8 @@ bool lex_dim(struct lex *x, pl_dim *out)
     if (factor && out->n > INT32_MAX) {
         *x = first;
         return lex_fail(x, PL_BAD_ARGUMENT,
-                        "%" PRId64 " times a size is more than %d times it",
+                        "%" PRId64
+                        " times a size exceeds the limit of %d times",
                         out->n, INT32_MAX);
     }
     for (int i = PL_N_TOK; i <= (int)GRAPH_N_SEQ; i++)

@@ -140,7 +140,7 @@ static bool max_line(struct read *r)
     d = dev_at(r, r->dev.n - 1);
     if (r->n_variant > 0 || d->tensor.n > 0)
         return lex_fail(&r->x, PL_BAD_ARGUMENT,
-                        "'max' behind tensors; it comes before them");
+                        "'max' after tensors; put it before them");
     return sizes(r, &d->p);
 }
 
@@ -165,11 +165,10 @@ static bool device(struct read *r)
     int64_t i;
 
     if (r->n_variant > 0)
-        return lex_fail(&r->x, PL_BAD_ARGUMENT, "'device' behind a script");
+        return lex_fail(&r->x, PL_BAD_ARGUMENT, "'device' after a script");
     if (r->dev.n == r->n_dev)
         return lex_fail(&r->x, PL_BAD_ARGUMENT,
-                        "a device more than the %d of the first line",
-                        r->n_dev);
+                        "more devices than the %d of the first line", r->n_dev);
     if (!lex_int(&r->x, r->dev.n, r->dev.n, &i))
         return false;
     d = read_add(r, &r->dev, sizeof *d);
@@ -193,8 +192,7 @@ static bool all_devices(struct read *r)
 {
     return r->dev.n == r->n_dev ||
            lex_fail(&r->x, PL_BAD_ARGUMENT,
-                    "of the %d devices of the first line, %d have been told "
-                    "of",
+                    "the first line announces %d devices, but there are %d",
                     r->n_dev, r->dev.n);
 }
 
@@ -218,8 +216,7 @@ static bool variant(struct read *r)
     if (!all_devices(r) || !end_variant(r))
         return false;
     if (r->n_variant == PROG_MAX_VARIANT)
-        return lex_fail(&r->x, PL_BAD_ARGUMENT,
-                        "a script more than the %d there may be",
+        return lex_fail(&r->x, PL_BAD_ARGUMENT, "more than %d scripts",
                         PROG_MAX_VARIANT);
     if (lex_accept_word(&r->x, "micro") && !read_index(r, &n))
         return false;
@@ -241,7 +238,7 @@ static bool dead_ranges(struct read *r, struct read_dev *d)
 
         if (d->insn.n == 0)
             return lex_fail(&r->x, PL_BAD_ARGUMENT,
-                            "a death before the device's first step");
+                            "'dies' before the device's first instruction");
         x = read_add(r, &d->dead, sizeof *x);
         if (!x)
             return false;
@@ -313,13 +310,13 @@ static bool who(struct read *r, struct who *w)
         int64_t d;
 
         if (w->n == FORM_MAX_WITH)
-            return lex_expected(&r->x, "':' behind 64 devices");
+            return lex_expected(&r->x, "':' after 64 devices");
         if (!lex_int(&r->x, 0, r->n_dev - 1, &d))
             return false;
         for (int i = 0; i < w->n; i++)
             if (w->dev[i] == d)
                 return lex_fail(&r->x, PL_BAD_ARGUMENT,
-                                "device %d stands twice", (int)d);
+                                "device %d is named twice", (int)d);
         w->dev[w->n++] = (int)d;
     } while (lex_accept(&r->x, ','));
     while (!lex_accept(&r->x, ':'))
@@ -354,7 +351,8 @@ static bool one_insn(struct read *r, const struct who *w, int k)
         order = form_order(&r->order, w->dev[k], &s);
     if (order > INT32_MAX)
         return lex_fail(&r->x, PL_BAD_ARGUMENT,
-                        "there is no place behind the step above");
+                        "no position is left in the total order after the "
+                        "instruction above");
     s.order = (int)order;
     form_order_took(&r->order, w->dev[k], &s);
     to = read_add(r, &at.dev->insn, sizeof *to);
@@ -369,7 +367,7 @@ static bool insns(struct read *r)
     struct lex body;
 
     if (r->n_variant == 0)
-        return lex_expected(&r->x, "script, before any step,");
+        return lex_expected(&r->x, "script, before any instruction,");
     if (!who(r, &w))
         return false;
     body = r->x;
@@ -397,7 +395,7 @@ static bool line(struct read *r)
         return device(r);
     if (lex_accept_word(&r->x, "script"))
         return variant(r);
-    return lex_expected(&r->x, r->n_variant > 0 ? "a step or script"
+    return lex_expected(&r->x, r->n_variant > 0 ? "an instruction or script"
                                : r->dev.n > 0   ? "a tensor, device or script"
                                                 : "max or device");
 }

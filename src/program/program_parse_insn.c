@@ -187,7 +187,8 @@ static bool peers(struct read *r, const struct read_at *at,
                 return false;
             if (r->part.n > FORM_MAX_WITH)
                 return lex_fail(&r->x, PL_BAD_ARGUMENT,
-                                "more than %d devices meet", FORM_MAX_WITH);
+                                "more than %d devices at a barrier",
+                                FORM_MAX_WITH);
         } while (lex_accept(&r->x, ','));
     m->peer = read_take(r, &r->part, sizeof *m->peer, &m->n_peer);
     return r->x.status == PL_OK;

@@ -25,7 +25,7 @@ bool read_heads(struct read *r, const struct read_at *at,
         return false;
     if (r->part.n != (want > 0 ? want : 0))
         return lex_fail(&r->x, PL_BAD_ARGUMENT,
-                        "%d heads, where %%%d has %" PRId64, r->part.n, tensor,
+                        "%d heads, but %%%d has %" PRId64, r->part.n, tensor,
                         want > 0 ? want : 0);
     *map = read_take(r, &r->part, sizeof **map, &n);
     return r->x.status == PL_OK;
@@ -72,7 +72,7 @@ static bool span_entry(struct read *r, const struct read_at *at, void *out)
     if (lex_accept(&r->x, '@') && !lex_int(&r->x, 0, FORM_MAX_BYTES, &s->local))
         return false;
     if (s->local > FORM_MAX_BYTES - s->n)
-        return lex_fail(&r->x, PL_BAD_ARGUMENT, "the span ends too far out");
+        return lex_fail(&r->x, PL_BAD_ARGUMENT, "the span is too long");
     return read_rank(r, &s->rank);
 }
 
@@ -191,11 +191,11 @@ bool read_kernel(struct read *r, const struct read_at *at,
         return false;
     k->kernel = kernel_from_name(w);
     if (k->kernel == KERNEL_COUNT)
-        return lex_fail(&r->x, PL_BAD_ARGUMENT, "kernel '%s' is unknown", w);
+        return lex_fail(&r->x, PL_BAD_ARGUMENT, "unknown kernel '%s'", w);
     if (k->kernel == KERNEL_custom)
         return lex_fail(&r->x, PL_UNSUPPORTED,
-                        "a custom kernel calls a function of the program that "
-                        "made it, which a text does not hold");
+                        "a custom kernel calls a function of its application, "
+                        "which a text cannot contain");
     k->arg[0].access = kernel_access(k->kernel, 0);
     k->n_arg = 1;
     k->tree = form_tree(k->kernel);

@@ -12,7 +12,7 @@ static bool format(struct read *r, pl_format *f)
         return false;
     *f = format_from_name(w);
     if (*f == PL_FORMAT_COUNT)
-        return lex_fail(&r->x, PL_BAD_ARGUMENT, "format '%s' is unknown", w);
+        return lex_fail(&r->x, PL_BAD_ARGUMENT, "unknown format '%s'", w);
     return true;
 }
 
@@ -27,8 +27,8 @@ static bool pack_span(struct read *r, pl_format f)
         return false;
     if (s->k % grain || s->n % grain)
         return lex_fail(&r->x, PL_BAD_ARGUMENT,
-                        "%" PRId64 "+%" PRId64 " does not lie at multiples of "
-                        "%d",
+                        "%" PRId64 "+%" PRId64
+                        " is not aligned to multiples of %d",
                         s->k, s->n, grain);
     if (!lex_need(&r->x, '{') || !read_index(r, &rank) || !lex_need(&r->x, '}'))
         return false;
@@ -120,8 +120,8 @@ static bool packing(struct read *r, struct prog_tensor *t)
         row[-1].n <= INT32_MAX)
         p->n_row = row[-1].n;
     if (p->n_row < 0)
-        return lex_expected(&r->x, "(rows N), since the dimensions do not "
-                                   "tell,");
+        return lex_expected(
+            &r->x, "(rows N), because the dimensions do not determine it,");
     if (!told) {
         struct pack_span *s = read_add(r, &r->part, sizeof *s);
 
@@ -129,8 +129,9 @@ static bool packing(struct read *r, struct prog_tensor *t)
             return false;
         if (!row || row->symbol != PL_CONST || row->n > INT32_MAX ||
             row->n % format_info(p->format)->pack->tile_values)
-            return lex_expected(&r->x, "(K+N{RANK}), since the dimensions do "
-                                       "not tell,");
+            return lex_expected(
+                &r->x,
+                "(K+N{RANK}), because the dimensions do not determine it,");
         s->n = row->n;
     }
     t->pack = p;
@@ -145,7 +146,7 @@ static bool dimensions(struct read *r, struct prog_tensor *t)
         return true;
     do {
         if (t->n_dim == GRAPH_MAX_DIM)
-            return lex_expected(&r->x, "']' behind four dimensions");
+            return lex_expected(&r->x, "']' after four dimensions");
         if (!lex_dim(&r->x, &t->dim[t->n_dim++]))
             return false;
     } while (lex_accept(&r->x, ','));
@@ -193,8 +194,8 @@ bool read_tensor_line(struct read *r, struct read_dev *d)
         if (!tensor_word(r, &t, &told))
             return false;
     if (!told.bytes && !form_tensor_bytes(&t, &d->p.max, &t.bytes))
-        return lex_expected(&r->x, "bytes N, since the dimensions do not tell "
-                                   "them,");
+        return lex_expected(
+            &r->x, "bytes N, because the dimensions do not determine it,");
     if (!told.offset)
         t.offset = d->end[t.region];
     end = (t.offset + t.bytes + 63) & ~(size_t)63;

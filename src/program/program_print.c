@@ -407,7 +407,7 @@ static const char *kernel_oddity(const struct program *p,
     for (int i = 0; i < k->n_arg; i++)
         if (i >= KERNEL_MAX_ARG || !kernel_access(k->kernel, i) ||
             k->arg[i].access != kernel_access(k->kernel, i))
-            return "it uses an argument in another way than its kernel";
+            return "it accesses an argument differently than its kernel";
     for (int i = 0; i < k->tree.n; i++)
         if (odd_sum(k->tree.item[i].n_add))
             return "its tree has too many additions";
@@ -419,7 +419,7 @@ static const char *kernel_oddity(const struct program *p,
 static const char *merge_oddity(const struct insn_merge *m)
 {
     if (m->barrier && (m->n_peer < 1 || m->n_peer > FORM_MAX_WITH))
-        return "it meets nobody, or too many";
+        return "its barrier has no devices, or too many";
     for (int i = 0; i < m->n_item; i++)
         for (int k = 0; m->item[i].reduce && k < m->item[i].n_addend; k++)
             if (odd_sum(m->item[i].addend[k].n_add))
@@ -430,14 +430,14 @@ static const char *merge_oddity(const struct insn_merge *m)
 const char *program_insn_oddity(const struct program *p, const struct insn *s)
 {
     if (s->max_rows < 0 || (s->max_rows > 0 && s->min_rows < 0))
-        return "its guard has sizes below zero";
+        return "its predicate has a negative size";
     switch (s->kind) {
     case INSN_KERNEL:
         return kernel_oddity(p, &s->kernel);
     case INSN_MERGE:
         return merge_oddity(&s->merge);
     case INSN_PUSH:
-        return s->push.n_to < 1 ? "it pushes to nobody" : NULL;
+        return s->push.n_to < 1 ? "it pushes to no device" : NULL;
     case INSN_PULL:
     case INSN_PAGES:
     case INSN_POST:

@@ -223,8 +223,8 @@ static pl_status refuse(const struct program *p, int step, const char *what,
                         pl_err *err)
 {
     return err_set(err, PL_BAD_ARGUMENT,
-                   "the program of device %d, step %d: %s, which its text "
-                   "cannot say",
+                   "the program of device %d, instruction %d: %s, which the "
+                   "text form cannot express",
                    p->dev, step, what);
 }
 
@@ -243,17 +243,19 @@ static pl_status check_dead_ranges(const struct program *p,
 static pl_status check(const struct program *p, int n_dev, pl_err *err)
 {
     if (n_dev < 1 || n_dev > FORM_MAX_DEV || p->n_variant > PROG_MAX_VARIANT)
-        return refuse(p, -1, "too many devices or scripts", err);
+        return refuse(p, -1, "too many devices or variants", err);
     for (int d = 0; d < n_dev; d++) {
         if (p[d].dev != d)
             return refuse(&p[d], -1, "it belongs to another device", err);
         if (p[d].n_variant != p->n_variant)
-            return refuse(&p[d], -1, "it has scripts of its own", err);
+            return refuse(&p[d], -1,
+                          "its variants differ from those of device 0", err);
         for (int k = 0; k < p->n_variant; k++) {
             const struct variant *x = &p[d].variant[k];
 
             if (x->n_micro != p->variant[k].n_micro)
-                return refuse(&p[d], -1, "it has micro-batches of its own",
+                return refuse(&p[d], -1,
+                              "its micro-batches differ from those of device 0",
                               err);
             PL_TRY(check_dead_ranges(&p[d], x, err));
             for (int i = 0; i < x->n_insn; i++) {

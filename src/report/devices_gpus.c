@@ -101,7 +101,7 @@ static void say_peers(const struct driver *d, const struct gpu_info *x,
 
     for (int i = 0; i < GPU_LIST_MAX; i++)
         if (x->peers >> i & 1) {
-            writer_printf(to, "%s%.16s:%d", any ? " " : ", reaches memory of ",
+            writer_printf(to, "%s%.16s:%d", any ? " " : ", peer access to ",
                           d->name, i);
             any = true;
         }
@@ -131,9 +131,9 @@ static void say_gpu(const struct gpus *g, const struct driver *d,
     if (x->version[0])
         writer_printf(to, ", %s", x->version);
     if (x->on_cores)
-        writer_printf(to, ", this machine's processors");
+        writer_printf(to, ", runs on this machine's processors");
     if (same(g, x, other))
-        writer_printf(to, ", the GPU of %s", other);
+        writer_printf(to, ", same GPU as %s", other);
     writer_printf(to, "\n");
     if (x->n_unit > 0)
         say_has(d, x, to);

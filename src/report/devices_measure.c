@@ -106,7 +106,7 @@ pl_status pl_devices_measure(const pl_options *opt, bool json,
             json_decref(o);
             o = NULL;
         }
-        return sink_json(&to, o, "what was measured", err);
+        return sink_json(&to, o, "the measurements", err);
     }
     writer_printf(&to, "processor  %s\ncores      %d\nkernels    %s\n", c.cpu,
                   c.n_core, kernel_set_name(set));
@@ -114,8 +114,9 @@ pl_status pl_devices_measure(const pl_options *opt, bool json,
     for (int i = 0; i < c.n_device; i++)
         say_device(&to, &c.device[i]);
     if (kept)
-        writer_printf(&to, "\nkept for later plans in %.400s\n", path);
+        writer_printf(&to, "\nsaved for later plans in %.400s\n", path);
     else
-        writer_printf(&to, "\nnot kept for later plans: %.400s\n", why.message);
+        writer_printf(&to, "\nnot saved for later plans: %.400s\n",
+                      why.message);
     return PL_OK;
 }

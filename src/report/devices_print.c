@@ -58,7 +58,7 @@ static void print_text(const struct sink *to, const struct topology *t,
     topology_list_cpus(t, buf, sizeof buf);
     writer_printf(to, "nodes     %d\ncores     %d", t->n_node, t->n_core);
     if (t->n_core_quota < t->n_core)
-        writer_printf(to, ", time for %d", t->n_core_quota);
+        writer_printf(to, ", CPU quota of %d", t->n_core_quota);
     writer_printf(to, "; processors %s\nmemory    %s bytes, %s available now\n",
                   buf, sink_size(size, t->memory_bytes),
                   sink_size(now, t->available_bytes));

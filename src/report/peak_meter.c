@@ -496,13 +496,13 @@ pl_status pl_meter_measure(pl_meter *m, pl_limits *now, pl_limits *best,
     PL_NEED(m, err);
     if (m->owner != getpid())
         return err_set(err, PL_BAD_ARGUMENT,
-                       "made by process %d, of which this one, %d, is a forked "
-                       "copy without its threads; make a new one here",
+                       "created by process %d; this process, %d, is a fork "
+                       "without its threads; create a new one here",
                        (int)m->owner, (int)getpid());
     if (atomic_exchange(&m->busy, true))
         return err_set(err, PL_BAD_ARGUMENT,
-                       "the meter is busy in another thread: wait, since two "
-                       "that measure at once disturb each other");
+                       "the meter is busy in another thread; wait, because "
+                       "concurrent measurements disturb each other");
     measure(m, &x);
     sized_write(now, size, &x, sizeof x);
     sized_write(best, size, &m->best, sizeof m->best);

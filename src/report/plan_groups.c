@@ -213,7 +213,8 @@ void plan_print_groups(const pl_plan *p, const struct plan_facts *f,
                group_alike(q, f, i, end + 1))
             end++;
         if (end > i + 1) {
-            writer_printf(to, "           %d groups like it\n", end - i - 1);
+            writer_printf(to, "           %d more groups like it\n",
+                          end - i - 1);
             i = end - 1;
         }
     }
@@ -291,11 +292,11 @@ static void say_amount(const struct sink *to, const struct lowered_copy *c)
 
     sink_size(size, (uint64_t)plan_bytes_at(c->bytes, &one));
     if (c->pages)
-        writer_printf(to, "%8s a token of the past", size);
+        writer_printf(to, "%8s per token of context", size);
     else if (!strcmp(plan_bytes_symbol(c->bytes), "step"))
         writer_printf(to, "%8s a step", size);
     else if (!strcmp(plan_bytes_symbol(c->bytes), "n_out"))
-        writer_printf(to, "%8s a row of logits", size);
+        writer_printf(to, "%8s per row of logits", size);
     else
         writer_printf(to, "%8s a token", size);
 }
@@ -358,11 +359,11 @@ void plan_print_copies(const pl_plan *p, const struct plan_facts *f,
     }
     copy = plan_copies(q, VARIANT_STREAMED, &n);
     if (n > 0 && q->stream_from > q->max.n_tok)
-        writer_printf(to, "streamed  never: the host computes faster\n");
+        writer_printf(to, "streamed  never, because the host is faster\n");
     else if (n > 0) {
         writer_printf(to,
-                      "streamed  with %" PRId64
-                      " tokens or more a step, instead: %d copies\n",
+                      "streamed  in steps of at least %" PRId64
+                      " tokens, instead: %d copies\n",
                       q->stream_from, n);
         say_list(q, copy, n, to);
     }
@@ -423,13 +424,13 @@ void plan_print_times(const pl_plan *p, const struct plan_facts *f,
     if (y->n > 0)
         writer_printf(to,
                       "pipeline  %d micro-batches of %" PRId64
-                      " tokens in %s; one after another in %s\n",
+                      " tokens in %s; sequentially in %s\n",
                       y->n, y->n_tok, seconds_text(y->seconds, s),
                       seconds_text(y->one_by_one_s, t));
     writer_printf(to, "\n%-10s prompt of %" PRId64 " tokens: %-19s ",
                   "predicted", f->estimate.n_prompt,
                   seconds_text(f->prefill.seconds, s));
-    writer_printf(to, "   a token: %s\n", seconds_text(f->decode.seconds, s));
+    writer_printf(to, "   per token: %s\n", seconds_text(f->decode.seconds, s));
     writer_printf(to, "%-9s", "device");
     for (int k = 0; k < 2; k++)
         writer_printf(to, " %8s %8s %8s %7s %8s", "busy", "messages", "copies",

@@ -47,7 +47,7 @@ static void say_run(const pl_plan *p, const struct plan_facts *f, int d,
         writer_printf(to, " to %s", dev[end - 1].name);
     say_link(to, ": the host", to_host(f, d));
     if (r->link_domain > 0)
-        say_link(to, "; island", cost_link_of(r, r));
+        say_link(to, "; link domain", cost_link_of(r, r));
     if (r->p2p_bytes_per_s > 0)
         say_link(to, r->link_domain > 0 ? "; others" : "; each other",
                  cost_link_of(r, &other));

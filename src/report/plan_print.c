@@ -304,7 +304,7 @@ static void print_collective(const struct page *g,
     writer_printf(g->to, " values");
     if (m->n_item > 1)
         writer_printf(g->to, " in %d tensors", m->n_item);
-    writer_printf(g->to, ", %s bytes a token\n",
+    writer_printf(g->to, ", %s bytes per token\n",
                   sink_size(size, (uint64_t)plan_bytes_at(m->bytes, &one)));
 }
 
@@ -381,7 +381,7 @@ static void say_kind(const struct page *g, int kind)
     else if (y->differs)
         writer_printf(
             g->to,
-            "; leftovers are dealt from layer to layer: this is layer %d",
+            "; the remainder rotates from layer to layer: this is layer %d",
             y->layer);
     writer_printf(g->to, "\n");
     say_tensors(g, y);
@@ -496,18 +496,16 @@ static void say_estimate(const struct page *g)
     case PLAN_CALIBRATED:
         writer_printf(
             g->to,
-            "          from rates that `plait devices --measure` kept\n");
+            "          from rates that `plait devices --measure` saved\n");
         break;
     case PLAN_ASSUMED:
-        writer_printf(
-            g->to,
-            "          from typical rates; `plait devices --measure` finds "
-            "this machine's\n");
+        writer_printf(g->to, "          from typical rates; `plait devices "
+                             "--measure` measures this machine's\n");
         break;
     case PLAN_DESCRIBED:
         cost_rates_from_spec(&r, &q->list.dev[0]);
         writer_printf(g->to, "          from the description%s",
-                      e->guessed ? "; guessed where it is silent:" : "");
+                      e->guessed ? "; assumed where it has no value:" : "");
         if (e->guessed & COST_GUESSED_FLOPS)
             writer_printf(g->to, " flops=%.3gT",
                           2e-12 * cost_guessed_macs(&q->list.dev[0]));
@@ -570,10 +568,10 @@ static void say_all(const struct page *g)
                   pl_model_arch(g->p->model), g->p->model->model->n_layer);
     say_options(g);
     writer_printf(g->to,
-                  "numerics  %016" PRIx64 ", %d rank%s%s%s%s\n"
-                  "room      %" PRId64 " tokens of context, cache %s/%s, %d "
-                  "sequence%s; steps of %" PRId64 " tokens, %" PRId64
-                  " logits\n\n",
+                  "numerics  %016" PRIx64
+                  ", %d rank%s%s%s%s\ncontext   %" PRId64
+                  " tokens, cache %s/%s, %d sequence%s; steps of %" PRId64
+                  " tokens, %" PRId64 " logits\n\n",
                   q->numeric_hash, q->place.n_rank,
                   q->place.n_rank > 1 ? "s" : "", q->paper ? "" : ", kernels ",
                   q->paper ? "" : kernel_set_name(q->kernel_set),
@@ -595,7 +593,7 @@ static void say_all(const struct page *g)
     for (int i = 0; i < g->n_layer; i++)
         if (g->layer[i].kind == i)
             say_kind(g, i);
-    writer_printf(g->to, "\ntoken     %d collectives, %s bytes\n",
+    writer_printf(g->to, "\nper token %d collectives, %s bytes\n",
                   q->low->variant->n_collective,
                   sink_size(size, (uint64_t)g->f->token_bytes));
     plan_print_copies(g->p, g->f, g->to);
@@ -649,8 +647,8 @@ static void summarize(const struct compiled *q, char *buf, size_t size)
         sent += plan_bytes_at(q->low->variant->collective[m].bytes, &one);
     snprintf(buf, size,
              "%d device%s, %d rank%s (%016" PRIx64
-             "): weights %s, cache %s, buffers %s; %d messages, %s bytes a "
-             "token",
+             "): weights %s, cache %s, buffers %s; %d collectives, %s bytes "
+             "per token",
              compiled_devices(q), compiled_devices(q) > 1 ? "s" : "",
              q->place.n_rank, q->place.n_rank > 1 ? "s" : "", q->numeric_hash,
              sink_size(s[0], weights), sink_size(s[1], cache),

@@ -32,9 +32,10 @@ static const struct {
     [SVG_COLLECTIVE] =
         {"#1f4e8c", "",
          "collective: devices of a group sum or exchange values"},
-    [SVG_COPY] = {"#c2410c", "", "copy: values go from a group to another"},
+    [SVG_COPY] = {"#c2410c", "",
+                  "copy: values are sent from one group to another"},
     [SVG_STREAM] = {"#7e22ce", " stroke-dasharray='5 3'",
-                    "streamed: weights or cache are sent along"},
+                    "streamed: weights or cache are sent with them"},
 };
 
 /* Prints a text escaped for XML. Names from a file may contain any bytes; those
@@ -286,7 +287,7 @@ static void draw_column(const struct svg_page *g, const struct svg_column *c)
         snprintf(text, sizeof text, "not drawn");
     else if (c->last > c->first)
         snprintf(text, sizeof text, "\xc3\x97 %d, %s", c->last - c->first + 1,
-                 c->differ ? "on average" : "each like this");
+                 c->differ ? "on average" : "each like this one");
     else if (c->first >= y->n_layer && g->tied)
         snprintf(text, sizeof text, "by token_embd");
     else
@@ -337,8 +338,8 @@ static void draw_legend(const struct svg_page *g)
     y += 20;
     say_rect(g->to, 10, y - 12, side, side, " fill='#6b7280'");
     snprintf(text, sizeof text,
-             "= %s bytes (K = 1024): a box is as large as what the tensor "
-             "takes on the device",
+             "= %s bytes (K = 1024): the area of a box is the size of the "
+             "tensor on the device",
              sink_size(size, (uint64_t)(side * side / g->scale + 0.5)));
     say_text(g->to, 16 + side, y, " class='s'", text);
     say_rect(g->to, 460, y - 10, 18, 12, " fill='#fff' stroke='#cbd5e1'");
@@ -352,13 +353,14 @@ static void draw_legend(const struct svg_page *g)
             g->to, "<path d='M10 %.1fh26' stroke='%s' stroke-width='1.6'%s/>\n",
             y - 4, lines[k].stroke, lines[k].dash);
         if (k == SVG_STREAM)
-            snprintf(text, sizeof text,
-                     "%s when a step has %" PRId64
-                     " tokens or more; bytes a step, of a cache those of one "
-                     "token before",
-                     lines[k].legend, g->p->compiled->stream_from);
+            snprintf(
+                text, sizeof text,
+                "%s in steps of at least %" PRId64
+                " tokens; bytes per step, for a cache per token of context",
+                lines[k].legend, g->p->compiled->stream_from);
         else
-            snprintf(text, sizeof text, "%s; bytes a token%s", lines[k].legend,
+            snprintf(text, sizeof text, "%s; bytes per token%s",
+                     lines[k].legend,
                      k == SVG_COPY ? "; from the circles to the arrows" : "");
         say_text(g->to, 44, y, " class='s'", text);
         y += 16;

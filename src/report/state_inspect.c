@@ -74,15 +74,15 @@ static void print_text(const char *path, const struct state_head *h,
         *(h->cache[i].state ? &state : &position) +=
             state_row_bytes(&h->cache[i]);
     writer_printf(to, "state      %.400s\n", path);
-    writer_printf(to, "           %s bytes, whole: every checksum holds\n",
+    writer_printf(to, "           %s bytes, intact: all checksums match\n",
                   sink_size(bytes, state_bytes(h)));
     writer_printf(to, "model      %s (%016" PRIx64 ")\n", h->name, h->model);
     writer_printf(to, "numerics   %016" PRIx64 ", %d rank%s\n", h->numeric,
                   h->n_rank, h->n_rank > 1 ? "s" : "");
-    writer_printf(to, "cache      %d tensors, %s bytes a position\n",
+    writer_printf(to, "cache      %d tensors, %s bytes per position\n",
                   h->n_cache, sink_size(row, position));
     if (state > 0)
-        writer_printf(to, "states     %s bytes a sequence\n",
+        writer_printf(to, "states     %s bytes per sequence\n",
                       sink_size(row, state));
     if (h->note_bytes > 0)
         writer_printf(to, "note       %s bytes\n",
@@ -92,11 +92,11 @@ static void print_text(const char *path, const struct state_head *h,
     for (int i = 0; i < h->n_seq; i++) {
         const struct state_seq *q = &h->seq[i];
 
-        writer_printf(to, "  %-8d %" PRId64 " positions from %" PRId64 " on",
-                      q->id, q->n, q->first);
+        writer_printf(to, "  %-8d %" PRId64 " positions from %" PRId64, q->id,
+                      q->n, q->first);
         if (q->n_like > 0)
-            writer_printf(to, ", %" PRId64 " of them sequence %d's", q->n_like,
-                          h->seq[q->like].id);
+            writer_printf(to, ", %" PRId64 " shared with sequence %d",
+                          q->n_like, h->seq[q->like].id);
         writer_printf(to, "\n");
     }
 }

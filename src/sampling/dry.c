@@ -58,7 +58,7 @@ static pl_status copy_breakers(struct dry *d, const struct sampling_options *o,
     if (n > 0 && !o->spell)
         return err_set(err, PL_BAD_ARGUMENT,
                        "sampling: DRY has %d breakers, but no tokenizer to "
-                       "find them by; give one, or no breakers",
+                       "find them; pass one, or no breakers",
                        (int)n);
     d->breaker = calloc((size_t)n + 1, sizeof *d->breaker);
     if (!d->breaker)

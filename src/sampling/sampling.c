@@ -125,10 +125,10 @@ static pl_status check_insns(const struct sampling_options *o, pl_err *err)
                        (int)o->n_step, (int)PL_N_STEP);
     for (int32_t i = 0; i < o->n_step; i++) {
         if (o->step[i] >= PL_N_STEP || there[o->step[i]])
-            return err_set(err, PL_BAD_ARGUMENT, "sampling: step %d is %d, %s",
+            return err_set(err, PL_BAD_ARGUMENT, "sampling: step[%d] is %d, %s",
                            (int)i, (int)o->step[i],
-                           o->step[i] < PL_N_STEP ? "which is there already"
-                                                  : "which is none");
+                           o->step[i] < PL_N_STEP ? "which is listed twice"
+                                                  : "which is not a sampler");
         there[o->step[i]] = true;
     }
     return PL_OK;
@@ -148,12 +148,15 @@ static pl_status check(const struct sampling_options *o, int32_t n_vocab,
                            r->name, (double)v, (double)r->low, (double)r->high);
     }
     if (n_vocab < 1)
-        return err_set(err, PL_BAD_ARGUMENT,
-                       "sampling: a vocabulary of %d tokens", (int)n_vocab);
+        return err_set(
+            err, PL_BAD_ARGUMENT,
+            "sampling: a vocabulary of %d tokens; it must have 1 or more",
+            (int)n_vocab);
     PL_TRY(check_whole(o, err));
     PL_TRY(check_insns(o, err));
     if (o->n_bias < 0 || (o->n_bias > 0 && !o->bias))
-        return err_set(err, PL_BAD_ARGUMENT, "sampling: n_bias is %lld",
+        return err_set(err, PL_BAD_ARGUMENT,
+                       "sampling: n_bias is %lld; set bias, or n_bias to 0",
                        (long long)o->n_bias);
     for (int64_t i = 0; i < o->n_bias; i++) {
         if (o->bias[i].id < 0 || o->bias[i].id >= n_vocab)
@@ -163,7 +166,7 @@ static pl_status check(const struct sampling_options *o, int32_t n_vocab,
                            (int)o->bias[i].id, (int)n_vocab, (int)n_vocab - 1);
         if (o->bias[i].bias != o->bias[i].bias)
             return err_set(err, PL_BAD_ARGUMENT,
-                           "sampling: the bias of token %d is no number",
+                           "sampling: the bias of token %d is nan",
                            (int)o->bias[i].id);
     }
     return PL_OK;

@@ -178,7 +178,7 @@ pl_status state_put_head(struct state_writer *w, const struct state_head *h,
     pl_status s;
 
     if (!b)
-        return err_no_memory(err, "the head of a state");
+        return err_no_memory(err, "the header of a state");
     memcpy(p, magic, sizeof magic);
     p = put4(p + sizeof magic, STATE_VERSION);
     p = put4(p, bytes);
@@ -240,8 +240,8 @@ static pl_status get_raw(struct state_reader *r, void *data, size_t n,
     r->at += (uint64_t)got;
     if ((size_t)got != n)
         return err_set(err, PL_BAD_FILE,
-                       "the state ends after %" PRIu64 " bytes, %zu short of "
-                       "what comes next; it was cut off",
+                       "the state is truncated: it ends after %" PRIu64
+                       " bytes, %zu short of the next part",
                        r->at, n - (size_t)got);
     return PL_OK;
 }
@@ -261,10 +261,11 @@ pl_status state_get_sum(struct state_reader *r, pl_err *err)
 
     PL_TRY(get_raw(r, b, sizeof b, err));
     if (get8(&p) != want)
-        return err_set(err, PL_BAD_FILE,
-                       "the state is damaged: bytes before %" PRIu64
-                       " do not have the checksum they were written with",
-                       r->at);
+        return err_set(
+            err, PL_BAD_FILE,
+            "the state is damaged: the checksum of the bytes before %" PRIu64
+            " does not match",
+            r->at);
     hash64_init(&r->sum, want);
     return PL_OK;
 }
@@ -280,15 +281,15 @@ pl_status state_get_end(struct state_reader *r, pl_err *err)
     if (got > 0)
         return err_set(err, PL_BAD_FILE,
                        "the state should end after %" PRIu64
-                       " bytes, and more follow",
+                       " bytes, but more follow",
                        r->at);
     return PL_OK;
 }
 
 static pl_status senseless(pl_err *err, const char *what, int64_t v)
 {
-    return err_set(err, PL_BAD_FILE, "the state's head is damaged: %s %" PRId64,
-                   what, v);
+    return err_set(err, PL_BAD_FILE,
+                   "the state's header is damaged: %s %" PRId64, what, v);
 }
 
 static pl_status get_cache(const unsigned char **p, struct state_cache *c,
@@ -352,9 +353,9 @@ static pl_status get_seq(const unsigned char **p, struct state_head *h, int i,
         int64_t from = first_there(&h->cache[k], s);
 
         if (h->cache[k].state && n > 0 && n_like == n)
-            return senseless(err, "a sequence without a state:", id);
+            return senseless(err, "a sequence without recurrent state:", id);
         if (from < s->n_like && from < first_there(&h->cache[k], &h->seq[like]))
-            return senseless(err, "positions that no sequence has:", from);
+            return senseless(err, "positions in no sequence:", from);
     }
     return PL_OK;
 }
@@ -372,17 +373,18 @@ static pl_status get_fixed(struct state_reader *r, struct state_head *h,
     PL_TRY(state_get(r, b, sizeof magic, err));
     if (!state_begins((const char *)b))
         return err_set(err, PL_BAD_FILE,
-                       "this is no state: it does not begin with \"plaitkv\"");
+                       "not a state: it does not begin with \"plaitkv\"");
     PL_TRY(state_get(r, b + sizeof magic, 4, err));
     version = get4(&p);
     if (version != STATE_VERSION)
-        return err_set(err, PL_UNSUPPORTED,
-                       "a state of version %" PRIu32 "; version %d is read, %s",
-                       version, STATE_VERSION,
-                       version < STATE_VERSION
-                           ? "older ones are not: compute the past anew, from "
-                             "its text, and save that"
-                           : "newer ones by the plait that wrote them");
+        return err_set(
+            err, PL_UNSUPPORTED,
+            "the state has version %" PRIu32 "; supported is %d, %s", version,
+            STATE_VERSION,
+            version < STATE_VERSION
+                ? "not an older one: compute it again from its text, and save "
+                  "that"
+                : "not a newer one: use the version of plait that saved it");
     PL_TRY(state_get(r, b + sizeof magic + 4, FIXED_BYTES - sizeof magic - 4,
                      err));
     bytes = get4(&p);
@@ -411,7 +413,7 @@ static pl_status get_fixed(struct state_reader *r, struct state_head *h,
     h->n_seq = (int)n_seq;
     h->note_bytes = (size_t)note_bytes;
     if (bytes != state_head_bytes(h))
-        return senseless(err, "bytes of it:", bytes);
+        return senseless(err, "its size:", bytes);
     memcpy(h->name, p, STATE_NAME);
     h->name[STATE_NAME - 1] = 0;
     for (char *c = h->name; *c; c++)
@@ -437,7 +439,7 @@ pl_status state_get_head(struct state_reader *r, struct state_head *h,
     p = b = malloc(rest + 1);
     s = h->cache && h->seq && note && b
             ? PL_OK
-            : err_no_memory(err, "the head of a state");
+            : err_no_memory(err, "the header of a state");
     if (s == PL_OK)
         s = state_get(r, b, rest, err);
     if (s == PL_OK) /* verify the head before it is used */

@@ -221,10 +221,9 @@ pl_status pl_state_save_file(pl_engine *e, int seq, int64_t first, int64_t n,
     PL_NEED_ARRAY(note, note_bytes, err);
     PL_NEED(path, err);
     if (engine_reads_file(e, path))
-        return err_set(err, PL_BAD_ARGUMENT,
-                       "%s: a file of the model, which is read all along; name "
-                       "another",
-                       path);
+        return err_set(
+            err, PL_BAD_ARGUMENT,
+            "%s: this file belongs to the model in use; name another", path);
     PL_TRY(pl_file_open(&f, path, 0, err));
     s = state_save(e, &what, pl_file_write, f, NULL, err);
     if (s == PL_OK)

@@ -16,7 +16,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-static_assert((int)STATE_CHUNK == (int)PAGE_TOKENS, "a chunk lies in one page");
+static_assert((int)STATE_CHUNK == (int)PAGE_TOKENS,
+              "a chunk must be in one page");
 
 /* The resources of one save or restore. */
 struct trip {
@@ -105,21 +106,19 @@ static pl_status one_seq(struct trip *t, int seq, int64_t first, int64_t n,
     end = t->e->kv.length[seq];
     if (first < 0 || first > end || n > end - first)
         return err_set(err, PL_BAD_ARGUMENT,
-                       "%" PRId64 " positions from %" PRId64
-                       " on of sequence %d are to be saved (-1: all); it has "
-                       "%" PRId64,
+                       "cannot save %" PRId64
+                       " positions (-1: all) from %" PRId64
+                       " of sequence %d; it has %" PRId64,
                        n < 0 ? -1 : n, first, seq, end);
     if (n < 0)
         n = end - first;
     if (n > 0 && kv_trimmable_length(&t->e->kv, seq, first + n) < first + n)
-        return err_set(err, PL_NOT_FOUND,
-                       "%" PRId64 " positions from %" PRId64
-                       " on of sequence %d are to be saved; what goes on "
-                       "behind them, of its windows or states, is no longer "
-                       "held: save to its end, or no more than its first "
-                       "%" PRId64,
-                       n, first, seq,
-                       kv_trimmable_length(&t->e->kv, seq, first + n));
+        return err_set(
+            err, PL_NOT_FOUND,
+            "cannot save %" PRId64 " positions from %" PRId64
+            " of sequence %d: window or state data after them was evicted; "
+            "save to its end, or at most its first %" PRId64,
+            n, first, seq, kv_trimmable_length(&t->e->kv, seq, first + n));
     t->ours.seq[0] = (struct state_seq){seq, 0, first, n, 0};
     t->ours.n_seq = 1;
     return PL_OK;
@@ -207,15 +206,15 @@ static pl_status save(pl_engine *e, const struct state_range *what,
     t.ours.seq =
         arena_alloc(&t.arena, (size_t)e->kv.n_seq + 1, sizeof *t.ours.seq);
     if (!t.ours.seq) {
-        s = err_no_memory(err, "the head of a state");
+        s = err_no_memory(err, "the header of a state");
         goto done;
     }
     t.ours.note = what->note;
     t.ours.note_bytes = what->note_bytes;
     if (what->note_bytes > STATE_MAX_NOTE)
         s = err_set(err, PL_BAD_ARGUMENT,
-                    "a note of %zu bytes; a state takes %d at most",
-                    what->note_bytes, STATE_MAX_NOTE);
+                    "a note of %zu bytes; the limit is %d", what->note_bytes,
+                    STATE_MAX_NOTE);
     else if (what->seq >= 0)
         s = one_seq(&t, what->seq, what->first, what->n, err);
     else if (what->seq < -1)
@@ -223,10 +222,11 @@ static pl_status save(pl_engine *e, const struct state_range *what,
     else if (what->first == 0 && what->n < 0)
         all_seqs(&t);
     else
-        s = err_set(err, PL_BAD_ARGUMENT,
-                    "all sequences are saved whole: give 0 and -1, not %" PRId64
-                    " and %" PRId64,
-                    what->first, what->n);
+        s = err_set(
+            err, PL_BAD_ARGUMENT,
+            "all sequences can only be saved whole; give 0 and -1, not %" PRId64
+            " and %" PRId64,
+            what->first, what->n);
     if (s == PL_OK && bytes)
         *bytes = state_bytes(&t.ours);
     if (s == PL_OK && write && !what->aside)
@@ -278,8 +278,8 @@ static pl_status check_seqs(const struct trip *t, int seq, pl_err *err)
         return engine_no_seq(e, seq, err);
     if (seq >= 0 && h->n_seq != 1)
         return err_set(err, PL_BAD_ARGUMENT,
-                       "the state holds %d sequences, which cannot all become "
-                       "sequence %d: restore each to its own (-1)",
+                       "the state has %d sequences, which cannot all become "
+                       "sequence %d; restore each to its own (-1)",
                        h->n_seq, seq);
     for (int i = 0; i < h->n_seq; i++) {
         const struct state_seq *q = &h->seq[i];
@@ -287,20 +287,20 @@ static pl_status check_seqs(const struct trip *t, int seq, pl_err *err)
 
         if (!engine_is_seq(e, dst))
             return err_set(err, PL_FULL,
-                           "the state holds sequence %d; 0 to %d are planned: "
-                           "plan for %d",
+                           "the state has sequence %d, but planned are 0 to "
+                           "%d; plan for %d",
                            dst, e->kv.n_seq - 1, dst + 1);
         if (q->first > 0 && (h->whole || e->kv.length[dst] != q->first))
             return err_set(err, PL_BAD_ARGUMENT,
-                           "the state holds positions %" PRId64 " to %" PRId64
-                           "; they can only follow %" PRId64
-                           " others, and sequence %d has %" PRId64,
+                           "the state has positions %" PRId64 " to %" PRId64
+                           ", which must follow %" PRId64
+                           " others, but sequence %d has %" PRId64,
                            q->first, q->first + q->n - 1, q->first, dst,
                            e->kv.length[dst]);
         if (q->first + q->n > e->plan->n_ctx)
             return err_set(err, PL_FULL,
                            "the state needs a context of %" PRId64
-                           " tokens, this one has %" PRId64 ": give -c %" PRId64
+                           " tokens, this one has %" PRId64 "; use -c %" PRId64
                            " or more",
                            q->first + q->n, e->plan->n_ctx, q->first + q->n);
     }
@@ -354,16 +354,17 @@ static pl_status check_pool(const struct trip *t, int seq, bool twice, int pool,
         return PL_OK;
     if (need <= n_free + freed)
         return err_set(err, PL_FULL,
-                       "the state needs %" PRId64 " pages of %d tokens; %d of "
-                       "%d are free, and %" PRId64 " more only once it is "
-                       "known to be whole: restore it from a file or from "
-                       "memory, or empty the sequence first",
+                       "the state needs %" PRId64
+                       " pages of %d tokens; %d of %d are free, and %" PRId64
+                       " more only after it is verified; restore it from a "
+                       "file or memory, or empty the sequence first",
                        need, PAGE_TOKENS, n_free, n_page, freed);
-    return err_set(err, PL_FULL,
-                   "the state needs %" PRId64 " pages of %d tokens; %d of %d "
-                   "are free, and it replaces %" PRId64
-                   ": give a larger context or end a sequence",
-                   need, PAGE_TOKENS, n_free, n_page, freed);
+    return err_set(
+        err, PL_FULL,
+        "the state needs %" PRId64
+        " pages of %d tokens; %d of %d are free, and it replaces %" PRId64
+        "; use a larger context or end a sequence",
+        need, PAGE_TOKENS, n_free, n_page, freed);
 }
 
 static pl_status check_pages(const struct trip *t, int seq, bool twice,
@@ -505,8 +506,7 @@ static pl_status look_first(struct trip *t, int seq, struct state_reader *r,
     state_reader_init(r, from->read, from->user);
     PL_TRY(state_get_head(r, &again, &t->arena, err));
     if (memcmp(&sum, &r->sum, sizeof sum) != 0)
-        return err_set(err, PL_IO,
-                       "the state was written anew while it was read");
+        return err_set(err, PL_IO, "the state was changed while it was read");
     empty(t, seq, true);
     return PL_OK;
 }
@@ -565,7 +565,7 @@ pl_status state_restore(pl_engine *e, int seq, const struct state_source *from,
 
     if (flags & ~(unsigned)PL_STATE_CONVERT)
         return err_set(err, PL_BAD_ARGUMENT,
-                       "flags %#x of a restore; only PL_STATE_CONVERT is one",
+                       "unknown flags %#x of a restore; use PL_STATE_CONVERT",
                        flags);
     PL_TRY(exec_enter(e->exec, err));
     s = trip_open(&t, e, err);

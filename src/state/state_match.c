@@ -94,7 +94,7 @@ pl_status state_describe(struct state_head *h, struct arena *a, pl_engine *e,
         *c = *c < ' ' || *c > '~' ? '?' : *c;
     h->cache = arena_alloc(a, (size_t)g->n_node + 1, sizeof *h->cache);
     if (!h->cache)
-        return err_no_memory(err, "the head of a state");
+        return err_no_memory(err, "the header of a state");
     for (int i = 0; i < g->n_node; i++) {
         const struct graph_node *n = &g->node[i];
 
@@ -149,22 +149,22 @@ pl_status state_match(const struct state_head *theirs,
     *convert = false;
     if (theirs->aside && theirs->model != ours->model)
         return err_set(err, PL_BAD_ARGUMENT,
-                       "the state was put aside by another engine, of %s; "
-                       "save what others are to take (pl_state_save)",
+                       "the state was swapped out by another engine, of %s; to "
+                       "share states, save them (pl_state_save)",
                        theirs->name);
     if (theirs->model != ours->model || !same_shapes(theirs, ours))
         return err_set(err, PL_BAD_ARGUMENT,
                        "the state is of another model: %s (%016" PRIx64
                        "); this is %s (%016" PRIx64
-                       "). Load the model that it was saved from",
+                       "). Load the model it was saved from",
                        theirs->name, theirs->model, ours->name, ours->model);
     for (int i = 0; i < ours->n_cache; i++)
         *convert |= theirs->cache[i].format != ours->cache[i].format;
     if (*convert && !allowed)
         return err_set(err, PL_BAD_ARGUMENT,
-                       "the state's cache is %s, this one's %s: let it be "
-                       "converted (--convert, PL_STATE_CONVERT), or give the "
-                       "cache the state's formats (-ctk, -ctv)",
+                       "the state's cache is %s, this one's %s; allow "
+                       "conversion (--convert, PL_STATE_CONVERT), or use the "
+                       "state's formats (-ctk, -ctv)",
                        formats(theirs, a), formats(ours, b));
     return PL_OK;
 }
@@ -182,14 +182,14 @@ void state_note(const pl_engine *e, const struct state_head *theirs,
                  formats(theirs, a), formats(ours, b));
     if (theirs->n_rank != ours->n_rank)
         diag_add(&notes, PL_LOG_WARN,
-                 "the state was computed with %d rank%s, this runs with "
-                 "%d: the past keeps the bits it was computed with",
+                 "the state was computed with %d rank%s, this engine has %d; "
+                 "its positions keep their bits",
                  theirs->n_rank, theirs->n_rank > 1 ? "s" : "", ours->n_rank);
     else if (!converted && theirs->numeric != ours->numeric)
         diag_add(&notes, PL_LOG_WARN,
-                 "the state was computed under other numerics (%016" PRIx64
-                 ", this runs under %016" PRIx64
-                 "): the past keeps the bits it was computed with",
+                 "the state was computed with other numerics (%016" PRIx64
+                 ", this engine has %016" PRIx64
+                 "); its positions keep their bits",
                  theirs->numeric, ours->numeric);
     diag_emit(&notes, e->log, e->log_user);
     arena_fini(&mem);

@@ -94,7 +94,7 @@ static pl_status own_head(struct carrier *c, bool states,
     out->cache =
         arena_alloc(&c->arena, (size_t)c->ours.n_cache + 1, sizeof *out->cache);
     if (!out->cache)
-        return err_no_memory(err, "the head of a page");
+        return err_no_memory(err, "the header of a page");
     out->n_cache = 0;
     for (int i = 0; i < c->ours.n_cache; i++)
         if (states || !c->ours.cache[i].state)
@@ -130,7 +130,7 @@ static pl_status write_page(struct carrier *c, const struct prefix_node *v,
     to->size = (size_t)state_bytes(&h);
     to->data = malloc(to->size);
     if (!to->data)
-        return err_no_memory(err, "a page of a kept prefix");
+        return err_no_memory(err, "a page of a cached prefix");
     state_writer_init(&w, grow, to);
     PL_TRY(state_put_head(&w, &h, err));
     for (int i = 0; i < c->io.n; i++) {
@@ -186,8 +186,9 @@ pl_status pl_prefix_export_page(pl_engine *e, int32_t *token, int64_t room,
     PL_NEED(bytes, err);
     if (room < e->plan->n_ctx)
         return err_set(err, PL_BAD_ARGUMENT,
-                       "room for %" PRId64 " tokens of a kept prefix, which "
-                       "may have %" PRId64 " (pl_engine_n_ctx)",
+                       "the buffer takes %" PRId64
+                       " tokens, but a cached prefix may have %" PRId64
+                       " (pl_engine_n_ctx)",
                        room, e->plan->n_ctx);
     PL_TRY(exec_enter(e->exec, err));
     /* asynchronous transfers may be in progress */
@@ -263,14 +264,14 @@ static pl_status check_page(struct carrier *c, const struct state_head *h,
     if (h->model != c->ours.model || h->numeric != c->ours.numeric ||
         h->n_vocab != c->ours.n_vocab || !same_caches(c, h, states))
         return err_set(err, PL_BAD_ARGUMENT,
-                       "the page was computed by another model or under other "
+                       "the page was computed by another model or with other "
                        "numerics (%016" PRIx64 ", %016" PRIx64
                        "; here %016" PRIx64 ", %016" PRIx64 ")",
                        h->model, h->numeric, c->ours.model, c->ours.numeric);
     if (h->n_seq != 1 || h->whole || h->seq[0].first != length ||
         h->seq[0].n != n)
         return err_set(err, PL_BAD_ARGUMENT,
-                       "the page is of other positions than %" PRId64
+                       "the page does not hold positions %" PRId64
                        " to %" PRId64,
                        length, length + n - 1);
     c->seq = h->seq[0];
@@ -340,24 +341,25 @@ static pl_status check_extend(const pl_engine *e, int seq, const int32_t *token,
         return engine_no_seq(e, seq, err);
     if (n < 1 || n > PAGE_TOKENS)
         return err_set(err, PL_BAD_ARGUMENT,
-                       "a page of %" PRId64 " tokens; it has 1 to %d", n,
+                       "a page of %" PRId64 " tokens; it must have 1 to %d", n,
                        PAGE_TOKENS);
     if (e->kv.length[seq] % PAGE_TOKENS != 0 || !e->kv.prefix ||
         e->kv.prefix->seq[seq].n != e->kv.length[seq])
-        return err_set(err, PL_BAD_ARGUMENT,
-                       "a page for the end of sequence %d, which has %" PRId64
-                       " tokens: they must be whole pages, and known",
-                       seq, e->kv.length[seq]);
+        return err_set(
+            err, PL_BAD_ARGUMENT,
+            "cannot append a page to sequence %d of %" PRId64
+            " tokens: they must fill whole pages, and their ids must be known",
+            seq, e->kv.length[seq]);
     if (e->kv.length[seq] + n > e->plan->n_ctx)
         return err_set(err, PL_FULL,
-                       "sequence %d has %" PRId64 " tokens and %" PRId64
-                       " more do not fit into a context of %" PRId64,
+                       "sequence %d has %" PRId64 " tokens, and %" PRId64
+                       " more do not fit into the context of %" PRId64,
                        seq, e->kv.length[seq], n, e->plan->n_ctx);
     for (int64_t i = 0; i < n; i++)
         if (token[i] < 0 || token[i] >= n_vocab)
             return err_set(err, PL_BAD_ARGUMENT,
                            "token %" PRId64 " of a page is %" PRId32
-                           "; the vocabulary has 0 to %" PRId64,
+                           ", outside the vocabulary of 0 .. %" PRId64,
                            i, token[i], n_vocab - 1);
     return PL_OK;
 }

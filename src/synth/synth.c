@@ -60,7 +60,7 @@ const struct synth_shape *synth_shape(const char *name, pl_err *err)
         list(all, sizeof all, shapes[i].name);
     if (!name)
         name = "";
-    err_set(err, PL_BAD_ARGUMENT, "no shape \"%s\"; there are %s",
+    err_set(err, PL_BAD_ARGUMENT, "unknown shape \"%s\"; known are %s",
             err_shown(given, name, strlen(name)), all);
     return NULL;
 }
@@ -95,7 +95,7 @@ pl_status synth_type(struct synth_type *t, const char *name, pl_err *err)
     }
     if (!name)
         name = "";
-    return err_set(err, PL_BAD_ARGUMENT, "no type \"%s\"; there are %s",
+    return err_set(err, PL_BAD_ARGUMENT, "unknown type \"%s\"; known are %s",
                    err_shown(given, name, strlen(name)), all);
 }
 

@@ -105,7 +105,7 @@ pl_status synth_words(struct gguf_writer *out, int64_t n_vocab, pl_err *err)
                      (uint32_t)(n_vocab - 1));
         gguf_put_bool(out, "tokenizer.ggml.add_bos_token", false);
     } else {
-        s = err_no_memory(err, "the words of a synthetic model");
+        s = err_no_memory(err, "the vocabulary of a synthetic model");
     }
     free(w.text);
     free(w.str);

@@ -384,7 +384,7 @@ static pl_status encode_text(struct encoder *e, const char *s, size_t len,
         return encode_plain(e, s, len, err);
     mark = calloc(len ? len : 1, 1);
     if (!mark)
-        return err_no_memory(err, "the marks of a text");
+        return err_no_memory(err, "the special tokens of a text");
     mark_specials(e->t, s, len, parse, mark);
     status = encode_marked(e, s, len, parse, mark, err);
     free(mark);
@@ -403,7 +403,7 @@ pl_status tokenizer_encode(const struct tokenizer *t, const char *text,
     /* A blank becomes three bytes, and symbols are counted in 31 bits. */
     if (len > INT32_MAX / 4)
         return err_set(err, PL_BAD_ARGUMENT,
-                       "a text of %zu bytes; at most %d are encoded at once",
+                       "a text of %zu bytes; at most %d can be encoded at once",
                        len, INT32_MAX / 4);
     if (special && tokenizer_adds_bos(t))
         s = encoder_push(&e, t->bos, err);

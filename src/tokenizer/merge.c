@@ -16,8 +16,8 @@ pl_status merger_reserve(struct merger *m, size_t n, pl_err *err)
     m->n_sym = m->n_heap = 0;
     if (n > INT32_MAX)
         return err_set(err, PL_BAD_ARGUMENT,
-                       "a text of %zu characters in one piece is too long: "
-                       "encode it in parts",
+                       "%zu characters without a place to split are too many; "
+                       "encode the text in parts",
                        n);
     if ((int64_t)n <= m->cap)
         return PL_OK;

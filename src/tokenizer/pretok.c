@@ -242,14 +242,15 @@ static pl_status find_rule(const struct rule **out, const char *name,
             used = sizeof known - 1;
     }
     if (len == 0)
-        return err_set(err, PL_UNSUPPORTED,
-                       "%s: tokenizer.ggml.pre is missing, so nobody can say "
-                       "how text is cut: convert the model again (known: %s)",
-                       where, known);
-    return err_set(err, PL_UNSUPPORTED,
-                   "%s: pre-tokenizer '%.*s' (tokenizer.ggml.pre) is not "
-                   "known; these are: %s",
-                   where, (int)(len < 64 ? len : 64), name, known);
+        return err_set(
+            err, PL_UNSUPPORTED,
+            "%s: tokenizer.ggml.pre is missing, so the pre-tokenizer is "
+            "unknown; convert the model again (known: %s)",
+            where, known);
+    return err_set(
+        err, PL_UNSUPPORTED,
+        "%s: unknown pre-tokenizer '%.*s' (tokenizer.ggml.pre); known are %s",
+        where, (int)(len < 64 ? len : 64), name, known);
 }
 
 static pl_status create(struct pretok **out, const struct rule *rule,
@@ -377,7 +378,7 @@ static pl_status next_match(const struct splitter *c, int stage, const char *s,
 
         pcre2_get_error_message(rc, why, sizeof why);
         return err_set(err, PL_BAD_ARGUMENT,
-                       "a text of %zu bytes cannot be cut into pieces: %s; "
+                       "a text of %zu bytes cannot be pre-tokenized: %s; "
                        "encode it in parts",
                        len, (const char *)why);
     }

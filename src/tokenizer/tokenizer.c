@@ -159,8 +159,8 @@ static pl_status find_model(const struct model_row **out, const struct gguf *g,
     PL_TRY(gguf_get_str(g, "tokenizer.ggml.model", &name, err));
     if (!name.s || (name.len == 4 && memcmp(name.s, "none", 4) == 0))
         return err_set(err, PL_NOT_FOUND,
-                       "%s: tokenizer.ggml.model is %s: this file has no "
-                       "tokenizer, give token ids instead of text",
+                       "%s: tokenizer.ggml.model is %s, so the file has no "
+                       "tokenizer; give token ids instead of text",
                        gguf_path(g), name.s ? "none" : "missing");
     for (int i = 0; i < N_MODEL; i++) {
         if (strlen(models[i].name) == name.len &&
@@ -170,8 +170,8 @@ static pl_status find_model(const struct model_row **out, const struct gguf *g,
         }
     }
     return err_set(err, PL_UNSUPPORTED,
-                   "%s: tokenizer.ggml.model '%.*s' is not supported; llama, "
-                   "gpt2, gemma4, bert and t5 are",
+                   "%s: tokenizer.ggml.model '%.*s' is not supported; "
+                   "supported are llama, gpt2, gemma4, bert and t5",
                    gguf_path(g), (int)(name.len < 64 ? name.len : 64), name.s);
 }
 

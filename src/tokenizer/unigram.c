@@ -52,15 +52,15 @@ static pl_status read_map(struct tokenizer *t, const struct gguf *g,
     if (!kv || (kv->type == GGUF_ARRAY && kv->count == 0))
         return PL_OK;
     if (kv->type != GGUF_ARRAY || (kv->elem != GGUF_U8 && kv->elem != GGUF_I8))
-        return err_set(err, PL_BAD_FILE, "%s: %s is no array of bytes",
+        return err_set(err, PL_BAD_FILE, "%s: %s is not an array of bytes",
                        gguf_path(g), key);
     units = kv->count >= 4 ? read_u32(kv->data) : 0;
     if (units % 4 != 0 || units + 4 >= kv->count ||
         kv->data[kv->count - 1] != '\0')
-        return err_set(err, PL_BAD_FILE,
-                       "%s: %s has %llu bytes, and not a table and texts in "
-                       "them",
-                       gguf_path(g), key, (unsigned long long)kv->count);
+        return err_set(
+            err, PL_BAD_FILE,
+            "%s: %s has %llu bytes, which are not a table followed by strings",
+            gguf_path(g), key, (unsigned long long)kv->count);
     m->unit = arena_memdup(&t->vocab.memory, kv->data + 4, kv->count - 4, 1);
     if (!m->unit)
         return err_no_memory(err, "a map of characters");
@@ -119,7 +119,7 @@ static pl_status put(struct encoder *e, const char *s, size_t len, pl_err *err)
 
     if (len > INT32_MAX / 4 || b->n > INT32_MAX / 4)
         return err_set(err, PL_BAD_ARGUMENT,
-                       "a text that is more than %d bytes once normalised; "
+                       "the text has more than %d bytes after normalization; "
                        "encode it in parts",
                        INT32_MAX / 4);
     PL_TRY(text_buf_reserve(b, len, err));
@@ -302,7 +302,7 @@ pl_status unigram_encode(struct encoder *e, const char *s, size_t len,
     PL_TRY(normalise(e, s, len, err));
     step = malloc((e->normal.n + 1) * sizeof *step);
     if (!step)
-        return err_no_memory(err, "the cuts of a text");
+        return err_no_memory(err, "the segmentation of a text");
     find_best(e->t, e->normal.s, e->normal.n, step);
     status = push_best(e, e->normal.s, e->normal.n, step, err);
     free(step);

@@ -189,14 +189,14 @@ static pl_status per_token(const struct gguf *g, const char *key, uint64_t n,
         return PL_OK;
     if ((*out)->type != GGUF_ARRAY)
         return err_set(err, PL_BAD_FILE,
-                       "%s: %s has type %s, an array is expected", gguf_path(g),
+                       "%s: %s has type %s, expected an array", gguf_path(g),
                        key, gguf_type_name((*out)->type));
     if ((*out)->count != n)
-        return err_set(err, PL_BAD_FILE,
-                       "%s: %s has %llu elements for %llu tokens: convert the "
-                       "model again",
-                       gguf_path(g), key, (unsigned long long)(*out)->count,
-                       (unsigned long long)n);
+        return err_set(
+            err, PL_BAD_FILE,
+            "%s: %s has %llu elements for %llu tokens; convert the model again",
+            gguf_path(g), key, (unsigned long long)(*out)->count,
+            (unsigned long long)n);
     return PL_OK;
 }
 
@@ -214,15 +214,15 @@ static pl_status read_columns(struct vocab *v, const struct gguf *g,
         int64_t type = TOKEN_NORMAL;
 
         if (scores && !gguf_as_f64(scores, i, &score))
-            return err_set(err, PL_BAD_FILE,
-                           "%s: element %llu of tokenizer.ggml.scores is no "
-                           "number",
-                           gguf_path(g), (unsigned long long)i);
+            return err_set(
+                err, PL_BAD_FILE,
+                "%s: element %llu of tokenizer.ggml.scores is not a number",
+                gguf_path(g), (unsigned long long)i);
         if (types &&
             (!gguf_as_i64(types, i, &type) || type < 0 || type > TOKEN_BYTE))
             return err_set(err, PL_BAD_FILE,
                            "%s: element %llu of tokenizer.ggml.token_type is "
-                           "not one of 0 .. %d",
+                           "not in 0 .. %d",
                            gguf_path(g), (unsigned long long)i, TOKEN_BYTE);
         t->score = (float)score;
         /* 0 is "undefined": such tokens have no text either */
@@ -240,10 +240,10 @@ static pl_status need_strs(const struct gguf *g, const char *key,
 
     if (!kv)
         return err_set(err, PL_NOT_FOUND,
-                       "%s: %s is missing: this file has no usable tokenizer",
+                       "%s: %s is missing, so the file has no usable tokenizer",
                        gguf_path(g), key);
     if (kv->type != GGUF_ARRAY || kv->elem != GGUF_STRING)
-        return err_set(err, PL_BAD_FILE, "%s: %s is no array of strings",
+        return err_set(err, PL_BAD_FILE, "%s: %s is not an array of strings",
                        gguf_path(g), key);
     if (kv->count > VOCAB_MAX)
         return err_set(err, PL_BAD_FILE,
@@ -277,7 +277,7 @@ pl_status vocab_init(struct vocab *v, const struct gguf *g, pl_err *err)
     }
     text = arena_alloc(&v->memory, bytes, 1);
     if (!text)
-        return err_no_memory(err, "the vocabulary's texts");
+        return err_no_memory(err, "the vocabulary's strings");
     PL_TRY(reserve(v, (int32_t)kv->count, err));
     for (uint64_t i = 0; i < kv->count; i++) {
         struct token *t = &v->token[i];
@@ -374,7 +374,7 @@ static pl_status read_sides(struct sides *m, const struct gguf *g, uint64_t i,
     if (!blank || blank + 1 == end)
         return err_set(err, PL_BAD_FILE,
                        "%s: element %llu of tokenizer.ggml.merges is not two "
-                       "texts with a blank between: convert the model again",
+                       "strings separated by a blank; convert the model again",
                        gguf_path(g), (unsigned long long)i);
     m->left = s.s;
     m->right = blank + 1;

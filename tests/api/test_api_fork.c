@@ -30,7 +30,7 @@ static const int32_t token[N_TOK] = {1, 5, 9, 200, 3};
     do {                                                                       \
         pl_err err = {PL_OK, ""};                                              \
         MUST((call) == PL_BAD_ARGUMENT);                                       \
-        MUST(strstr(err.message, "make a new one here"));                      \
+        MUST(strstr(err.message, "create a new one here"));                    \
     } while (0)
 
 static pl_status decode(pl_engine *e, float *out, pl_err *err)

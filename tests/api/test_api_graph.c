@@ -417,7 +417,7 @@ static void change(pl_graph *g)
     pl_keep(g, 0);
     pl_relu(g, 0);
     assert_int_equal(pl_graph_check(g, &err), PL_BAD_ARGUMENT);
-    assert_non_null(strstr(err.message, "an executor has the graph"));
+    assert_non_null(strstr(err.message, "an executor uses the graph"));
 }
 
 static void exec_create(struct walk *w)

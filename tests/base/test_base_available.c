@@ -492,8 +492,8 @@ TEST(available_is_shown_and_named)
     r = sh(0, "PLAIT_MEMORY=16GiB:12GiB plait plan " MODEL "-dev 'cpu*2'");
     assert_non_null(strstr(r.out, "    12.0G    16.0G\n"));
     r = sh(1, "PLAIT_MEMORY=16GiB:4MiB plait plan " MODEL "-fit off");
-    must_say(r, "; 4.00 MiB is available now, 16.00 GiB in all)");
+    must_say(r, "; 4.00 MiB available of 16.00 GiB)");
     sh(0, "PLAIT_MEMORY= plait devices"); /* no limit */
     r = sh(2, "PLAIT_MEMORY=much plait devices");
-    must_say(r, "PLAIT_MEMORY=much: not an amount of memory");
+    must_say(r, "PLAIT_MEMORY=much: not a memory size");
 }

@@ -90,7 +90,7 @@ TEST(base_err_no_thread_tells_memory_from_limits)
     err_no_thread(&err, "thread 1 of 3", EAGAIN);
     assert_int_equal(setrlimit(RLIMIT_AS, &was), 0);
     assert_int_equal(err.status, PL_NO_MEMORY);
-    assert_non_null(strstr(err.message, "no room for its stack"));
+    assert_non_null(strstr(err.message, "no memory for its stack"));
     assert_non_null(strstr(err.message, "ulimit -v"));
 }
 

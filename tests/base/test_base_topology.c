@@ -277,7 +277,7 @@ TEST(topology_failures_are_statuses)
     struct topology t;
     pl_err err;
 
-    assert_int_equal(topology_load_synthetic(&t, "no such thing", NULL, &err),
+    assert_int_equal(topology_load_synthetic(&t, "not found", NULL, &err),
                      PL_BAD_ARGUMENT);
     assert_int_equal(topology_load_synthetic(&t, "pu:2", "5", &err), PL_DEVICE);
     assert_non_null(strstr(err.message, "taskset"));

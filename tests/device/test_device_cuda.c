@@ -431,7 +431,7 @@ TEST(cuda_maps_writable_memory_alone)
     assert_non_null(strstr(err.message, "writable"));
     TEST_OK(d->map(g, open + PAGE, PAGE, &at, &err), err);
     assert_int_equal(d->map(g, open, 2 * PAGE, &at, &err), PL_UNSUPPORTED);
-    assert_non_null(strstr(err.message, "map the whole first"));
+    assert_non_null(strstr(err.message, "map the whole range first"));
     assert_int_equal(d->map(g, open + 2 * PAGE - 8, 16, &at, &err),
                      PL_UNSUPPORTED);
     assert_int_equal(d->signal_word(g, QUEUE_COMPUTE, (void *)open, 1, &err),

@@ -708,8 +708,8 @@ TEST(gpu_tensors_above_an_allocation_are_refused)
                                                 1),
                                      &err),
                      PL_NO_DEVICE_MEMORY);
-    if (!strstr(err.message, "parts0: a tensor among its weights has 208") ||
-        !strstr(err.message, "is promised 192") ||
+    if (!strstr(err.message, "parts0: a tensor of its weights has 208") ||
+        !strstr(err.message, "guarantees 192") ||
         !strstr(err.message, "-sm tensor"))
         fail_msg("%s", err.message);
     device_set_free(s);
@@ -726,11 +726,10 @@ TEST(gpu_items_name_gpus)
     static const struct {
         const char *item, *says;
     } bad[] = {
-        {"emu:1",
-         "there is no GPU 1; there is 1, counted from 0: `plait devices`"},
-        {"emu:2GiB", "\"2GiB\" is no number of a GPU"},
-        {"emu:-1", "\"-1\" is no number of a GPU"},
-        {"emu:99999999999999999999", "is no number of a GPU"}};
+        {"emu:1", "no GPU 1; there is 1, counted from 0; `plait devices`"},
+        {"emu:2GiB", "\"2GiB\" is not a GPU number"},
+        {"emu:-1", "\"-1\" is not a GPU number"},
+        {"emu:99999999999999999999", "is not a GPU number"}};
     struct device_list l;
     pl_err err;
 
@@ -925,10 +924,10 @@ static void hang_after(int n, const char *where)
     RUN_OK(s, &run);
     gpu_hung.n_left = n;
     assert_int_equal(device_set_run(s, &run, &err), PL_DEVICE);
-    says(&err, "hung0 hangs: it has done nothing for 0.1 s");
+    says(&err, "hung0 hangs: no progress for 0.1 s");
     says(&err, where);
     assert_int_equal(device_set_run(s, &run, &err), PL_DEVICE);
-    says(&err, "hung0 has hung before");
+    says(&err, "hung0 hung before");
     assert_int_equal(device_write(s, 0, REGION_WORK, 0, one, sizeof one, &err),
                      PL_DEVICE);
     assert_int_equal(device_read(s, 0, REGION_WORK, 0, v, sizeof v, &err),
@@ -943,16 +942,16 @@ static void hang_after(int n, const char *where)
  * wait for it themselves. */
 TEST(gpu_that_hangs_ends_the_run_and_is_left_alone)
 {
-    hang_after(102, "steps 64 to 103");
-    hang_after(80, "steps 64 to 102");
-    hang_after(10, "steps 0 to 63");
+    hang_after(102, "instructions 64 to 103");
+    hang_after(80, "instructions 64 to 102");
+    hang_after(10, "instructions 0 to 63");
 }
 
 TEST(gpu_that_hangs_without_words_ends_the_run)
 {
     gpu_hung.wordless = true;
-    hang_after(102, "steps 102 to 103");
-    hang_after(80, "steps 64 to 101");
+    hang_after(102, "instructions 102 to 103");
+    hang_after(80, "instructions 64 to 101");
     gpu_hung.wordless = false;
 }
 
@@ -970,7 +969,7 @@ TEST(gpu_that_hangs_is_found_between_runs)
     build_put(s, 0, 0, v, 8);
     gpu_hung.n_left = 0;
     assert_int_equal(device_set_run(s, &run, &err), PL_DEVICE);
-    says(&err, "hung0 hangs: it has done nothing for 0.1 s;");
+    says(&err, "hung0 hangs: no progress for 0.1 s;");
     free_lost(s);
     assert_int_equal(gpu_hung.n_call, 0);
     gpu_hung_end();
@@ -1021,7 +1020,7 @@ TEST(gpu_that_hangs_ends_who_writes)
     assert_true(n > 0);
     assert_int_equal(device_write(s, 0, REGION_WEIGHTS, 0, v, 1, &err),
                      PL_DEVICE);
-    says(&err, "hung0 has hung before");
+    says(&err, "hung0 hung before");
     device_set_free(s);
     assert_int_equal(gpu_hung.n_call, 0);
     gpu_hung_end();
@@ -1042,9 +1041,9 @@ static void must_end(const char *program)
     RUN_OK(s, &run);
     gpu_hung.n_left = 0;
     assert_int_equal(device_set_run(s, &run, &err), PL_DEVICE);
-    says(&err, "hung0 hangs: it has done nothing for 0.1 s");
+    says(&err, "hung0 hangs: no progress for 0.1 s");
     assert_int_equal(device_set_run(s, &run, &err), PL_DEVICE);
-    says(&err, "hung0 has hung before");
+    says(&err, "hung0 hung before");
     device_set_free(s);
     gpu_hung.blind = false;
     assert_int_equal(gpu_hung.n_call, 0);
@@ -1106,9 +1105,9 @@ TEST(gpu_that_differs_is_refused_by_name)
     TEST_OK(load_wrong(GPU_softmax, false, &differs, &err), err);
     assert_true(differs == 0);
     assert_int_equal(load_wrong(GPU_probe, false, &differs, &err), PL_DEVICE);
-    says(&err, "wrong0 fails its self test: kernel probe (plain sum) gives");
+    says(&err, "wrong0 fails its self test: kernel probe (plain sum) computes");
     assert_int_equal(load_wrong(GPU_unary, false, &differs, &err), PL_DEVICE);
-    says(&err, "kernel unary (scale, F32) gives");
+    says(&err, "kernel unary (scale, F32) computes");
     says(&err, "--inexact");
     TEST_OK(load_wrong(GPU_unary, true, &differs, &err), err);
     assert_true(differs != 0);

@@ -90,7 +90,7 @@ TEST(gpus_bear_the_numbers_of_their_driver)
         must_take(&row[i]);
     REFUSE("cuda:1", "cuda:1 (Fake 5.2, 0000:3c:00.0)", "5.2, and the kernels",
            "plait devices");
-    REFUSE("cuda:4", "there is no GPU 4; there are 4");
+    REFUSE("cuda:4", "no GPU 4; there are 4");
     REFUSE("opencl:3", "opencl:3 (old)", "not OpenCL 1.2");
 }
 
@@ -153,7 +153,7 @@ TEST(gpus_that_two_drivers_show_count_once)
     for (size_t i = 0; i < sizeof row / sizeof *row; i++)
         must_take(&row[i]);
     REFUSE("gpu:1", "cuda:1 (Fake 5.2");
-    REFUSE("gpu:5", "there is no GPU 5; there are 5");
+    REFUSE("gpu:5", "no GPU 5; there are 5");
     f->refuse(FAKE_NEW, UNAVAILABLE);
     must_take(&twin);
     f->refuse(FAKE_NEW, 0);
@@ -182,7 +182,7 @@ TEST(gpus_of_hip_are_taken_by_hip)
     for (size_t i = 0; i < sizeof row / sizeof *row; i++)
         must_take(&row[i]);
     REFUSE("hip:1", "hip:1 (Fake gfx803, 0000:3c:00.0)", "gfx900 or later");
-    REFUSE("hip:4", "there is no GPU 4; there are 4");
+    REFUSE("hip:4", "no GPU 4; there are 4");
     f->refuse(FAKE_NEW, UNAVAILABLE);
     must_take(&twin);
     REFUSE("hip:0", "hip:0 (Fake gfx90a", "hipMemGetInfo", "(46,");
@@ -222,11 +222,11 @@ TEST(gpus_of_missing_libraries_are_missed_by_name)
     REFUSE("cuda", "/nowhere/libcuda.so.1", "PLAIT_LIBCUDA");
     REFUSE("hip", "/nowhere/libamdhip64.so", "PLAIT_LIBHIP");
     fakes()->break_at("cuInit", 1, NO_DEVICE);
-    REFUSE("cuda", "shows no GPU", "plait devices");
+    REFUSE("cuda", "reports no GPU", "plait devices");
     fakes()->break_at(NULL, 0, 0);
     name("PLAIT_LIBCUDA", "/nowhere/libcuda.so.1");
     name("PLAIT_LIBOPENCL", "/nowhere/libOpenCL.so.1");
-    REFUSE("gpu", "no GPU here", "/nowhere/libcuda.so.1", "PLAIT_LIBCUDA",
+    REFUSE("gpu", "no usable GPU", "/nowhere/libcuda.so.1", "PLAIT_LIBCUDA",
            "/nowhere/libamdhip64.so", "PLAIT_LIBHIP", "/nowhere/libOpenCL.so.1",
            "PLAIT_LIBOPENCL");
     fakes();
@@ -271,12 +271,12 @@ TEST(gpus_stand_in_the_list_of_devices)
     assert_non_null(strstr(t.s, "cuda:0    Fake 9.0, 0000:3b:00.0, CUDA 12.4"));
     assert_non_null(
         strstr(t.s, "100 units, 8.00G bytes, 7.00G available now, dot4"));
-    assert_non_null(strstr(t.s, "stream words, reaches memory of cuda:2\n"));
-    assert_non_null(strstr(t.s, "host memory, reaches memory of cuda:0\n"));
+    assert_non_null(strstr(t.s, "stream words, peer access to cuda:2\n"));
+    assert_non_null(strstr(t.s, "host memory, peer access to cuda:0\n"));
     assert_non_null(strstr(t.s, "dot4, mma, stream words\n")); /* cuda:3 */
     assert_non_null(strstr(t.s, "cannot be used: its compute capability is"));
     assert_non_null(strstr(t.s, "twin, 0000:3b:00.0"));
-    assert_non_null(strstr(t.s, "driver fake, the GPU of cuda:0\n"));
+    assert_non_null(strstr(t.s, "driver fake, same GPU as cuda:0\n"));
     t.n = 0;
     name("PLAIT_LIBOPENCL", "/nowhere/libOpenCL.so.1");
     TEST_OK(pl_devices_print(true, test_text_add, &t, &err), err);

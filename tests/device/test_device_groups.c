@@ -647,7 +647,7 @@ static int members(const char *spec, int n_thread, int n_host, bool pinned,
     s = build_set_of(&l, &opt);
     n = ((const struct cpu_backend *)s->backend[0].own)->n_thread;
     for (int d = 0; d < l.n - 1; d++)
-        assert_int_equal(cpu_seats_share(&s->backend[0], d, l.n - 1),
+        assert_int_equal(cpu_thread_map_share(&s->backend[0], d, l.n - 1),
                          l.dev[d].on_cores && d < n_host);
     device_set_free(s);
     device_list_free(&l);
@@ -691,9 +691,9 @@ TEST(device_host_memory_limit_is_named)
                                      &err),
                      PL_NO_DEVICE_MEMORY);
     assert_non_null(strstr(err.message, "host needs "));
-    assert_non_null(strstr(err.message, "; 1.00 GiB is available now (3.00 GiB "
-                                        "in all): "));
-    assert_non_null(strstr(err.message, "beside others"));
+    assert_non_null(
+        strstr(err.message, ", but 1.00 GiB of 3.00 GiB is available; "));
+    assert_non_null(strstr(err.message, "shares its memory"));
     device_set_free(s);
     device_list_free(&l);
     arena_fini(&a);
@@ -727,26 +727,27 @@ static const struct {
     const char *was, *is, *says;
 } wrong[] = {
     {"", "", NULL},
-    {"0: post 0", "0 order 0: post 0", "order of all steps"},
+    {"0: post 0", "0 order 0: post 0", "later in the total order"},
     {"  0: post 0\n  1: wait 0.0\n", "  1: wait 0.0\n  0: post 0\n",
-     "post comes later"},
+     "POST is later"},
     {"0: post 0", "0 micro 1: post 0", "may be absent"},
-    {"wait 0.0", "wait 0.1", "nobody posts"},
-    {"0: post 0\n", "0: post 0\n  0 copy: post 0\n", "posted before"},
-    {"0: %1 =", "0 micro 2: %1 =", "micro-batch that the script does not have"},
+    {"wait 0.0", "wait 0.1", "never posted"},
+    {"0: post 0\n", "0: post 0\n  0 copy: post 0\n", "already posted"},
+    {"0: %1 =", "0 micro 2: %1 =", "micro-batch that the variant lacks"},
     {"device 1 groups 1\n  %0: f32[n_tok, 1]",
      "device 1 groups 1\n  %0: f32[n_tok, 1] micro 1",
      "of another micro-batch"},
     {"0: merge meet 0, 1", "0: merge meet 0, 1 group 1",
-     "group that is not there"},
-    {"1: merge meet 0, 1\n", "1 order 4: merge meet 0\n", "does not meet it"},
+     "group that does not exist"},
+    {"1: merge meet 0, 1\n", "1 order 4: merge meet 0\n",
+     "a device never reaches"},
     {"1: merge meet 0, 1\n", "1 order 5: merge meet 0, 1\n",
-     "does not meet it"},
+     "a device never reaches"},
     {"0: merge meet 0, 1; %1 <- 1.%0 4 x n_tok(4, 4)\n  1: merge meet 0, 1\n",
      "0: merge meet 1\n  1: merge meet 1\n", "not among"},
-    {"<- 1.%0", "<- 2.%0", "without a meeting"},
-    {"0: merge meet 0, 1", "0: merge meet 0, 2", "share no memory"},
-    {"0: merge meet 0, 1", "0: merge meet 0, 3", "threads are its own"},
+    {"<- 1.%0", "<- 2.%0", "without a barrier"},
+    {"0: merge meet 0, 1", "0: merge meet 0, 2", "of other memory"},
+    {"0: merge meet 0, 1", "0: merge meet 0, 3", "of other threads"},
 };
 
 TEST(device_load_refuses_a_wrong_order)

@@ -948,8 +948,7 @@ TEST(device_memory_limit_is_named)
                      PL_NO_DEVICE_MEMORY);
     assert_non_null(strstr(err.message, "sim1 needs 3.00 GiB"));
     assert_non_null(strstr(err.message, "weights 3.00 GiB"));
-    assert_non_null(
-        strstr(err.message, "1.00 GiB is available now (1.00 GiB in all)"));
+    assert_non_null(strstr(err.message, "1.00 GiB of 1.00 GiB is available"));
     device_set_free(s);
     arena_fini(&a);
 }
@@ -1041,21 +1040,21 @@ TEST(device_load_refuses_wrong_programs)
         int n;
         pl_status status;
     } cases[] = {
-        {"cpu*2", "waits for ever", /* each waits for the other */
+        {"cpu*2", "deadlock", /* each waits for the other */
          TWO "device 0\ndevice 1\nscript\n"
              "0: wait 1.0\n0: post 0\n1: wait 0.0\n1: post 0\n",
          2, PL_BAD_ARGUMENT},
-        {"cpu*2", "waits for ever", /* a barrier that one does not reach */
+        {"cpu*2", "deadlock", /* a barrier that one does not reach */
          TWO "device 0\ndevice 1\nscript\n0: merge meet 0, 1\n", 2,
          PL_BAD_ARGUMENT},
-        {"cpu*1,sim", "share no memory",
+        {"cpu*1,sim", "of other memory",
          TWO "device 0\ndevice 1\nscript\n0, 1: merge meet\n", 2,
          PL_BAD_ARGUMENT},
-        {"cpu*2", "without a meeting",
+        {"cpu*2", "without a barrier",
          TWO "device 0\n%0: f32[n_tok, 5]\ndevice 1\n%0: f32[n_tok, 4]\n"
              "script\n0: merge %0 <- 1.%0 16 x n_tok(16, 16)\n",
          2, PL_BAD_ARGUMENT},
-        {"cpu*2", "beyond its source",
+        {"cpu*2", "past the end of its source",
          TWO "device 0\n%0: f32[n_tok, 5]\n"
              "device 1 work 24\n%0: f32[n_tok, 3]\nscript\n"
              "0: merge meet 0, 1; %0 <- 1.%0 16 x n_tok(16, 16)\n"
@@ -1098,10 +1097,10 @@ TEST(device_load_refuses_arguments_of_other_kernels)
     refused(p, "cpu*1", PL_BAD_ARGUMENT, "too many operands");
     k->kernel = KERNEL_scale;
     k->n_arg = 3; /* an operand that it does not have */
-    refused(p, "cpu*1", PL_BAD_ARGUMENT, "another way than its kernel");
+    refused(p, "cpu*1", PL_BAD_ARGUMENT, "differently than its kernel");
     k->n_arg = 2; /* updates what it should write */
     k->arg[0].access = ACCESS_UPDATE;
-    refused(p, "cpu*1", PL_BAD_ARGUMENT, "another way than its kernel");
+    refused(p, "cpu*1", PL_BAD_ARGUMENT, "differently than its kernel");
     arena_fini(&a);
 }
 

@@ -259,7 +259,7 @@ TEST(spec_paper_devices_may_have_peers_and_int8)
     device_list_free(&l);
     assert_int_equal(device_parse_paper(&l, "gpu:1GiB:1TB/s:2GB/s:3GB/s", &err),
                      PL_BAD_ARGUMENT);
-    assert_non_null(strstr(err.message, "is one too many"));
+    assert_non_null(strstr(err.message, "is unexpected"));
     assert_int_equal(device_parse_paper(&l, "gpu:1GiB:1TB/s:p2p=9us", &err),
                      PL_BAD_ARGUMENT);
     assert_non_null(strstr(err.message, "p2p must be a bandwidth"));
@@ -276,11 +276,11 @@ TEST(spec_paper_devices_of_an_item_may_have_a_bridge)
                                "gpu:1GiB:1TB/s:p2p=9GB/s:bridge=300GB/s*2",
                                &err),
             err);
-    assert_true(l.dev[0].island > 0 && l.dev[3].island > 0);
-    assert_int_equal(l.dev[0].island, l.dev[1].island);
-    assert_int_equal(l.dev[2].island, 0);
-    assert_int_equal(l.dev[3].island, l.dev[4].island);
-    assert_int_not_equal(l.dev[0].island, l.dev[3].island);
+    assert_true(l.dev[0].link_domain > 0 && l.dev[3].link_domain > 0);
+    assert_int_equal(l.dev[0].link_domain, l.dev[1].link_domain);
+    assert_int_equal(l.dev[2].link_domain, 0);
+    assert_int_equal(l.dev[3].link_domain, l.dev[4].link_domain);
+    assert_int_not_equal(l.dev[0].link_domain, l.dev[3].link_domain);
     assert_true(l.dev[1].bridge_bytes_per_s == 300e9);
     assert_true(l.dev[1].p2p_bytes_per_s == 0);
     assert_true(l.dev[4].p2p_bytes_per_s == 9e9);
@@ -321,41 +321,43 @@ TEST(spec_errors_name_item_and_remedy)
         {"cpu*513", "1 to 512"},
         {"cpu*99999999999", "1 to 512"},
         {"sim*500,sim*13", "more than 512"},
-        {"igpu", "no kind \"igpu\"; this machine has 4 cores in 1 NUMA node"},
-        {"cpu0", "no kind \"cpu0\""},
-        {"CUDA0,CUDA1", "no kind \"CUDA0\""},
-        {"cpu,none", "none stands alone"},
+        {"igpu",
+         "unknown type \"igpu\"; this machine has 4 cores in 1 NUMA node"},
+        {"cpu0", "unknown type \"cpu0\""},
+        {"CUDA0,CUDA1", "unknown type \"CUDA0\""},
+        {"cpu,none", "none excludes other"},
         {"Vulkan0", "--device-spec"},
-        {"ROCm0:2GiB*2", "no kind \"ROCm0\""},
-        {"a-name-of-many-letters-and-digits-0123456789", "no kind \"a-name-of"},
-        {"c\033[31mpu", "no kind \"c?[31mpu\""},
-        {"sim:2GB:0us:0us", "\"0us\", a time (10us), is one too many"},
+        {"ROCm0:2GiB*2", "unknown type \"ROCm0\""},
+        {"a-name-of-many-letters-and-digits-0123456789",
+         "unknown type \"a-name-of"},
+        {"c\033[31mpu", "unknown type \"c?[31mpu\""},
+        {"sim:2GB:0us:0us", "\"0us\", a time (10us), is unexpected"},
         {"sim:latency=0us:latency=1us", "latency is given twice"},
-        {"sim:-0us", "no positive number"},
-        {"sim:0GB/s", "no positive number"},
+        {"sim:-0us", "not a positive number"},
+        {"sim:0GB/s", "not a positive number"},
         {"sim:0.00XBxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx"
          "xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx",
-         "xxxx...\" is no positive number"},
+         "xxxx...\" is not a positive number"},
         {"cpu:", "nothing after ':'"},
-        {"cpu:0-", "no list of cores"},
-        {"cpu:a", "no list of cores"},
-        {"cpu:0+", "no list of cores"},
-        {"cpu:0:1", "no list of cores"},
-        {"cpu:3-1", "3-1 is no range"},
+        {"cpu:0-", "not a list of cores"},
+        {"cpu:a", "not a list of cores"},
+        {"cpu:0+", "not a list of cores"},
+        {"cpu:0:1", "not a list of cores"},
+        {"cpu:3-1", "3-1 is not a range"},
         {"cpu:0-8", "may not use core 4, only 0-3"},
-        {"cpu:99999999999999999999", "no range"},
-        {"sim:2", "is one too many"},
-        {"sim:2XB", "no positive number"},
-        {"sim:-2GB", "no positive number"},
-        {"sim:0GB", "no positive number"},
-        {"sim:0x10GB", "no positive number"},
-        {"sim:1e400GB", "no positive number"},
-        {"sim:99999999TiB", "no positive number"},
-        {"sim:10us/s", "no positive number"},
-        {"sim:2GB:3GB", "\"3GB\", a memory size (2GiB), is one too many"},
-        {"sim:2GB:available=3GB", "more is available than the memory"},
-        {"sim:available=3GB", "more is available than the memory"},
-        {"sim:flops=3T", "\"flops\" is no figure"},
+        {"cpu:99999999999999999999", "not a range"},
+        {"sim:2", "is unexpected"},
+        {"sim:2XB", "not a positive number"},
+        {"sim:-2GB", "not a positive number"},
+        {"sim:0GB", "not a positive number"},
+        {"sim:0x10GB", "not a positive number"},
+        {"sim:1e400GB", "not a positive number"},
+        {"sim:99999999TiB", "not a positive number"},
+        {"sim:10us/s", "not a positive number"},
+        {"sim:2GB:3GB", "\"3GB\", a memory size (2GiB), is unexpected"},
+        {"sim:2GB:available=3GB", "available= exceeds the memory"},
+        {"sim:available=3GB", "available= exceeds the memory"},
+        {"sim:flops=3T", "\"flops\" is not a property"},
         {"sim:latency=3GB", "latency must be a time (10us), not \"3GB\""},
         {"sim:link=3GB/s:link=3GB/s", "link is given twice"},
         {"sim:link=1e-300B/s",
@@ -364,7 +366,7 @@ TEST(spec_errors_name_item_and_remedy)
         {"sim:1e300s", "latency must be at most 10s, not \"1e300s\""},
         {"sim:10001ms", "latency must be at most 10s"},
         {"sim:2GB:", "nothing after ':'"},
-        {"sim::2GB", "no positive number"},
+        {"sim::2GB", "not a positive number"},
     };
     struct topology t;
     struct device_list l;
@@ -494,5 +496,5 @@ TEST(spec_host_may_be_described)
     device_list_free(&l);
     assert_int_equal(device_parse_paper(&l, "host:1GiB:1GB/s*2", &err),
                      PL_BAD_ARGUMENT);
-    assert_non_null(strstr(err.message, "there is one host only"));
+    assert_non_null(strstr(err.message, "a machine has only one host"));
 }

@@ -114,8 +114,8 @@ BOTH(cuda_refuses_peers_out_of_reach, hip_refuses_peers_out_of_reach)
     TEST_OK(gpu_work_take(&w, FAKE_NEW, &err), err);
     assert_int_equal(gpu_work_meet(&w, FAKE_FAR, &err), PL_UNSUPPORTED);
     must_say(&err, m == &fake_make_cuda
-                       ? "cuda:0 does not reach memory of cuda:3"
-                       : "hip:0 does not reach memory of hip:3");
+                       ? "cuda:0 cannot access memory of cuda:3"
+                       : "hip:0 cannot access memory of hip:3");
     assert_null(f->wrong());
     TEST_OK(d->copy(w.g, QUEUE_COPY, w.peer_at, w.at[0], 4, &err), err);
     TEST_OK(d->finish(w.g, QUEUE_COPY, &err), err);

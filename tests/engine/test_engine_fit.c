@@ -300,8 +300,8 @@ TEST(fit_available_memory_decides_no_bit)
             take_some(now, spec, &random);
             o.device_spec = now;
             if (pl_plan_create(&p, m, &o, &err) != PL_OK) {
-                if (!strstr(err.message, " is available now, ") ||
-                    !strstr(err.message, " in all)"))
+                if (!strstr(err.message, " available of ") ||
+                    !strstr(err.message, "buffers "))
                     fail_msg("%s: %s", now, err.message);
                 refused++;
                 continue;

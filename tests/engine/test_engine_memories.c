@@ -568,7 +568,7 @@ TEST(memories_of_a_prompt_are_there_for_another_answer)
         if (forgotten) {
             assert_int_equal(pl_seq_trim(r.engine, 0, N_PROMPT, NULL, &err),
                              PL_NOT_FOUND);
-            assert_non_null(strstr(err.message, "no longer held: 0 can be"));
+            assert_non_null(strstr(err.message, "was evicted; 0 can be"));
             assert_int_equal(pl_seq_length(r.engine, 0), N);
         }
         TEST_OK(pl_seq_trim(r.engine, 0, N_PROMPT, &kept, &err), err);

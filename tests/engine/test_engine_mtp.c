@@ -183,20 +183,20 @@ TEST(mtp_blocks_that_are_not_there_are_named)
     b.n = 1;
     b.token = g.token;
     b.logits = logits;
-    refused(&r, &b, "give the batch's tokens theirs");
+    refused(&r, &b, "set the batch's hidden");
     b.hidden = g.hidden;
     b.hidden_out = g.hidden;
-    refused(&r, &b, "name \"result_hidden\"");
+    refused(&r, &b, "add \"result_hidden\"");
     o.mtp = 2;
     assert_int_equal(pl_plan_create(&p, r.model, &o, &err), PL_BAD_ARGUMENT);
-    if (!strstr(err.message, "block 2 for multi-token prediction is asked for; "
-                             "the file has 1"))
+    if (!strstr(err.message,
+                "multi-token prediction block 2 requested; the file has 1"))
         fail_msg("%s", err.message);
     engine_run_close(&r);
     o.mtp = 0;
     r = opened(&o);
     b.hidden_out = NULL;
-    refused(&r, &b, "this is no engine of a block");
+    refused(&r, &b, "the engine does not run a");
     engine_run_close(&r);
     free(logits);
 }

@@ -24,12 +24,12 @@ static const struct {
     {{.n_out = -5}, "n_out is -5"},
     {{.fit_ctx = -1}, "fit_ctx is -1"},
     {{.n_tensor_split = -1}, "n_tensor_split is -1"},
-    {{.n_tensor_split = 2}, "n_tensor_split is 2 and tensor_split is NULL"},
+    {{.n_tensor_split = 2}, "n_tensor_split is 2 but tensor_split is NULL"},
     {{.n_overrides = -3}, "n_overrides is -3"},
-    {{.n_overrides = 1}, "n_overrides is 1 and overrides is NULL"},
+    {{.n_overrides = 1}, "n_overrides is 1 but overrides is NULL"},
     {{.n_overrides = 2, .overrides = one_null}, "overrides[1] is NULL"},
     {{.n_keep = -1}, "n_keep is -1"},
-    {{.n_keep = 3}, "n_keep is 3 and keep is NULL"},
+    {{.n_keep = 3}, "n_keep is 3 but keep is NULL"},
     {{.n_keep = 2, .keep = one_null}, "keep[1] is NULL"},
     {{.split_mode = (pl_split_mode)5}, "split_mode is 5"},
     {{.split_mode = (pl_split_mode)-1}, "split_mode is -1"},
@@ -107,7 +107,7 @@ TEST(options_of_samplers_are_refused_by_field)
         {0, NULL, NULL, 10, NULL},
         {-1, id, bias, 10, "n_bias is -1"},
         {1, NULL, bias, 10, "bias_id is NULL"},
-        {1, id, NULL, 10, "n_bias is 1 and bias is NULL"},
+        {1, id, NULL, 10, "n_bias is 1 but bias is NULL"},
         {1, id, bias, 3, "a bias for token 3"},
         {0, NULL, NULL, 0, "a vocabulary of 0"},
         {0, NULL, NULL, -1, "a vocabulary of -1"},
@@ -144,7 +144,7 @@ TEST(options_of_graphs_are_refused)
     assert_int_equal(pl_graph_create(&g, NULL), PL_OK);
     pl_want_layout(g, pl_input(g, "x", PL_F32, 2, dim), &l);
     assert_int_equal(pl_graph_check(g, &err), PL_BAD_ARGUMENT);
-    assert_non_null(strstr(err.message, "x: the layout asked for"));
+    assert_non_null(strstr(err.message, "x: the requested layout"));
     pl_graph_free(g);
     assert_int_equal(pl_graph_parse_ops(&g, "", 1, NULL, &err),
                      PL_BAD_ARGUMENT);
@@ -197,7 +197,7 @@ static pl_status measure(struct scene *s, const void *given, pl_err *err)
     pl_status st = pl_devices_measure(given, false, sink, NULL, err);
 
     (void)s;
-    return strstr(err->message, "kernel set 'none'") ? PL_OK : st;
+    return strstr(err->message, "unknown kernel set 'none'") ? PL_OK : st;
 }
 
 static pl_status create_sampler(struct scene *s, const void *given, pl_err *err)
@@ -341,11 +341,12 @@ TEST(options_of_any_header_are_understood)
             {known, 0xff, PL_OK, ""},
             {less, 0xff, PL_OK, ""},
             {known + 24, 0, PL_OK, ""},
-            {known + 24, 1, PL_UNSUPPORTED, "built for a newer one"},
-            {0, 0, PL_BAD_ARGUMENT, "its size is 0; call "},
-            {sizeof(size_t), 0, PL_BAD_ARGUMENT, "_init, or begin it with"},
+            {known + 24, 1, PL_UNSUPPORTED, "built for a newer version"},
+            {0, 0, PL_BAD_ARGUMENT, "size is 0; call "},
+            {sizeof(size_t), 0, PL_BAD_ARGUMENT,
+             "_init, or initialize it with"},
             {known - 1, 0, PL_BAD_ARGUMENT, "{.size = sizeof("},
-            {SIZE_MAX, 0, PL_BAD_ARGUMENT, "its size is "},
+            {SIZE_MAX, 0, PL_BAD_ARGUMENT, "size is "},
         };
 
         for (size_t k = 0; k < sizeof cases / sizeof cases[0]; k++) {

@@ -200,11 +200,11 @@ TEST(engine_override_tells_of_layouts_that_cannot_be)
     static const struct {
         const char *override, *told;
     } rows[] = {
-        {"ffn_up_exps=split:0", "blk.0.ffn_up_exps.weight is stored mirrored, "
-                                "not split:0, since what reads it cannot have "
-                                "it so; so with "},
-        {"output_norm=split:0", "output_norm.weight is stored mirrored, not "
-                                "split:0"},
+        {"ffn_up_exps=split:0",
+         "blk.0.ffn_up_exps.weight is mirrored instead of split:0, because an "
+         "op that reads it needs that layout; likewise "},
+        {"output_norm=split:0",
+         "output_norm.weight is mirrored instead of split:0"},
         {"ffn_up_exps=split:1", NULL},
         {"ffn_up_exps=split:2", NULL},
         {"ffn_up_exps=mirrored", NULL},

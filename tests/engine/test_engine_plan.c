@@ -818,10 +818,11 @@ TEST(engine_plan_shows_links_of_gpus)
         assert_true(rate_between(links, "gpu2", "gpu3") == (i ? 600e9 : 60e9));
         assert_true(rate_between(links, "gpu1", "gpu2") == 30e9);
         assert_true(rate_between(links, "gpu1", "gpu4") == 16e9);
-        if (!strstr(t.s, i ? "gpu2 to gpu3: the host 16 GB/s, 5 us; island "
-                             "600 GB/s, 5 us; others 30 GB/s, 5 us\n"
-                           : "gpu2 to gpu3: the host 16 GB/s, 5 us; island "
-                             "60 GB/s, 5 us; others 30 GB/s, 5 us\n") ||
+        if (!strstr(t.s,
+                    i ? "gpu2 to gpu3: the host 16 GB/s, 5 us; link domain "
+                        "600 GB/s, 5 us; others 30 GB/s, 5 us\n"
+                      : "gpu2 to gpu3: the host 16 GB/s, 5 us; link domain "
+                        "60 GB/s, 5 us; others 30 GB/s, 5 us\n") ||
             !strstr(t.s, "          gpu4: the host 16 GB/s, 5 us\n"))
             fail_msg("%s", strstr(t.s, "\nestimate"));
         if (seconds >= before)
@@ -1030,8 +1031,8 @@ TEST(engine_plan_tells_of_layers_that_are_not_used)
 
     pl_plan_free(plan(m, &opt));
     assert_non_null(said.s);
-    assert_non_null(strstr(said.s, "1 layer for multi-token prediction, from "
-                                   "blk.3 on, is not used and not loaded"));
+    assert_non_null(strstr(said.s, "1 multi-token prediction layer, from "
+                                   "blk.3, is not used and not loaded"));
     free(said.s);
     pl_model_free(m);
 }

@@ -140,7 +140,7 @@ TEST(prefix_is_held_once)
     for (int s = 0; s < 4; s++)
         clear(&r, s);
     assert_int_equal(p->n_free, p->n_page - 2);
-    assert_int_equal(p->n_idle, 2);
+    assert_int_equal(p->n_evictable, 2);
     engine_run_close(&r);
 }
 
@@ -259,7 +259,7 @@ TEST(prefix_requests_are_checked)
     open_plain(&r, some_options("cpu"));
     engine_run_decode(&r, 0, N, token, NULL);
     refused(r.engine, 0, token, N, PL_BAD_ARGUMENT, "which has 240 tokens");
-    refused(r.engine, 4, token, N, PL_BAD_ARGUMENT, "0 to 3 are planned");
+    refused(r.engine, 4, token, N, PL_BAD_ARGUMENT, "not in 0 .. 3");
     refused(r.engine, 1, token, -1, PL_BAD_ARGUMENT, "-1 tokens");
     refused(r.engine, 1, NULL, 1, PL_BAD_ARGUMENT, "token is NULL");
     refused(r.engine, 1, wrong, 2, PL_BAD_ARGUMENT, "token 1 of those");

@@ -292,14 +292,15 @@ TEST(price_deals_whole_ranks_to_unlike_devices)
                                      .n_ctx = 512,
                                      .n_seq = 1});
             hash = hash ? hash : p->compiled->numeric_hash;
-            assert_int_equal(p->compiled->place.n_rank, INTENT_MIXED_RANKS);
+            assert_int_equal(p->compiled->place.n_rank,
+                             PLAN_CONFIG_MIXED_RANKS);
             assert_int_equal(p->compiled->numeric_hash, hash);
             assert_int_equal(ranks_of(p, 0) + ranks_of(p, 1),
-                             INTENT_MIXED_RANKS);
+                             PLAN_CONFIG_MIXED_RANKS);
             assert_true(ranks_of(p, 1) >= (i > 0 ? before : 0));
             before = ranks_of(p, 1);
             assert_true(i > 2 || before <= 2); /* a tenth of the speed */
-            assert_true(i < N - 1 || before == INTENT_MIXED_RANKS / 2);
+            assert_true(i < N - 1 || before == PLAN_CONFIG_MIXED_RANKS / 2);
             assert_non_null(strstr(pl_plan_options(p), "--ranks 16"));
             pl_plan_free(p);
         }
@@ -319,7 +320,7 @@ TEST(price_leaves_ranks_that_are_asked_for)
         {{.device_spec = both, .tensor_split = share, .n_tensor_split = 2}, 2},
         {{.device_spec = "gpu:9GiB:1TB/s,other:9GiB:90GB/s"}, 2},
         {{.device_spec = "cpu:9GiB:1TB/s:shared,other:9GiB:90GB/s:shared"}, 2},
-        {{.device_spec = both}, INTENT_MIXED_RANKS},
+        {{.device_spec = both}, PLAN_CONFIG_MIXED_RANKS},
     };
     pl_model *m = open_model();
 

@@ -329,7 +329,7 @@ TEST(state_of_a_range_goes_to_the_end)
         struct state a = save(&r, 0, 0, cuts[i]);
         struct state b = save(&r, 0, cuts[i], N_PAST - cuts[i]);
         struct state back;
-        static const char *const words[3] = {"can only follow", "sequence 1"};
+        static const char *const words[3] = {"must follow", "sequence 1"};
 
         restore(&r, 1, a, 0);
         assert_int_equal(pl_seq_length(r.engine, 1), cuts[i]);
@@ -510,11 +510,11 @@ TEST(state_put_aside_is_for_its_engine_alone)
 TEST(state_of_another_version_is_refused_with_a_remedy)
 {
     static const char *const words[][3] = {
-        {"version 1;", "compute the past anew"},
-        {"version 2;", "compute the past anew"},
-        {"version 3;", "compute the past anew"},
+        {"version 1;", "compute it again"},
+        {"version 2;", "compute it again"},
+        {"version 3;", "compute it again"},
         {NULL},
-        {"version 5;", "newer", "that wrote"},
+        {"version 5;", "newer", "that saved"},
     };
     int32_t token[10] = {1, 2, 3};
     struct engine_run r;
@@ -636,8 +636,9 @@ TEST(state_that_does_not_fit_is_refused)
     assert_int_equal(
         pl_state_save(r.engine, 3, INT64_MIN, INT64_MIN, take_none, NULL, &err),
         PL_BAD_ARGUMENT);
-    assert_non_null(strstr(err.message, "-1 positions from -9223372036854775808"
-                                        " on of sequence 3"));
+    assert_non_null(strstr(
+        err.message,
+        "-1 positions (-1: all) from -9223372036854775808 of sequence 3"));
     assert_int_equal(pl_state_save(r.engine, -1, 1, -1, take_none, NULL, &err),
                      PL_BAD_ARGUMENT);
     assert_int_equal(pl_state_save(r.engine, -2, 0, -1, take_none, NULL, &err),
@@ -706,7 +707,7 @@ TEST(state_of_other_ranks_is_taken_with_a_note)
     said[0] = 0;
     restore(&r, 0, s, 0);
     assert_non_null(strstr(said, "warning: "));
-    assert_non_null(strstr(said, "1 rank, this runs with 3"));
+    assert_non_null(strstr(said, "1 rank, this engine has 3"));
     for (int i = 0; i < 2; i++) { /* the past is the saver's */
         rows_of(&r, i, N_PAST, &got);
         assert_memory_equal(got.data, want[i].data, got.n);
@@ -1009,7 +1010,7 @@ TEST(state_is_never_saved_over_its_model)
         assert_int_equal(
             pl_state_save_file(r.engine, 0, 0, -1, NULL, 0, path[i], &err),
             PL_BAD_ARGUMENT);
-        assert_non_null(strstr(err.message, "a file of the model"));
+        assert_non_null(strstr(err.message, "belongs to the model"));
         assert_non_null(strstr(err.message, path[i]));
     }
     now = contents(path[0]);
@@ -1042,7 +1043,7 @@ TEST(state_inspected_says_whose_it_is)
     assert_non_null(strstr(text.s, ", 2 ranks"));
     assert_non_null(strstr(text.s, "2, the whole cache"));
     assert_non_null(
-        strstr(text.s, "70 positions from 0 on, 64 of them sequence 1's"));
+        strstr(text.s, "70 positions from 0, 64 shared with sequence 1"));
     text.n = 0;
     assert_int_equal(pl_inspect(path, true, test_text_add, &text, NULL), PL_OK);
     assert_non_null(strstr(text.s, "\"n_ranks\": 2"));
@@ -1073,9 +1074,9 @@ TEST(state_inspected_tells_of_states)
     assert_int_equal(pl_inspect(path, false, test_text_add, &text, NULL),
                      PL_OK);
     /* 3 of 4 layers: 3 inputs of 256 channels, 4 heads of 32 by 32 */
-    assert_non_null(strstr(text.s, "states     57.0K bytes a sequence"));
+    assert_non_null(strstr(text.s, "states     57.0K bytes per sequence"));
     assert_non_null(
-        strstr(text.s, "70 positions from 0 on, 64 of them sequence 1's"));
+        strstr(text.s, "70 positions from 0, 64 shared with sequence 1"));
     text.n = 0;
     assert_int_equal(pl_inspect(path, true, test_text_add, &text, NULL), PL_OK);
     assert_non_null(strstr(text.s, "\"state\""));

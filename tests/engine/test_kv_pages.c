@@ -462,7 +462,7 @@ TEST(kv_states_without_a_slot_are_refused)
             kv_trim_windows(&kv, s);
     }
     assert_int_equal(kv_reserve(&kv, 0, 1, false, NULL, NULL, &err), PL_FULL);
-    assert_non_null(strstr(err.message, "no slot of 2 is free"));
+    assert_non_null(strstr(err.message, "none of 2 state slots is free"));
     kv_trim(&kv, 1, 0);
     TEST_OK(kv_reserve(&kv, 0, 1, false, NULL, NULL, &err), err);
     kv_trim(&kv, 0, 3);

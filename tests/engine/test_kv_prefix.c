@@ -169,9 +169,10 @@ static void check_pool(const struct world *w, int pool)
         n_idle += refs[i] == 1 && sequences[i] == 0;
     }
     assert_int_equal(p->n_free, n_free);
-    assert_int_equal(p->n_idle, n_idle);
+    assert_int_equal(p->n_evictable, n_idle);
     assert_int_equal(kv_free_pages(&w->kv, pool), n_free + n_idle);
-    for (int i = p->idle[p->n_page].next; i != p->n_page; i = p->idle[i].next) {
+    for (int i = p->evictable[p->n_page].next; i != p->n_page;
+         i = p->evictable[i].next) {
         assert_true(refs[i] == 1 && sequences[i] == 0);
         refs[i] = 0; /* no page is there twice */
         n_idle--;

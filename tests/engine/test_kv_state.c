@@ -443,7 +443,7 @@ TEST(kv_state_head_with_states_is_bounded)
         {{0, true, true, PL_Q8_0, 2, 32, 0}, 64, "a state of format"},
         {{0, true, true, PL_F32, 2, 32, 8}, 64, "a state of format"},
         {{0, true, true, PL_F32, 2, 32, 0}, 0, NULL},
-        {{0, true, true, PL_F32, 2, 32, 0}, 128, "without a state"},
+        {{0, true, true, PL_F32, 2, 32, 0}, 128, "without recurrent state"},
         {{0, true, false, PL_F32, 2, 32, 0}, 128, NULL},
     };
     struct stream s;

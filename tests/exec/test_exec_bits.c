@@ -275,7 +275,7 @@ TEST(bits_of_fast_numerics_are_refused_where_there_are_none)
 {
     static const struct {
         const char *devices, *cpu, *says;
-    } cases[] = {{"emu", NULL, "emu0 has no products of BF16"},
+    } cases[] = {{"emu", NULL, "emu0 has no BF16 products"},
                  {"cpu,emu", "generic", "emu0 has no"},
                  {"cpu", "reference", "cpu0 has no"},
                  {"cpu*2", "avx2", "or --numerics fast"},
@@ -319,7 +319,7 @@ TEST(bits_of_fast_numerics_are_refused_behind_exact_ones)
     TEST_OK(pl_graph_parse(&g, text, &err), err);
     TEST_OK(compile_graph(&p, g, &o, &err), err);
     assert_int_equal(compiled_check_kernels(p, &err), PL_UNSUPPORTED);
-    assert_non_null(strstr(err.message, "emu0 has no products of BF16"));
+    assert_non_null(strstr(err.message, "emu0 has no BF16 products"));
     compiled_free(p);
     pl_graph_free(g);
 }

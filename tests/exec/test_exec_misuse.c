@@ -189,8 +189,8 @@ TEST(exec_refuses_bytes_beyond_a_tensor)
         size_t offset, bytes;
         const char *words;
     } cases[] = {
-        {false, false, 33, 0, "0 bytes from byte 33 on are asked for, it has"},
-        {true, false, 32, 1, "1 bytes from byte 32 on"},
+        {false, false, 33, 0, "0 bytes from byte 33 requested, it has"},
+        {true, false, 32, 1, "1 bytes from byte 32 requested"},
         {false, false, SIZE_MAX - 3, 8,
          "8 bytes from byte 18446744073709551612"},
         {true, true, 0, 4, "cannot be set; inputs, weights and caches can"},

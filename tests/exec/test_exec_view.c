@@ -239,7 +239,7 @@ TEST(exec_view_sets_its_values_alone)
                 s = pl_tensor_set_view(x, t, &v, put, &err);
                 if (format_info(n->format)->block > 1) {
                     assert_int_equal(s, PL_UNSUPPORTED);
-                    assert_non_null(strstr(err.message, "one by one"));
+                    assert_non_null(strstr(err.message, "single values"));
                 } else if (s != PL_OK) {
                     fail_msg("%s: %s", n->name, err.message);
                 }
@@ -270,8 +270,8 @@ TEST(exec_view_outside_is_refused)
     } cases[] = {
         {"w", {1, {672}, {1}, 0}, PL_OK, ""},
         {"w", {1, {673}, {1}, 0}, PL_BAD_ARGUMENT, "w: 3072 bytes"},
-        {"w", {1, {1}, {0}, -1}, PL_BAD_ARGUMENT, "w: a view that leaves"},
-        {"w", {1, {2}, {-1}, 0}, PL_BAD_ARGUMENT, "w: a view that leaves"},
+        {"w", {1, {1}, {0}, -1}, PL_BAD_ARGUMENT, "w: a view that exceeds"},
+        {"w", {1, {2}, {-1}, 0}, PL_BAD_ARGUMENT, "w: a view that exceeds"},
         {"w", {2, {2, 2}, {INT64_MAX, 1}, 0}, PL_BAD_ARGUMENT, "leaves the"},
         {"w", {2, {3, 1}, {INT64_MAX, 1}, 0}, PL_BAD_ARGUMENT, "leaves the"},
         {"w", {2, {0, 9}, {1, 99999}, 0}, PL_OK, ""},

@@ -66,7 +66,7 @@ TEST(hub_a_new_revision_of_the_same_file_is_no_download)
         u.path, hub_use_place(&u, &t, t.revision, "moved/m-Q4_K_M.gguf"));
     hub_use_has(&u, f);
     assert_int_equal(t.n_get, 0);
-    hub_use(&u, "T/R:Q8_0", NULL, PL_OK, "are there");
+    hub_use(&u, "T/R:Q8_0", NULL, PL_OK, "already there");
     hub_use_has(&u, g);
     assert_int_equal(t.n_sent, N - 1000);
     /* Another file of the same name counts as another, and both stay. */
@@ -118,13 +118,13 @@ TEST(hub_the_cache_serves_without_the_hub)
     t.status = 500;
     t.status_of_files = false;
     t.n_status = 1;
-    hub_use(&u, "T/R", NULL, PL_OK, "what is in the cache is taken");
+    hub_use(&u, "T/R", NULL, PL_OK, "using the cached file");
     assert_int_equal(t.n_api, 1);
     hub_use_has(&u, f);
     u.o.endpoint = NULL;
     hub_try_stop(&t);
     u.o.endpoint = t.origin;
-    hub_use(&u, "T/R", NULL, PL_OK, "what is in the cache is taken");
+    hub_use(&u, "T/R", NULL, PL_OK, "using the cached file");
     hub_use(&u, "T/R:Q8_0", NULL, PL_IO, "T/R: ");
     hub_use_fini(&u);
 }
@@ -236,7 +236,7 @@ TEST(hub_names_never_lead_out_of_the_cache)
     t.listing = NULL;
     t.revision = "../../../x";
     hub_use_init(&u, &t);
-    hub_use(&u, "T/R", NULL, PL_BAD_FILE, "names no revision");
+    hub_use(&u, "T/R", NULL, PL_BAD_FILE, "has no revision");
     hub_use_fini(&u);
     hub_try_stop(&t);
 }
@@ -302,7 +302,7 @@ TEST(hub_files_of_addresses_are_asked_for_by_their_tag)
     snprintf(f->etag, sizeof f->etag, "\"third\"");
     u.o.n_try = 1;
     t.n_cut = 1;
-    hub_use_url(&u, url, PL_OK, "what is in the cache is taken");
+    hub_use_url(&u, url, PL_OK, "using the cached file");
     snprintf(f->etag, sizeof f->etag, "\"fourth\"");
     f->n -= 100;
     hub_use_url(&u, url, PL_OK, NULL);
@@ -313,7 +313,7 @@ TEST(hub_files_of_addresses_are_asked_for_by_their_tag)
     url[strlen(url) - 6] = 'n';
     hub_use_url(&u, url, PL_NOT_FOUND, "--offline");
     u.o.offline = false;
-    hub_use_url(&u, url, PL_NOT_FOUND, "answers 404");
+    hub_use_url(&u, url, PL_NOT_FOUND, "returned status 404");
     hub_use_fini(&u);
     hub_try_stop(&t);
 }
@@ -337,10 +337,11 @@ TEST(hub_addresses_of_split_models_name_the_first)
     hub_use_has(&u, f[0]);
     *(strstr(u.path, "-of-") - 1) = '2';
     hub_use_has(&u, f[1]);
-    hub_use_url(&u, "m.gguf", PL_BAD_ARGUMENT, "no address of a GGUF file");
-    hub_use_url(&u, "file:///m.gguf", PL_BAD_ARGUMENT, "no address");
-    hub_use_url(&u, "http://a/b/m.bin", PL_BAD_ARGUMENT, "no address");
-    hub_use_url(&u, "http://m.gguf", PL_BAD_ARGUMENT, "no address");
+    hub_use_url(&u, "m.gguf", PL_BAD_ARGUMENT,
+                "not the address of a GGUF file");
+    hub_use_url(&u, "file:///m.gguf", PL_BAD_ARGUMENT, "not the address");
+    hub_use_url(&u, "http://a/b/m.bin", PL_BAD_ARGUMENT, "not the address");
+    hub_use_url(&u, "http://m.gguf", PL_BAD_ARGUMENT, "not the address");
     hub_use_fini(&u);
     hub_try_stop(&t);
 }

@@ -102,7 +102,8 @@ TEST(hub_command_runs_a_model_of_a_hub)
     assert_int_equal(s.t.n_api, 0);
     must_say(sh(1, "plait plan -hf T/S"), "no such repository");
     must_say(sh(1, "plait plan -hf T/R:F16"), "it has: Q8_0");
-    must_say(sh(2, "plait plan -hf T/R " MODEL), "-hf and -m name a model");
+    must_say(sh(2, "plait plan -hf T/R " MODEL),
+             "-hf and -m both name a model");
     must_say(sh(2, "plait inspect a.gguf -hf T/R"), "-hf and the file");
     must_say(sh(2, "plait plan -hf T/R -mu http://a/b.gguf"), "-hf and -mu");
     must_say(sh(2, "plait plan --hf-file a.gguf"), "-hf USER/REPO");
@@ -121,12 +122,12 @@ TEST(hub_command_never_writes_its_model)
     (void)sh(0, "plait inspect -hf T/R"); /* creates the folder */
     place = hub_use_place(&s.u, &s.t, s.t.revision, "fable-Q8_0.gguf");
     snprintf(line, sizeof line, "plait plan -hf T/R --svg '%s'", place);
-    must_say(sh(2, line), "is the file of -m too");
+    must_say(sh(2, line), "would overwrite the file of -m");
     snprintf(
         line, sizeof line,
         "ln '%s' hub-own; plait run -hf T/R -p x --trace hub-own --offline",
         place);
-    must_say(sh(2, line), "--trace hub-own is the file of -m too");
+    must_say(sh(2, line), "--trace hub-own would overwrite the file of -m");
     snprintf(line, sizeof line, "cmp '%s' models/fable-moe-Q8_0.gguf", place);
     (void)sh(0, line);
     close_scene(&s);
@@ -207,7 +208,7 @@ TEST(hub_command_stops_at_an_interrupt)
     assert_int_equal(ended(pid), 130);
     assert_true(part_size(&s) >= 300000);
     s.t.silent_at = 0;
-    must_say(sh(0, "plait inspect -hf T/R"), "are there");
+    must_say(sh(0, "plait inspect -hf T/R"), "already there");
     hub_use(&s.u, "T/R", NULL, PL_OK, NULL);
     hub_use_has(&s.u, f);
     close_scene(&s);
@@ -221,7 +222,7 @@ TEST(hub_command_without_room_keeps_what_came)
 
     f = open_scene(&s);
     must_say(sh(1, "ulimit -f 2048; plait inspect -hf T/R"),
-             "what has come stays");
+             "run the command again to resume");
     assert_int_equal(part_size(&s), 2048 * 512);
     hub_try_count(&s.t);
     (void)sh(0, "plait inspect -hf T/R");
@@ -238,7 +239,7 @@ TEST(hub_command_serves_a_model_of_a_hub)
                    "2>said & p=$!; "
                    "until grep -q listens said || ! kill -0 $p; do sleep 0.05; "
                    "done; kill $p; wait $p && cat said >&2"),
-             "fable-Q8_0 listens at");
+             "fable-Q8_0 is listening on");
     assert_int_equal(s.t.n_get, 1);
     close_scene(&s);
 }

@@ -115,11 +115,11 @@ TEST(hub_a_part_is_gone_on_with_in_the_next_run)
         u.o.n_try = 1;
         t.n_cut = 1;
         t.cut_at = 300000;
-        hub_use(&u, "T/R", NULL, PL_IO, "what has come stays");
+        hub_use(&u, "T/R", NULL, PL_IO, "run the command again to resume");
         assert_int_equal(
             size_of(hub_use_place(&u, &t, t.revision, "m-Q4_K_M.gguf.part")),
             300000);
-        hub_use(&u, "T/R", NULL, PL_OK, "300 KB are there");
+        hub_use(&u, "T/R", NULL, PL_OK, "300 KB already there");
         hub_use_has(&u, f);
         assert_int_equal(t.n_sent, N);
         assert_int_equal(t.n_if_range, with_tag);
@@ -139,7 +139,7 @@ TEST(hub_a_server_without_ranges_sends_all_again)
     t.no_range = true;
     t.n_cut = 1;
     t.cut_at = N - 1;
-    hub_use(&u, "T/R", NULL, PL_OK, "sends it from its beginning");
+    hub_use(&u, "T/R", NULL, PL_OK, "cannot resume, starting over");
     hub_use_has(&u, f);
     assert_int_equal(t.n_part, 1);
     assert_int_equal(t.n_sent, 2 * N - 1);
@@ -157,7 +157,7 @@ TEST(hub_a_body_of_no_length_is_counted)
     t.no_length = true;
     t.n_cut = 2;
     t.cut_at = 100000;
-    hub_use(&u, "T/R", NULL, PL_OK, "100000 of 1048576 bytes came");
+    hub_use(&u, "T/R", NULL, PL_OK, "received 100000 of 1048576 bytes");
     hub_use_has(&u, f);
     assert_int_equal(t.n_sent, N);
     end(&t, &u);
@@ -176,7 +176,7 @@ TEST(hub_a_part_of_another_version_is_dropped)
     t.cut_at = 300000;
     hub_use(&u, "T/R", NULL, PL_IO, NULL);
     snprintf(f->etag, sizeof f->etag, "\"another\"");
-    hub_use(&u, "T/R", NULL, PL_OK, "sends it from its beginning");
+    hub_use(&u, "T/R", NULL, PL_OK, "cannot resume, starting over");
     hub_use_has(&u, f);
     assert_int_equal(t.n_if_range, 1);
     end(&t, &u);
@@ -256,22 +256,23 @@ TEST(hub_a_wrong_length_is_told)
 
     f = begin(&t, &u);
     f->listed = N + 1;
-    hub_use(&u, "T/R", NULL, PL_BAD_FILE, "1048576 bytes, and 1048577");
+    hub_use(&u, "T/R", NULL, PL_BAD_FILE, "1048576 bytes, expected 1048577");
     f->listed = N - 1;
-    hub_use(&u, "T/R", NULL, PL_BAD_FILE, "1048576 bytes, and 1048575");
+    hub_use(&u, "T/R", NULL, PL_BAD_FILE, "1048576 bytes, expected 1048575");
     t.no_length = true;
-    hub_use(&u, "T/R", NULL, PL_BAD_FILE, "more comes than the 1048575");
+    hub_use(&u, "T/R", NULL, PL_BAD_FILE,
+            "the server sends more than the 1048575");
     t.no_length = false;
     hub_use_fini(&u);
     hub_use_init(&u, &t);
     f->listed = N;
     t.extra = 5;
-    hub_use(&u, "T/R", NULL, PL_BAD_FILE, "1048581 bytes, and 1048576");
+    hub_use(&u, "T/R", NULL, PL_BAD_FILE, "1048581 bytes, expected 1048576");
     t.extra = 0;
     t.n_cut = 1;
     t.cut_at = 1000;
     t.wrong_range = true;
-    hub_use(&u, "T/R", NULL, PL_BAD_FILE, "is behind 999");
+    hub_use(&u, "T/R", NULL, PL_BAD_FILE, "sends those from 999");
     t.wrong_range = false;
     hub_use(&u, "T/R", NULL, PL_OK, NULL);
     hub_use_has(&u, f);
@@ -316,7 +317,7 @@ TEST(hub_the_token_goes_to_no_other_host)
     hub_use(&u, "T/R", NULL, PL_BAD_FILE, "which is another server");
     assert_int_equal(elsewhere.n_token, 0);
     u.o.token = "hf_se\r\ncret";
-    hub_use(&u, "T/R", NULL, PL_BAD_ARGUMENT, "token has a character");
+    hub_use(&u, "T/R", NULL, PL_BAD_ARGUMENT, "token has an invalid character");
     end(&t, &u);
     hub_try_stop(&elsewhere);
 }
@@ -333,18 +334,19 @@ TEST(hub_refusals_say_what_to_do)
     hub_use(&u, "T/R", NULL, PL_NOT_FOUND, "HF_TOKEN");
     hub_use(&u, "T/R", NULL, PL_NOT_FOUND, "accept its licence at http://");
     u.o.token = "hf_wrong";
-    hub_use(&u, "T/R", NULL, PL_NOT_FOUND, "the token is not valid");
+    hub_use(&u, "T/R", NULL, PL_NOT_FOUND, "the token is invalid");
     assert_null(strstr(u.err.message, "hf_wrong"));
     u.o.token = NULL;
     t.token_of_files = true;
-    hub_use(&u, "T/R", NULL, PL_NOT_FOUND, "m-Q8_0.gguf: the hub answers 401");
+    hub_use(&u, "T/R", NULL, PL_NOT_FOUND,
+            "m-Q8_0.gguf: the hub returned status 401");
     hub_use(&u, "T/R", NULL, PL_NOT_FOUND, "/T/R, and give a token");
     u.o.token = "hf_wrong";
-    hub_use(&u, "T/R", NULL, PL_NOT_FOUND, "the token is not valid");
+    hub_use(&u, "T/R", NULL, PL_NOT_FOUND, "the token is invalid");
     u.o.token = "hf_right";
     t.token_of_files = false;
     hub_use(&u, "T/R", NULL, PL_OK, NULL);
-    hub_use(&u, "T/S", NULL, PL_NOT_FOUND, "T/S: there is no such repository");
+    hub_use(&u, "T/S", NULL, PL_NOT_FOUND, "T/S: no such repository");
     hub_use(&u, "T/R:Q9_9", NULL, PL_NOT_FOUND, "no Q9_9; it has: Q8_0");
     hub_use(&u, "T/R", "o.gguf", PL_NOT_FOUND, "it has: m-Q8_0.gguf");
     hub_use(&u, "T", NULL, PL_BAD_ARGUMENT, "USER/REPO[:QUANT]");
@@ -353,7 +355,7 @@ TEST(hub_refusals_say_what_to_do)
     hub_use(&u, "T/..", NULL, PL_BAD_ARGUMENT, "USER/REPO[:QUANT]");
     hub_use(&u, "T/R:", NULL, PL_BAD_ARGUMENT, "USER/REPO[:QUANT]");
     hub_use(&u, "T/R?a", NULL, PL_BAD_ARGUMENT, "USER/REPO[:QUANT]");
-    hub_use(&u, "T/R", "../o.gguf", PL_BAD_ARGUMENT, "no path of a file");
+    hub_use(&u, "T/R", "../o.gguf", PL_BAD_ARGUMENT, "not a file path");
     u.o.endpoint = "ftp://a";
     hub_use(&u, "T/R", NULL, PL_BAD_ARGUMENT, "HF_ENDPOINT");
     end(&t, &u);
@@ -381,13 +383,13 @@ TEST(hub_a_server_in_trouble_is_asked_again)
     hub_use_init(&u, &t);
     t.status_of_files = true;
     t.n_status = 3;
-    hub_use(&u, "T/R", NULL, PL_IO, "the server answers 504");
+    hub_use(&u, "T/R", NULL, PL_IO, "the server returned status 504");
     t.n_status = 1;
     t.status = 404;
-    hub_use(&u, "T/R", NULL, PL_NOT_FOUND, "the server answers 404");
+    hub_use(&u, "T/R", NULL, PL_NOT_FOUND, "the server returned status 404");
     t.n_status = 1;
     t.status = 204; /* no file, and no error either */
-    hub_use(&u, "T/R", NULL, PL_NOT_FOUND, "the server answers 204");
+    hub_use(&u, "T/R", NULL, PL_NOT_FOUND, "the server returned status 204");
     t.n_status = 1;
     t.status = 416;
     hub_use(&u, "T/R", NULL, PL_OK, NULL);
@@ -407,8 +409,8 @@ TEST(hub_silence_ends)
     u.o.n_try = 1;
     t.silent_at = 100000;
     do /* a slow machine may have received nothing yet */
-        hub_use(&u, "T/R", NULL, PL_IO, "nothing came for 1 s");
-    while (!strstr(u.err.message, "1 s; what has come stays"));
+        hub_use(&u, "T/R", NULL, PL_IO, "no data for 1 s");
+    while (!strstr(u.err.message, "1 s; the partial download is kept"));
     u.o.timeout_s = 1 << 20;
     t.silent_at = 0;
     hub_use(&u, "T/R", NULL, PL_OK, NULL);
@@ -438,7 +440,7 @@ TEST(hub_a_download_can_be_stopped)
     u.o.pause_ms = 1;
     t.n_status = 0;
     t.silent_at = 0;
-    hub_use(&u, "T/R", NULL, PL_OK, "are there");
+    hub_use(&u, "T/R", NULL, PL_OK, "already there");
     hub_use_has(&u, f);
     end(&t, &u);
 }

@@ -76,7 +76,7 @@ TEST(opencl_refuses_a_driver_that_ends_the_process)
     static const struct {
         const char *variable, *says;
     } list[] = {{"FAKE_OPENCL_ABORTS", "signal 6"},
-                {"FAKE_OPENCL_EXITS", "by exit"}};
+                {"FAKE_OPENCL_EXITS", "it called exit"}};
     struct gpu_info info[4];
     pl_err err;
     int n;
@@ -86,7 +86,7 @@ TEST(opencl_refuses_a_driver_that_ends_the_process)
         must_refuse(0, PL_UNSUPPORTED, "/nonexistent");
         setenv(list[i].variable, "1", 1);
         library(PLAIT_FAKE_OPENCL);
-        must_refuse(0, PL_DEVICE, "ends the process when it is asked");
+        must_refuse(0, PL_DEVICE, "kills the process while listing");
         unsetenv(list[i].variable);
         assert_int_equal(gpu_opencl.list(info, 4, &n, &err), PL_DEVICE);
         assert_int_equal(n, 0);
@@ -135,8 +135,8 @@ TEST(opencl_names_the_function_and_the_error)
 TEST(opencl_shows_what_the_compiler_said)
 {
     static const char why[] =
-        "nv: clBuildProgram failed: CL_BUILD_PROGRAM_FAILURE (-11); the "
-        "driver's compiler says: k.cl:7: error: no such word";
+        "nv: clBuildProgram failed: CL_BUILD_PROGRAM_FAILURE (-11); compiler "
+        "output: k.cl:7: error: no such word";
     const bool want[GPU_KERNEL_COUNT] = {[GPU_binary] = true};
     struct gpu_progress p = {0};
     struct binary_args a = {0};
@@ -162,12 +162,13 @@ TEST(opencl_refuses_devices_that_have_other_bits)
 {
     library(PLAIT_FAKE_OPENCL);
     must_refuse(3, PL_UNSUPPORTED, "old has \"OpenCL 1.1 x\"");
-    must_refuse(4, PL_UNSUPPORTED, "flushes takes subnormal floats for zeros");
-    must_refuse(5, PL_UNSUPPORTED, "divides has no correctly rounded");
-    must_refuse(6, PL_UNSUPPORTED, "floats does not compute in doubles");
+    must_refuse(4, PL_UNSUPPORTED, "flushes flushes subnormal floats to zero");
+    must_refuse(5, PL_UNSUPPORTED, "divides does not round float division");
+    must_refuse(6, PL_UNSUPPORTED, "floats has no double precision");
     must_refuse(7, PL_UNSUPPORTED, "small has less than 32 KiB");
-    must_refuse(8, PL_UNSUPPORTED, "narrow runs groups of less than 256");
-    must_refuse(10, PL_NOT_FOUND, "opencl:10: there are 10 devices");
+    must_refuse(8, PL_UNSUPPORTED,
+                "narrow limits work-groups to less than 256");
+    must_refuse(10, PL_NOT_FOUND, "opencl:10: this machine has 10");
     must_refuse(-1, PL_NOT_FOUND, "opencl:-1: ");
     library(NULL);
 }
@@ -201,7 +202,7 @@ TEST(opencl_lists_devices_with_their_bus)
         assert_int_equal(info[i].why[0] != '\0', i > 2);
     }
     assert_string_equal(info[0].version, "OpenCL 3.0, driver fake");
-    assert_non_null(strstr(info[4].why, "takes subnormal floats for zeros"));
+    assert_non_null(strstr(info[4].why, "flushes subnormal floats to zero"));
     library(NULL);
 }
 

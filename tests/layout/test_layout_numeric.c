@@ -717,7 +717,7 @@ TEST(layout_numeric_refusals_name_the_tensor)
         {"x: f32[8] = input !want=split(0: 4{0} 4{2})\n", "x: run 1"},
         {"x: f32[8] = input !want=partial\n", "x: PARTIAL cannot be"},
         {"w: q8_0[4, 64] = weight !want=split(1: 16{0} 48{1})\n",
-         "w: rows of Q8_0 are cut at multiples of 32"},
+         "w: rows of Q8_0 can be split only at multiples of 32"},
     };
 
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {

@@ -425,7 +425,7 @@ TEST(gguf_look_ups_name_what_they_expect)
     expect_error(gguf_need_f64(g, "six", &d, &err), PL_BAD_FILE, &err,
                  "missing");
     expect_error(gguf_get_bool(g, "five", false, &b, &err), PL_BAD_FILE, &err,
-                 "a truth value");
+                 "a bool");
     TEST_OK(gguf_get_str(g, "six", &s, &err), err);
     assert_null(s.s);
     expect_error(gguf_get_str(g, "five", &s, &err), PL_BAD_FILE, &err,
@@ -456,7 +456,7 @@ static const struct damage {
     {N_KV, 8, UINT64_MAX, N_KV, PL_BAD_FILE,
      "18446744073709551615 keys announced"},
     {KEY0_LEN, 8, 0, KEY0_LEN, PL_BAD_FILE, "a name of 0 bytes"},
-    {KEY0_LEN, 8, UINT64_MAX, KEY0_NAME, PL_BAD_FILE, "bytes wanted"},
+    {KEY0_LEN, 8, UINT64_MAX, KEY0_NAME, PL_BAD_FILE, "needs"},
     {KEY0_NAME, 1, 0, KEY0_LEN, PL_BAD_FILE, "a zero byte in its name"},
     {KEY0_TYPE, 4, GGUF_TYPE_COUNT, KEY0_TYPE, PL_BAD_FILE, "its type is 13"},
     {KEY0_TYPE, 4, GGUF_F32, KEY0_VALUE, PL_BAD_FILE, "an integer from 8"},
@@ -466,11 +466,11 @@ static const struct damage {
     {KEY1_ELEM, 4, GGUF_ARRAY, KEY1_ELEM, PL_UNSUPPORTED, "array of arrays"},
     {KEY1_ELEM, 4, 77, KEY1_ELEM, PL_BAD_FILE, "element type is 77"},
     {KEY1_COUNT, 8, 1ull << 61, KEY1_STR_LEN, PL_BAD_FILE,
-     "2305843009213693952 x 8 bytes wanted"},
+     "needs 2305843009213693952 x 8 bytes"},
     {KEY1_COUNT, 8, UINT64_MAX, KEY1_STR_LEN, PL_BAD_FILE, "(names)"},
     {KEY1_STR_LEN, 8, 1ull << 40, KEY1_STR, PL_BAD_FILE,
-     "1099511627776 x 1 bytes wanted"},
-    {KEY2_VALUE, 1, 2, KEY2_VALUE, PL_BAD_FILE, "a truth value of 2"},
+     "needs 1099511627776 x 1 bytes"},
+    {KEY2_VALUE, 1, 2, KEY2_VALUE, PL_BAD_FILE, "a bool of 2"},
     {T0_LEN, 8, 1ull << 63, T0_NAME, PL_BAD_FILE, "tensor 0 (name not read)"},
     {T0_NAME, 1, 0, T0_LEN, PL_BAD_FILE, "a zero byte"},
     {T0_N_DIM, 4, 0, T0_N_DIM, PL_BAD_FILE, "0 dimensions"},

@@ -168,8 +168,8 @@ TEST(gguf_split_parts_that_disagree_are_refused)
         {1, {-1, -1, -1, {0}}, "part 1 of 1 by its metadata, 2 of 3"},
         {1, {-1, 3, 4, {0}}, "split.no is missing"},
         {1, {3, 3, 4, {0}}, "split.no is 3"},
-        {1, {1, 3, 5, {0}}, "split.tensors.count is 5, 4 in"},
-        {1, {1, 3, -1, {0}}, "split.tensors.count is -1, 4 in"},
+        {1, {1, 3, 5, {0}}, "split.tensors.count is 5, but 4 in"},
+        {1, {1, 3, -1, {0}}, "split.tensors.count is -1, but 4 in"},
         {2, {2, 3, 4, {"c", NULL}}, "but the 3 parts have 3 tensors"},
         {2, {2, 3, 4, {"c", "b"}}, "part 1 has a tensor of the same name"},
     };

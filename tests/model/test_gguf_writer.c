@@ -268,11 +268,11 @@ TEST(gguf_writer_refuses_what_the_reader_would)
     w = writer();
     gguf_put_u32(w, "twice", 1);
     gguf_put_str(w, "twice", "x");
-    expect_refusal(w, PL_BAD_ARGUMENT, "key twice was put twice");
+    expect_refusal(w, PL_BAD_ARGUMENT, "key twice was added twice");
     w = writer();
     gguf_put_tensor(w, "t", PL_F32, 1, &(int64_t){4}, v);
     gguf_put_tensor(w, "t", PL_F32, 1, &(int64_t){4}, v);
-    expect_refusal(w, PL_BAD_ARGUMENT, "tensor t was put twice");
+    expect_refusal(w, PL_BAD_ARGUMENT, "tensor t was added twice");
     w = writer();
     gguf_put_array(w, "nested", GGUF_ARRAY, v, 1);
     expect_refusal(w, PL_BAD_ARGUMENT, "nested");

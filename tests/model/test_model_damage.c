@@ -202,7 +202,7 @@ TEST(damaged_while_open_is_a_status)
         if (pl_state_save_memory(r.engine, 0, 0, -1, &saved, &size, &err) ==
             PL_OK)
             fail_msg("cut at %zu a model still says whose a state is", at[k]);
-        assert_non_null(strstr(err.message, "cut it short"));
+        assert_non_null(strstr(err.message, "program truncated"));
         free(before);
         engine_run_close(&r);
     }

@@ -601,7 +601,7 @@ TEST(model_open_bad_key_values_are_named)
     } rows[] = {
         {"embedding_length", 0, "embedding_length"},
         {"block_count", 70000, "block_count"},
-        {"attention.head_count", 3, "no multiple of head_count_kv, 2"},
+        {"attention.head_count", 3, "not a multiple of head_count_kv, 2"},
         {"attention.layer_norm_rms_epsilon", 1.5, "1.5"},
         {"attention.layer_norm_rms_epsilon", 0, "1e-30 .. 1"},
         {"attention.layer_norm_rms_epsilon", 1e-40, "1e-30 .. 1"},
@@ -628,8 +628,8 @@ TEST(model_open_bad_key_values_are_named)
         {"leading_dense_block_count", 3, PL_BAD_FILE, "3"},
         {"expert_shared_count", 70000, PL_BAD_FILE, "0 to 65536"},
         {"expert_gating_func", 3, PL_UNSUPPORTED, "only 1, softmax, and 2,"},
-        {"expert_group_count", 3, PL_BAD_FILE, "do not make groups"},
-        {"expert_group_count", 4, PL_BAD_FILE, "do not make groups"},
+        {"expert_group_count", 3, PL_BAD_FILE, "cannot form groups"},
+        {"expert_group_count", 4, PL_BAD_FILE, "cannot form groups"},
         {"expert_group_count", 5, PL_BAD_FILE, "5"},
         {"expert_weights_scale", -2.5, PL_BAD_FILE, "-2.5"},
         {"expert_weights_norm", 7, PL_BAD_FILE, "7"},
@@ -642,7 +642,7 @@ TEST(model_open_bad_key_values_are_named)
         const char *message;
     } deepseek[] = {
         {"attention.kv_lora_rank", 0, PL_BAD_FILE, "0"},
-        {"attention.key_length_mla", 0, PL_BAD_FILE, "one is missing"},
+        {"attention.key_length_mla", 0, PL_BAD_FILE, "is missing"},
         {"attention.key_length_mla", ROT, PL_BAD_FILE,
          "attention.key_length_mla or"},
         {"attention.temperature_scale", 0.1, PL_UNSUPPORTED, "only 0"},
@@ -792,8 +792,8 @@ TEST(model_open_experts_in_tensors_of_their_own)
         "blk.0.ffn_up.2.weight");
     put_back(m);
     f.t[first + 2].format = PL_F16;
-    refused(&f, PL_UNSUPPORTED, "blk.0.ffn_up.2.weight is stored as F16",
-            "must be stored alike");
+    refused(&f, PL_UNSUPPORTED, "blk.0.ffn_up.2.weight is F16",
+            "must have one format");
     f.t[first + 2].dim[0]++;
     refused(&f, PL_BAD_FILE, "blk.0.ffn_up.2.weight", "rows in the file");
     f.t[first + 2].n_dim = 0;
@@ -816,7 +816,7 @@ TEST(model_open_each_missing_tensor_is_named)
             damaged.t[i].n_dim = 0;
             snprintf(message, sizeof message, ": %s is missing; %s needs it",
                      f.t[i].name, archs[a]);
-            refused(&damaged, PL_BAD_FILE, message, "of shape [");
+            refused(&damaged, PL_BAD_FILE, message, "with shape [");
         }
     }
 }
@@ -835,7 +835,7 @@ TEST(model_open_each_wrong_size_is_named)
                 snprintf(message, sizeof message, ": %s: %d %s in the file, %d",
                          f.t[i].name, (int)f.t[i].dim[d] + 1,
                          f.t[i].n_dim == 1       ? "values"
-                         : f.t[i].n_dim - d == 1 ? "values a row"
+                         : f.t[i].n_dim - d == 1 ? "values per row"
                          : f.t[i].n_dim - d == 2 ? "rows"
                                                  : "matrices",
                          (int)f.t[i].dim[d]);
@@ -861,11 +861,11 @@ TEST(model_open_formats_that_cannot_be_read_are_named)
 
     base(&f, "llama");
     find(&f, "blk.0.attn_norm.weight")->format = PL_Q8_0;
-    refused(&f, PL_UNSUPPORTED, "blk.0.attn_norm.weight is stored as Q8_0",
+    refused(&f, PL_UNSUPPORTED, "blk.0.attn_norm.weight is Q8_0",
             "F32, F16 or BF16");
     base(&f, "llama");
     find(&f, "blk.0.attn_q.weight")->format = PL_I32;
-    refused(&f, PL_UNSUPPORTED, "blk.0.attn_q.weight is stored as I32",
+    refused(&f, PL_UNSUPPORTED, "blk.0.attn_q.weight is I32",
             "F32, F16, BF16, Q8_0,");
     base(&f, "llama");
     find(&f, "blk.0.attn_norm.weight")->format = PL_BF16;
@@ -1190,7 +1190,7 @@ TEST(model_open_layers_share_keys_and_values)
     base(&f, "gemma4");
     key(&f, "attention.shared_kv_layers", 1);
     refused(&f, PL_BAD_FILE, "attention.shared_kv_layers is 1",
-            "no layer before 1 is like layer 1, without a window");
+            "no layer before 1 is, like layer 1, without a window");
     f.kv[f.n_kv - 1].v = 2;
     refused(&f, PL_BAD_FILE, "attention.shared_kv_layers is 2", "0 to 1");
     f.kv[f.n_kv - 1].v = 1;
@@ -1199,7 +1199,7 @@ TEST(model_open_layers_share_keys_and_values)
     refused(&f, PL_BAD_FILE, "value 1 is neither true nor false",
             f.kv[at].name);
     f.kv[at].v = 1;
-    refused(&f, PL_BAD_FILE, f.kv[at].name, "no list of 2 values");
+    refused(&f, PL_BAD_FILE, f.kv[at].name, "not a list of 2 values");
     f.kv[at].v = 2;
     f.kv[at].s = (const char *)all;
     key(&f, "rope.dimension_count_swa", D);

@@ -181,7 +181,7 @@ TEST(leaves_warn_of_overrides_that_match_nothing)
     assert_int_equal(scene_open(&s, 3, opt), PL_OK);
     assert_non_null(
         strstr(s.warned, "\"ffn_upp_exps=host\" matches no weight"));
-    assert_non_null(strstr(s.warned, "near it are blk.0.ffn_up_exps.weight"));
+    assert_non_null(strstr(s.warned, "similar are blk.0.ffn_up_exps.weight"));
     assert_null(strstr(s.warned, "blk.1")); /* unchanged */
     assert_non_null(strstr(s.warned, "\"zzz=host\" matches no weight"));
     assert_non_null(strstr(s.warned, "\"attn_q=a0\" matches no weight"));
@@ -195,18 +195,16 @@ TEST(leaves_warn_of_idle_devices)
         pl_options opt;
         const char *warned;
     } rows[] = {
-        {{.n_ranks = 3},
-         "1 of 4 devices carries no rank and stays idle (3 "
-         "ranks)\n"},
+        {{.n_ranks = 3}, "1 of 4 devices has no rank and is idle (3 ranks)\n"},
         {{.n_ranks = 1, .host_cache = true},
-         "3 of 4 devices carry no rank and stay idle (1 rank)\n"},
+         "3 of 4 devices have no rank and are idle (1 rank)\n"},
         {{.n_ranks = 3, OT("attn_q=a3")}, ""},
         {{.n_ranks = 2, OT("attn_q=a3")},
-         "1 of 4 devices carries no rank and stays idle (2 ranks)\n"},
+         "1 of 4 devices has no rank and is idle (2 ranks)\n"},
         {{.split_mode = PL_SPLIT_LAYER}, ""},
         {{.split_mode = PL_SPLIT_HYBRID, .hybrid_size = 4}, ""},
         {{.split_mode = PL_SPLIT_HYBRID, .hybrid_size = 9},
-         "-sm hybrid:9: 4 devices, which make one group of tensor split\n"},
+         "-sm hybrid:9: 4 devices form one group, as with -sm tensor\n"},
     };
 
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
@@ -226,15 +224,14 @@ TEST(leaf_errors_name_value_and_remedy)
         pl_options opt;
         const char *says;
     } cases[] = {
-        {O(OT("attn_q=gpu7")),
-         "there is no place \"gpu7\"; there are mirrored, split:D, host, "
-         "tensor, a0, a1"},
-        {O(OT("nothing=gpu7")), "there is no place \"gpu7\""},
+        {O(OT("attn_q=gpu7")), "unknown location \"gpu7\"; known are mirrored, "
+                               "split:D, host, tensor, a0, a1"},
+        {O(OT("nothing=gpu7")), "unknown location \"gpu7\""},
         {O(OT("attn_q=split:2")),
          "blk.0.attn_q.weight has no dimension 2, only 0 to 1"},
-        {O(OT("attn_q=split:x")), "there is no place \"split:x\""},
+        {O(OT("attn_q=split:x")), "unknown location \"split:x\""},
         {O(.n_ranks = 4, OT("freqs=split:1")), "has no dimension 1"},
-        {O(OT("attn_(q=host")), "at letter 7 of the expression: missing"},
+        {O(OT("attn_(q=host")), "at character 7 of the expression: missing"},
         {O(OT("(a+)+$=host,(.*)*(.*)*(.*)*(.*)*x{5}=host")), "takes too long"},
         {O(.host_experts = "x"), "(-ncmoe) \"x\""},
         {O(.host_experts = ""), "(-ncmoe) \"\""},

@@ -202,13 +202,14 @@ TEST(place_layers_on_no_devices_are_warned_of)
 {
     static const struct {
         const char *layers, *warned;
-    } rows[] = {{NULL, ""},
-                {"auto", ""},
-                {"0", ""},
-                {"all", "-ngl all has no effect: there are no devices, the "
-                        "host has all layers\n"},
-                {"2", "-ngl 2 has no effect: there are no devices, the host "
-                      "has all layers\n"}};
+    } rows[] = {
+        {NULL, ""},
+        {"auto", ""},
+        {"0", ""},
+        {"all",
+         "-ngl all has no effect: without devices the host has all layers\n"},
+        {"2",
+         "-ngl 2 has no effect: without devices the host has all layers\n"}};
 
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         pl_options opt = {.device_spec = "none",
@@ -225,18 +226,20 @@ TEST(place_group_errors_name_value_and_remedy)
 {
     const struct asked asked[] = {
         {two, {SPLIT(1, 2, 3)}, "3 shares for 2 devices"},
-        {two, {.split_mode = PL_SPLIT_LAYER, SPLIT(1, -2)}, "is -2; shares"},
+        {two,
+         {.split_mode = PL_SPLIT_LAYER, SPLIT(1, -2)},
+         "(-ts) is -2; shares"},
         {two, {.split_mode = PL_SPLIT_LAYER, SPLIT(0, 0)}, "all shares"},
         {two,
          {.split_mode = PL_SPLIT_NONE, .main_device = 2},
          "(-mg) is 2, but devices are numbered 0 to 1"},
         {two, {.split_mode = PL_SPLIT_HYBRID}, "groups of 0 devices"},
-        {two, {.split_mode = 77}, "split mode 77"},
-        {two, {.n_ranks = 65}, "65 ranks are asked for; 1 to 64"},
-        {two, {.n_ranks = -1}, "-1 ranks are asked for; 1 to 64"},
+        {two, {.split_mode = 77}, "unknown split mode 77"},
+        {two, {.n_ranks = 65}, "65 ranks requested; 1 to 64"},
+        {two, {.n_ranks = -1}, "-1 ranks requested; 1 to 64"},
         {"a:1GiB:1GB/s*65",
          {.split_mode = PL_SPLIT_TENSOR},
-         "65 devices in one group; at most 64"},
+         "65 devices in one group, but a tensor split has at most 64"},
         {two, {.device_layers = "-3"}, "(-ngl) \"-3\""},
         {two, {.device_layers = ""}, "(-ngl) \"\""},
         {two,

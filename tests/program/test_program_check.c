@@ -82,28 +82,28 @@ TEST(program_check_peers_write_inboxes_only)
 {
     is_refused(HEAD "0: push 1.%1 <- %0 64*n_tok\n", true, NULL);
     is_refused(HEAD "0: push 1.%0 <- %0 64*n_tok\n", true,
-               "program of a, step 0: pushes elsewhere than into an inbox");
+               "program of a, instruction 0: pushes outside of an inbox");
     is_refused(HEAD "0: push 1.%1 <- %0 64*n_tok to 1048576\n", true,
-               "writes beyond its result");
+               "writes past the end of its result");
     is_refused(HEAD "0: push 1.%1 <- 1.%0 64*n_tok\n", true,
-               "pushes what another device has");
+               "pushes data of another device");
     is_refused(HEAD "0: push 1.%1@1048576 <- %0 64*n_tok\n", true,
-               "writes beyond its result");
+               "writes past the end of its result");
     is_refused(HEAD "0: push 1.%1, 1.%0 <- %0 64*n_tok\n", true,
-               "pushes elsewhere than into an inbox");
+               "pushes outside of an inbox");
     is_refused(HEAD "0: deal 1.%1, 1.%1@64 <- %0 64, %0@64 64\n", true, NULL);
     is_refused(HEAD "0: deal 1.%1, 1.%1@64 <- %0 64\n", true,
-               "deals more or fewer pieces");
+               "scatters another number of pieces");
     is_refused(HEAD "0: pages 1.%3 <- %2 table %3 heads(0, 1)\n", true, NULL);
     is_refused(HEAD "0: pages 1.%2 <- %2 table %3 heads(0, 1)\n", true,
-               "pushes elsewhere than into an inbox");
+               "pushes outside of an inbox");
 }
 
 TEST(program_check_owners_do_not_write_inboxes)
 {
     is_refused(HEAD "0: merge %0 <- %1 64*n_tok\n", true, NULL);
     is_refused(HEAD "0: merge %1 <- %0 64*n_tok\n", true,
-               "program of a, step 0: writes into its own inbox");
+               "program of a, instruction 0: writes into its own inbox");
     is_refused(HEAD "0: merge %1 <- sum(%0, %0+) 64*n_tok\n", true,
                "writes into its own inbox");
     is_refused(HEAD "0: %0 = scale(%1)\n", true, NULL);
@@ -113,19 +113,20 @@ TEST(program_check_owners_do_not_write_inboxes)
 TEST(program_check_private_memory_is_not_read)
 {
     is_refused(HEAD "1: pull %0 <- 0.%0 64*n_tok\n", true,
-               "pulls from memory that is not open to it");
+               "pulls from memory that it cannot access");
     is_refused(HEAD "1: pages %2 <- 0.%2 table %4 heads(0, 1)\n", true,
-               "pulls from memory that is not open to it");
+               "pulls from memory that it cannot access");
     is_refused(HEAD "0, 1: merge meet; %0 <- sum(0.%0, 1.%0+) 64*n_tok\n", true,
-               "meets devices that share no memory");
+               "has a barrier with a device of other memory");
     is_refused(HEAD "1: merge %0 <- 0.%0 64*n_tok\n", true,
-               "reads a peer's memory without a meeting");
+               "reads a peer's memory without a barrier");
 }
 
 TEST(program_check_tables_are_whole_and_of_their_micro_batch)
 {
-    static const char *const none = "reads a token table where none is";
-    static const char *const there = "names a tensor that is not there";
+    static const char *const none =
+        "reads a token table from a tensor that is not one";
+    static const char *const there = "names a tensor that does not exist";
 
     is_refused(HEAD "0: %2 = cache_write(%7, %3)\n", true, NULL);
     is_refused(HEAD "0: %2 = cache_write(%7, %4)\n", true, none);
@@ -147,16 +148,16 @@ TEST(program_check_sequences_are_a_size)
 {
     is_refused(HEAD "0: push 1.%1 <- %0 4*n_seq to 8444\n", true, NULL);
     is_refused(HEAD "0: push 1.%1 <- %0 8*n_seq to 8444\n", true,
-               "writes beyond its result");
+               "writes past the end of its result");
     is_refused(HEAD "0: merge %0 <- sum(%0@128-64*n_seq) 64\n", true, NULL);
     is_refused(HEAD "0: merge %0 <- sum(%0@1024-1024*n_seq) 64\n", true,
-               "reads beyond its source");
+               "reads past the end of its source");
 }
 
 TEST(program_check_a_wait_knows_of_the_other_queue)
 {
     static const char *const unknown =
-        "without knowing of all that its other queue has posted";
+        "without having seen all POSTs of its own other queue";
 
     is_refused(HEAD GIVES "0: wait 1.0\n", true, NULL);
     is_refused(HEAD GIVES "0: wait 1.0\n", false, unknown);
@@ -198,13 +199,13 @@ static void text_is(const char *text, const char *message)
 
 TEST(program_check_meetings_name_each_device_once)
 {
-    static const char *const once = "do not ascend, each named once";
+    static const char *const once = "are not ascending";
 
     text_is(MEETS "0, 1: merge meet 0, 1\n", NULL);
     text_is(MEETS "1: post 0\n0, 1: merge meet 0, 1\n0: wait 1.0\n", NULL);
     text_is(MEETS "1 if n_tok 3..: post 0\n0, 1: merge meet 0, 1\n"
                   "0: wait 1.0\n",
-            "waits for ever");
+            "deadlock");
     /* which it would miss if it advanced twice */
     text_is(MEETS "1 if n_tok 3..: post 0\n0, 1: merge meet 0, 0, 1\n"
                   "0: wait 1.0\n",
@@ -220,14 +221,14 @@ TEST(program_check_meetings_name_each_device_once)
 
 TEST(program_check_sums_are_of_whole_floats)
 {
-    static const char *const begin = "adds floats that do not begin at one";
+    static const char *const begin = "adds misaligned floats";
 
     text_is(MEETS "0: merge %0 <- sum(%0@4) 8 to 12\n", NULL);
     text_is(MEETS "0: merge %0 <- sum(%0) nothing\n", NULL);
-    text_is(MEETS "0: merge %1 <- sum(%0) nothing\n", "that is not there");
-    text_is(MEETS "0: merge %1 <- nothing\n", "that is not there");
+    text_is(MEETS "0: merge %1 <- sum(%0) nothing\n", "that does not exist");
+    text_is(MEETS "0: merge %1 <- nothing\n", "that does not exist");
     text_is(MEETS "0: merge %0 <- sum(%0, %1+) nothing\n",
-            "reads a tensor that is not there");
+            "reads a tensor that does not exist");
     text_is(MEETS "0: merge %0 <- sum(%0) 6\n", "other than whole floats");
     text_is(MEETS "0: merge %0 <- sum(%0@2) 8\n", begin);
     text_is(MEETS "0: merge %0 <- sum(%0) @3 8\n", begin);
@@ -242,7 +243,8 @@ TEST(program_check_sums_are_of_whole_floats)
 
 TEST(program_check_tensors_have_room_for_what_they_hold)
 {
-    static const char *const fit = "tensor 0 of %d bytes has other dimensions";
+    static const char *const fit =
+        "tensor 0 of %d bytes is too small for its dimensions";
     static const struct {
         const char *tensor;
         int bytes; /* too few; 0: enough */
@@ -289,7 +291,7 @@ static void kernel_is(const char *tensors, const char *step,
 TEST(program_check_kernels_take_what_goes_together)
 {
     static const char *const form = "a format that its kernel does not read";
-    static const char *const dims = "dimensions do not go together";
+    static const char *const dims = "dimensions do not match";
 
     kernel_is("%0: f32[n_tok, 7]\n%1: f32[n_tok, 7]", "%0 = scale(%1)", NULL);
     kernel_is("%0: f32[n_tok, 8]\n%1: f32[n_tok, 7]", "%0 = scale(%1)", dims);
@@ -343,11 +345,11 @@ TEST(program_check_kernels_take_what_goes_together)
 
 TEST(program_check_kernels_stay_inside_their_operands)
 {
-    static const char *const adds = "additions do not end in its results";
-    static const char *const part = "parts that its operand does not have";
-    static const char *const beyond = "attributes that lead beyond";
-    static const char *const dims = "dimensions do not go together";
-    static const char *const bf16 = "what has no such products";
+    static const char *const adds = "additions do not yield its results";
+    static const char *const part = "parts of ranks that its operand lacks";
+    static const char *const beyond = "attributes that point past";
+    static const char *const dims = "dimensions do not match";
+    static const char *const bf16 = "products for an operand without them";
 
     kernel_is(TABLE, "%0 = gather_rows(%1, %2) tree(0, 1+) depth 2 out 1",
               NULL);
@@ -409,7 +411,7 @@ TEST(program_check_kernels_stay_inside_their_operands)
               "a format that its kernel does not read");
     kernel_is(CONV, "%0 = short_conv(%1, %1, %3, %4)", dims);
     kernel_is(CONV, "%0 = short_conv(%1, %2, %3, %2)",
-              "reads a token table where none is");
+              "reads a token table from a tensor that is not one");
     kernel_is(DELTA, "%0 = delta_net(" QKV ", %4, %5) heads(1, 0, 1, 0)", NULL);
     kernel_is(DELTA, "%0 = delta_net(" QKV ", %4, %5) heads(0, 0, 2, 1)",
               beyond);
@@ -435,8 +437,8 @@ TEST(program_check_kernels_stay_inside_their_operands)
  * no token, or, if that accesses nothing, in one of one token. */
 TEST(program_check_offsets_that_fall_are_inside_at_any_size)
 {
-    static const char *const reads = "reads beyond its source";
-    static const char *const writes = "writes beyond its result";
+    static const char *const reads = "reads past the end of its source";
+    static const char *const writes = "writes past the end of its result";
     struct copy_desc l = {.src_dev = 0,
                           .bytes = {32, PL_CONST},
                           .n0 = {1, PL_CONST},

@@ -506,28 +506,30 @@ TEST(program_text_what_has_no_text_is_refused)
     struct dead_range *d = (struct dead_range *)x->dead;
 
     program_reads_back(p, 2);
-    refused(p, 0, "too many devices or scripts");
+    refused(p, 0, "too many devices or variants");
     p[1].dev = 0;
-    refused(p, 2, "device 0, step -1: it belongs to another device");
+    refused(p, 2, "device 0, instruction -1: it belongs to another device");
     p[1].dev = 1;
     p[1].n_variant = 0;
-    refused(p, 2, "device 1, step -1: it has scripts of its own");
+    refused(
+        p, 2,
+        "device 1, instruction -1: its variants differ from those of device 0");
     p[1].n_variant = 1;
     x->n_micro = 2;
-    refused(p, 2, "it has micro-batches of its own");
+    refused(p, 2, "its micro-batches differ from those of device 0");
     x->n_micro = 1;
     d->insn = 1;
     refused(p, 2, "a buffer dies out of order");
     d->insn = 0;
     s->max_rows = -1;
-    refused(p, 2, "its guard has sizes below zero");
+    refused(p, 2, "its predicate has a negative size");
     s->max_rows = 1;
     s->min_rows = -1;
-    refused(p, 2, "its guard has sizes below zero");
+    refused(p, 2, "its predicate has a negative size");
     s->max_rows = 0; /* it has no meaning then */
     program_reads_back(p, 2);
     s->kernel.arg[1].access = ACCESS_UPDATE;
-    refused(p, 2, "step 0: it uses an argument in another way");
+    refused(p, 2, "instruction 0: it accesses an argument differently");
     s->kernel.arg[1].access = ACCESS_READ;
     s->kernel.tree.item = &(struct tree_addend){0, 65};
     refused(p, 2, "its tree has too many additions");

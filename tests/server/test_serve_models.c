@@ -323,12 +323,12 @@ TEST(serve_models_names_what_is_wrong_in_presets)
     static const struct {
         const char *text, *said;
     } row[] = {
-        {"[a]\nport = 5\n", "line 2: port: it is of the whole server"},
-        {"[a]\napi-key = 5\n", "line 2: api-key: it is of the whole"},
-        {"[a]\nnonsense = 5\n", "line 2: nonsense: there is no such option"},
+        {"[a]\nport = 5\n", "line 2: port: a server option"},
+        {"[a]\napi-key = 5\n", "line 2: api-key: a server option"},
+        {"[a]\nnonsense = 5\n", "line 2: nonsense: unknown option"},
         {"[a]\npinned = maybe\n", "line 2: pinned: give true or false"},
         {"[a]\nc = many\n", "--ctx-size many: give a whole number"},
-        {"[a]\nc = 5\n", "[a] of the presets names no file"},
+        {"[a]\nc = 5\n", "[a] of the presets has no model"},
         {"[a]\nc 5\n", "line 2: neither"},
         {"", "has no model"},
     };
@@ -343,7 +343,7 @@ TEST(serve_models_names_what_is_wrong_in_presets)
         must_say(sh(2, line), row[i].said);
     }
     must_say(sh(1, "plait serve --models-dir /nowhere --port 0"),
-             "reading the folder /nowhere");
+             "reading the directory /nowhere");
     must_say(sh(2, "plait serve -m a/x.gguf -m b/x.gguf --port 0"),
              "model name \"x\" is used twice");
 }

@@ -52,21 +52,24 @@ static void must_give(const char *form, const char *want)
 TEST(chat_errors_name_the_line)
 {
     must_fail("a\n\n{% if x %}", PL_BAD_FILE, "line 3: the template ends");
-    must_fail("{{ 1 +\n\n }}", PL_BAD_FILE, "line 3: \"}}\" where an expr");
-    must_fail("{{ 'a }}", PL_BAD_FILE, "a string has no end");
-    must_fail("\n{# x", PL_BAD_FILE, "line 2: a comment has no end");
-    must_fail("{% raw %}", PL_BAD_FILE, "no {% endraw %}");
-    must_fail("{{ (1] }}", PL_BAD_FILE, "a bracket closes");
+    must_fail("{{ 1 +\n\n }}", PL_BAD_FILE,
+              "line 3: unexpected \"}}\"; expected an expr");
+    must_fail("{{ 'a }}", PL_BAD_FILE, "a string is not closed");
+    must_fail("\n{# x", PL_BAD_FILE, "line 2: a comment is not closed");
+    must_fail("{% raw %}", PL_BAD_FILE, "not closed by {% endraw %}");
+    must_fail("{{ (1] }}", PL_BAD_FILE, "closing bracket");
     must_fail("{{ 99999999999999999999 }}", PL_BAD_FILE, "64 bits");
     must_fail("{% for 1 in x %}{% endfor %}", PL_BAD_FILE, "assigned");
-    must_fail("{% break %}", PL_BAD_FILE, "stands in no loop");
+    must_fail("{% break %}", PL_BAD_FILE, "outside a loop");
     must_fail("{% extends 'x' %}", PL_UNSUPPORTED, "\"extends\" is not");
-    must_fail("{% nonsense %}", PL_BAD_FILE, "\"nonsense\" where a tag");
-    must_fail("{{ range(*l, 1) }}", PL_BAD_FILE, "last argument has been");
-    must_fail("{{ range(*range(40)) }}", PL_UNSUPPORTED, "at most 32");
-    must_fail("{{ dict(**[1]) }}", PL_BAD_ARGUMENT, "** belongs a dict");
+    must_fail("{% nonsense %}", PL_BAD_FILE,
+              "unexpected \"nonsense\"; expected a tag");
+    must_fail("{{ range(*l, 1) }}", PL_BAD_FILE, "further argument");
+    must_fail("{{ range(*range(40)) }}", PL_UNSUPPORTED, "more than 32");
+    must_fail("{{ dict(**[1]) }}", PL_BAD_ARGUMENT, "** needs a dict");
     must_fail("{{ dict(a=1, **{'a': 2}) }}", PL_BAD_ARGUMENT, "given twice");
-    must_fail("{% call s %}{% endcall %}", PL_BAD_FILE, "a macro is called");
+    must_fail("{% call s %}{% endcall %}", PL_BAD_FILE,
+              "must be followed by a call");
     must_fail("{% macro m(caller) %}{{ caller }}{% endmacro %}", PL_BAD_FILE,
               "\"caller\" needs a default");
     must_fail("{% macro m() %}{{ caller() }}{% endmacro %}{{ m() }}",
@@ -77,14 +80,14 @@ TEST(chat_errors_name_the_line)
               "write \"recursive\"");
     must_fail("{% for x in 'a' recursive %}{{ loop('a') }}{% endfor %}",
               PL_FULL, "nest too deeply");
-    must_fail("\n{{ s|nonsense }}", PL_UNSUPPORTED, "line 2: there is no fil");
+    must_fail("\n{{ s|nonsense }}", PL_UNSUPPORTED, "line 2: unknown fil");
     must_fail("{{ s is nonsense }}", PL_UNSUPPORTED, "no test \"nonsense\"");
     must_fail("\n\n{{ x.y }}", PL_BAD_ARGUMENT, "line 3: 'x' is undefined");
     must_fail("{{ d.b.c }}", PL_BAD_ARGUMENT,
               "'dict object' has no attribute 'b'");
-    must_fail("{{ s + 1 }}", PL_BAD_ARGUMENT, "\"+\" does not go with");
+    must_fail("{{ s + 1 }}", PL_BAD_ARGUMENT, "\"+\" is not supported between");
     must_fail("{{ [1].append(2) }}", PL_BAD_ARGUMENT,
-              "'append' would change a list object, which no template may");
+              "'append' would modify a list object, which templates may");
     must_fail("{{ 9223372036854775807 + 1 }}", PL_UNSUPPORTED, "64 bits");
     must_fail("{{ 9223372036854775807|round(-1) }}", PL_UNSUPPORTED, "64");
     must_fail("{{ 1 // 0 }}", PL_BAD_ARGUMENT, "division by zero");
@@ -114,7 +117,7 @@ TEST(chat_templates_see_what_python_would_show)
               "missing|rejectattr('a')|list] }}",
               "[[], [], []]");
     must_fail("{{ 5|select|list }}", PL_BAD_ARGUMENT, "no items");
-    must_fail("{{ none|indent }}", PL_BAD_ARGUMENT, "a string is needed");
+    must_fail("{{ none|indent }}", PL_BAD_ARGUMENT, "expected a string");
     must_give("{{ (-0.5)|round(0, 'ceil') }}", "0.0");
 }
 
@@ -162,12 +165,12 @@ TEST(chat_templates_that_do_not_end_are_stopped)
         "{% set n = namespace(s='x') %}{% for i in range(99) %}"
         "{% set n.s = n.s + n.s %}{% endfor %}";
 
-    must_fail(many, PL_FULL, "more steps");
+    must_fail(many, PL_FULL, "step limit");
     must_fail(deep, PL_FULL, "nest too deeply");
     must_fail(nested, PL_FULL, "nest too deeply");
     must_fail(round, PL_FULL, "nest too deeply");
-    must_fail(doubled, PL_FULL, "more memory");
-    must_fail("{{ 'x' * 10 ** 12 }}", PL_FULL, "more memory");
+    must_fail(doubled, PL_FULL, "memory limit");
+    must_fail("{{ 'x' * 10 ** 12 }}", PL_FULL, "memory limit");
     must_fail("{% set x = 'x' * 9999 %}{% for i in range(9999) %}{{ x }}"
               "{% endfor %}",
               PL_FULL, "longer than");

@@ -479,11 +479,11 @@ TEST(forced_calls_are_refused_where_they_cannot_be_had)
         const char *form, *tools, *only, *why;
     } cases[] = {
         {"google-gemma-2-2b-it", "[{\"function\": {\"name\": \"f\"}}]", NULL,
-         "shows no calls"},
+         "does not show tool calls"},
         {"google-gemma-4-31B-it", "[{\"function\": {\"name\": \"f\"}}]", NULL,
-         "quotes of its own"},
+         "quotes calls in its own"},
         {"Qwen-Qwen3-0.6B", "[{\"function\": {\"name\": \"f\"}}]", "g",
-         "of the name \"g\""},
+         "named \"g\""},
         {"Qwen-Qwen3-0.6B", "[{\"function\": {\"name\": \"f g\"}}]", NULL,
          "a call of f g"},
         {"Qwen-Qwen3-0.6B",
@@ -496,11 +496,11 @@ TEST(forced_calls_are_refused_where_they_cannot_be_had)
         {"Qwen3-Coder",
          "[{\"function\": {\"name\": \"f\", \"parameters\": {\"properties\": "
          "{\"k\": {\"enum\": [\"</parameter>\"]}}}}}]",
-         NULL, "a mark of the model's calls"},
+         NULL, "a call marker of the model"},
         {"Qwen3-Coder",
          "[{\"function\": {\"name\": \"f\", \"parameters\": {\"properties\": "
          "{\"k\": {\"enum\": [\"1\"]}}}}}]",
-         NULL, "might be no string"},
+         NULL, "may not be a string"},
         {"Qwen3-Coder",
          "[{\"function\": {\"name\": \"f\", \"parameters\": {\"required\": "
          "[\"x\"]}}}]",

@@ -1130,7 +1130,7 @@ TEST(tokenizer_contradictions_are_refused_by_name)
     assert_int_equal(gguf_writer_create(&w, NULL), PL_OK);
     gguf_put_str(w, "tokenizer.ggml.model", "llama");
     gguf_put_u32(w, "tokenizer.ggml.tokens", 3);
-    expect_refusal(w, PL_BAD_FILE, "no array of strings");
+    expect_refusal(w, PL_BAD_FILE, "not an array of strings");
     assert_int_equal(gguf_writer_create(&w, NULL), PL_OK);
     v = tiny_spm();
     gguf_put_str(w, "tokenizer.ggml.model", "llama");
@@ -1141,7 +1141,7 @@ TEST(tokenizer_contradictions_are_refused_by_name)
     gguf_put_str(w, "tokenizer.ggml.model", "llama");
     gguf_put_strs(w, "tokenizer.ggml.tokens", v->str, v->n);
     gguf_put_strs(w, "tokenizer.ggml.scores", v->str, v->n);
-    expect_refusal(w, PL_BAD_FILE, "tokenizer.ggml.scores is no number");
+    expect_refusal(w, PL_BAD_FILE, "tokenizer.ggml.scores is not a number");
 
     v = tiny_bpe();
     expect_refusal(writer_of(v), PL_NOT_FOUND, "tokenizer.ggml.merges");

@@ -142,7 +142,7 @@ static pl_status listed_cores(const struct topology *t,
             hi = strtol(p, &end, 10);
         }
         if (hi < lo || hi > 1 << 20) {
-            s = device_item_bad(it, err, "%ld-%ld is no range of cores", lo,
+            s = device_item_bad(it, err, "%ld-%ld is not a range of cores", lo,
                                 hi);
             goto done;
         }
@@ -170,7 +170,7 @@ static pl_status listed_cores(const struct topology *t,
     goto done;
 malformed:
     s = device_item_bad(
-        it, err, "\"%s\" is no list of cores like 0-3+8-11",
+        it, err, "\"%s\" is not a list of cores like 0-3+8-11",
         err_shown(shown, it->field, (size_t)(it->end - it->field)));
 done:
     free(used);

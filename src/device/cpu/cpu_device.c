@@ -59,7 +59,7 @@ static void close_backend(struct backend *b)
     if (!c)
         return;
     team_free(c->team);
-    free(c->seats);
+    free(c->roles);
     free(c);
     b->own = NULL;
 }
@@ -70,11 +70,11 @@ static pl_status open_backend(struct backend *b, pl_err *err)
 
     b->own = c;
     if (!c)
-        return err_no_memory(err, "a set of devices");
+        return err_no_memory(err, "a device set");
     cpu_kernels_choose(&c->kernels, device_set_options(b->set));
     c->topology = on_several_nodes(b) ? device_set_topology(b->set) : NULL;
     c->one_node = topology_one_node();
-    return cpu_seats_fill(b, err);
+    return cpu_thread_map_fill(b, err);
 }
 
 /* ---- memory ------------------------------------------------------------ */
@@ -159,9 +159,8 @@ static pl_status not_given(const struct device *d, const char *what,
 {
     char buf[24];
 
-    return err_set(err, PL_NO_DEVICE_MEMORY,
-                   "%s: the system does not give %s for %s", d->desc.name,
-                   bytes_text(buf, bytes), what);
+    return err_set(err, PL_NO_DEVICE_MEMORY, "%s: cannot allocate %s for %s",
+                   d->desc.name, bytes_text(buf, bytes), what);
 }
 
 static pl_status load_device(struct backend *b, struct device *d, pl_err *err)
@@ -220,12 +219,12 @@ static void touch_first(void *user, int thread)
 {
     struct backend *b = user;
     const struct cpu_backend *c = b->own;
-    const struct cpu_seats *m = &c->seats[thread];
+    const struct cpu_thread_roles *m = &c->roles[thread];
 
     for (int i = 0; i < m->n; i++) {
-        const struct device *d = device_of(b->set, m->seat[i].dev);
+        const struct device *d = device_of(b->set, m->role[i].dev);
         const struct cpu_device *x = d->own;
-        int ith = m->seat[i].ith, nth = d->desc.n_thread;
+        int ith = m->role[i].ith, nth = d->desc.n_thread;
 
         for (int r = 0; r < REGION_COUNT; r++)
             if (r != REGION_WEIGHTS || !c->one_node)
@@ -306,7 +305,7 @@ const struct backend_ops cpu_ops = {
     .packing = cpu_image_packing,
     .activations = cpu_image_activations,
     .scratch = scratch,
-    .share_threads = cpu_seats_share,
+    .share_threads = cpu_thread_map_share,
     .open = open_backend,
     .close = close_backend,
     .load = load,

@@ -29,13 +29,13 @@ enum { CPU_STEAL_INSNS = 4 };
 /* Maximum number of roles of a thread of the team. A thread can serve a device,
  * a host device, or both. The first thread also serves the pseudo device
  * "io". */
-enum { CPU_SEATS = 3 };
+enum { CPU_MAX_ROLES = 3 };
 struct cpu_thread_role {
     int dev, ith; /* device of the set, index of the thread in that device */
 };
-struct cpu_seats {
+struct cpu_thread_roles {
     int n;
-    struct cpu_thread_role seat[CPU_SEATS];
+    struct cpu_thread_role role[CPU_MAX_ROLES];
 };
 
 struct cpu_backend {
@@ -43,10 +43,10 @@ struct cpu_backend {
     /* The machine's topology if the devices are on several NUMA nodes, else
      * NULL. */
     const struct topology *topology;
-    bool one_node;           /* all cores are on one NUMA node */
-    struct team *team;       /* owned */
-    int n_thread;            /* number of threads of the team */
-    struct cpu_seats *seats; /* owned, [n_thread] */
+    bool one_node;                  /* all cores are on one NUMA node */
+    struct team *team;              /* owned */
+    int n_thread;                   /* number of threads of the team */
+    struct cpu_thread_roles *roles; /* owned, [n_thread] */
 };
 
 static inline struct cpu_device *cpu_device_of(struct device_set *s, int dev)
@@ -56,9 +56,9 @@ static inline struct cpu_device *cpu_device_of(struct device_set *s, int dev)
 
 /* In cpu_thread_map.c. Assigns the threads of all devices to the threads of a
  * team, and starts the team. */
-pl_status cpu_seats_fill(struct backend *b, pl_err *err);
+pl_status cpu_thread_map_fill(struct backend *b, pl_err *err);
 /* Returns true if one thread of the team serves both devices. */
-bool cpu_seats_share(const struct backend *b, int dev_a, int dev_b);
+bool cpu_thread_map_share(const struct backend *b, int dev_a, int dev_b);
 
 /* In cpu_run.c. Executes a step on one thread of the team: the instructions of
  * all devices that this thread serves. */

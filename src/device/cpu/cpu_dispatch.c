@@ -121,13 +121,14 @@ pl_status kernel_set_find(enum kernel_set *out, const char *name, bool any,
         set++;
     if (set == KERNEL_SET_COUNT)
         return err_set(err, PL_BAD_ARGUMENT,
-                       "kernel set '%s' is unknown; there are %s",
+                       "unknown kernel set '%s'; known are %s",
                        err_shown(shown, name, strlen(name)),
                        list_sets(list, sizeof list, true));
     if (!any && !kernel_set_runs(set))
-        return err_set(err, PL_UNSUPPORTED,
-                       "this machine cannot run the kernels %s; it runs %s",
-                       name, list_sets(list, sizeof list, false));
+        return err_set(
+            err, PL_UNSUPPORTED,
+            "this processor cannot run the kernel set %s; it can run %s", name,
+            list_sets(list, sizeof list, false));
     *out = set;
     return PL_OK;
 }

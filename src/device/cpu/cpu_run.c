@@ -367,10 +367,10 @@ static void report_times(const struct worker *w)
  * the device's sizes if they have changed. Returns false if the step has
  * failed. */
 static bool init_worker(struct worker *w, const struct backend *b,
-                        const struct cpu_thread_role *seat)
+                        const struct cpu_thread_role *role)
 {
     const struct cpu_backend *backend = b->own;
-    struct device *d = device_of(b->set, seat->dev);
+    struct device *d = device_of(b->set, role->dev);
     struct cpu_device *cpu = d->own;
     uint64_t number;
     const struct device_run *run = device_set_current_run(b->set, &number);
@@ -382,21 +382,21 @@ static bool init_worker(struct worker *w, const struct backend *b,
         .cpu = cpu,
         .failed = device_failed(b->set),
         .run = number,
-        .ith = seat->ith,
+        .ith = role->ith,
         .nth = d->desc.n_thread,
         .n_spin = team_spins(backend->team),
         .n_barriers = number << 32,
-        .scratch = cpu->scratch + (size_t)seat->ith * cpu->scratch_stride,
+        .scratch = cpu->scratch + (size_t)role->ith * cpu->scratch_stride,
         .insn = c->insn,
         .how = cpu->how[run->variant],
         .n_insn = c->n_insn,
         .n_micro = run->n_micro,
         .sizes = run->sizes,
         .fail = d->fail_insn,
-        .first = seat->ith == 0,
+        .first = role->ith == 0,
         .single = c->n_micro == 1 && run->n_micro == 1 &&
                   run->sizes[0].n_tok == 1 && run->sizes[0].n_out <= 1,
-        .traces = seat->ith == 0 && device_traces(b->set),
+        .traces = role->ith == 0 && device_traces(b->set),
         .guarded = device_guarded(b->set),
     };
     if (d->prog->n_tensor == 0)
@@ -413,12 +413,12 @@ static bool init_worker(struct worker *w, const struct backend *b,
 void cpu_run(struct backend *b, int thread)
 {
     const struct cpu_backend *backend = b->own;
-    const struct cpu_seats *m = &backend->seats[thread];
-    struct worker w[CPU_SEATS];
+    const struct cpu_thread_roles *m = &backend->roles[thread];
+    struct worker w[CPU_MAX_ROLES];
     int n = 0;
 
     for (int i = 0; i < m->n; i++) {
-        if (!init_worker(&w[n], b, &m->seat[i]))
+        if (!init_worker(&w[n], b, &m->role[i]))
             return;
         n += w[n].n_insn > 0;
     }

@@ -18,9 +18,9 @@ static int core_of(const struct device_desc *d, int ith, bool no_pin)
     return no_pin || d->n_core == 0 ? -1 : d->core[ith % d->n_core];
 }
 
-static void assign_thread(struct cpu_seats *m, int dev, int ith)
+static void assign_thread(struct cpu_thread_roles *m, int dev, int ith)
 {
-    m->seat[m->n++] = (struct cpu_thread_role){dev, ith};
+    m->role[m->n++] = (struct cpu_thread_role){dev, ith};
 }
 
 static bool is_host(const struct backend *b, int dev)
@@ -37,7 +37,7 @@ static int find_shared_thread(const struct backend *b, const int *core, int n,
     const struct cpu_backend *c = b->own;
 
     for (int i = 0; i < n; i++)
-        if (c->seats[i].n == 1 && !is_host(b, c->seats[i].seat[0].dev) &&
+        if (c->roles[i].n == 1 && !is_host(b, c->roles[i].role[0].dev) &&
             (core[i] == want || core[i] < 0 || want < 0))
             return i;
     return n;
@@ -46,8 +46,8 @@ static int find_shared_thread(const struct backend *b, const int *core, int n,
 /* Assigns the threads of all host devices if `host`, else of all other devices.
  * The team has n threads so far; new threads are added after them, and their
  * cores to core[]. Returns the new number of team threads. */
-static int seat_devices(struct backend *b, int *core, int n, bool host,
-                        bool no_pin)
+static int assign_device_threads(struct backend *b, int *core, int n, bool host,
+                                 bool no_pin)
 {
     struct cpu_backend *backend = b->own;
 
@@ -62,7 +62,7 @@ static int seat_devices(struct backend *b, int *core, int n, bool host,
 
             if (m == n)
                 core[n++] = c;
-            assign_thread(&backend->seats[m], b->dev[i], k);
+            assign_thread(&backend->roles[m], b->dev[i], k);
         }
     }
     return n;
@@ -70,7 +70,7 @@ static int seat_devices(struct backend *b, int *core, int n, bool host,
 
 /* Assigns the pseudo device "io" to the first team thread, which is added if n
  * is 0. Returns the number of team threads. */
-static int seat_io(struct backend *b, int *core, int n)
+static int assign_io_thread(struct backend *b, int *core, int n)
 {
     struct cpu_backend *backend = b->own;
 
@@ -78,12 +78,12 @@ static int seat_io(struct backend *b, int *core, int n)
         if (device_of(b->set, b->dev[i])->desc.io) {
             if (n == 0)
                 core[n++] = -1;
-            assign_thread(&backend->seats[0], b->dev[i], 0);
+            assign_thread(&backend->roles[0], b->dev[i], 0);
         }
     return n;
 }
 
-pl_status cpu_seats_fill(struct backend *b, pl_err *err)
+pl_status cpu_thread_map_fill(struct backend *b, pl_err *err)
 {
     struct cpu_backend *c = b->own;
     bool no_pin = device_set_options(b->set)->no_pin;
@@ -92,35 +92,35 @@ pl_status cpu_seats_fill(struct backend *b, pl_err *err)
 
     for (int i = 0; i < b->n; i++)
         n += device_of(b->set, b->dev[i])->desc.n_thread;
-    c->seats = calloc((size_t)n, sizeof *c->seats);
+    c->roles = calloc((size_t)n, sizeof *c->roles);
     core = malloc((size_t)n * sizeof *core);
-    if (!c->seats || !core) {
+    if (!c->roles || !core) {
         free(core);
-        return err_no_memory(err, "a set of devices");
+        return err_no_memory(err, "a device set");
     }
-    n = seat_devices(b, core, 0, false, no_pin);
-    n = seat_devices(b, core, n, true, no_pin);
-    n = seat_io(b, core, n);
+    n = assign_device_threads(b, core, 0, false, no_pin);
+    n = assign_device_threads(b, core, n, true, no_pin);
+    n = assign_io_thread(b, core, n);
     c->n_thread = n;
     st = team_create(&c->team, n, core, n + device_set_threads(b->set, b), err);
     free(core);
     return st;
 }
 
-static bool serves(const struct cpu_seats *m, int dev)
+static bool serves(const struct cpu_thread_roles *m, int dev)
 {
     for (int i = 0; i < m->n; i++)
-        if (m->seat[i].dev == dev)
+        if (m->role[i].dev == dev)
             return true;
     return false;
 }
 
-bool cpu_seats_share(const struct backend *b, int dev_a, int dev_b)
+bool cpu_thread_map_share(const struct backend *b, int dev_a, int dev_b)
 {
     const struct cpu_backend *c = b->own;
 
     for (int i = 0; dev_a != dev_b && i < c->n_thread; i++)
-        if (serves(&c->seats[i], dev_a) && serves(&c->seats[i], dev_b))
+        if (serves(&c->roles[i], dev_a) && serves(&c->roles[i], dev_b))
             return true;
     return false;
 }

@@ -10,7 +10,7 @@
 #include "device/gpu/gpu_ptx.h"
 #include "device/gpu/gpu_text.h"
 
-static const char what[] = "the text of CUDA's kernels";
+static const char what[] = "the source of the CUDA kernels";
 
 /* Returns the PTX of the highest level that a device of capability `level` can
  * run, or NULL. */
@@ -95,8 +95,8 @@ pl_status cuda_text_program(const struct cuda_text *t, enum gpu_kernel k,
     snprintf(entry, sizeof entry, "\n.visible .entry %s(\n", name);
     body = part_of(t->ptx, entry, "\n}\n");
     if (!head.at || !body.at)
-        return err_set(err, PL_UNSUPPORTED,
-                       "there is no PTX of kernel %s: make ptx", name);
+        return err_set(err, PL_UNSUPPORTED, "no PTX of kernel %s; run make ptx",
+                       name);
     *out = calloc(1, head.n + body.n + 1);
     if (!*out)
         return err_no_memory(err, what);

@@ -152,8 +152,8 @@ static pl_status find(struct gpu *g, int index, pl_err *err)
     PL_TRY(opencl_devices(&g->cl, &all, err));
     if (index < 0 || index >= all.n)
         return err_set(err, PL_NOT_FOUND,
-                       "opencl:%d: there are %d devices of OpenCL here, "
-                       "counted from 0; clinfo lists them",
+                       "opencl:%d: this machine has %d OpenCL devices, counted "
+                       "from 0; clinfo lists them",
                        index, all.n);
     g->at = all.item[index];
     opencl_text(&g->cl, g->at.device, CL_DEVICE_NAME_TEXT, g->name,
@@ -183,7 +183,7 @@ static pl_status open_gpu(struct gpu **out, int index, pl_err *err)
 
     *out = NULL;
     if (!g)
-        return err_no_memory(err, "a device of OpenCL");
+        return err_no_memory(err, "an OpenCL device");
     pthread_mutex_init(&g->lock, NULL);
     g->change = 1;
     s = open_at(g, index, err);
@@ -257,9 +257,9 @@ static pl_status too_much(const struct gpu *g, size_t bytes, int32_t e,
     g->cl.clGetDeviceInfo(g->at.device, CL_DEVICE_MOST_BYTES, sizeof most,
                           &most, NULL);
     return err_set(err, PL_NO_DEVICE_MEMORY,
-                   "%s: clCreateBuffer failed: %s (%d): %s asked for, and one "
-                   "allocation there is promised %s; spread the model over "
-                   "more devices or take a smaller context",
+                   "%s: clCreateBuffer failed: %s (%d): %s requested, and the "
+                   "driver guarantees %s per allocation; split the model over "
+                   "more devices or use a smaller context",
                    g->name, opencl_error(e), e, bytes_text(want, bytes),
                    bytes_text(have, most));
 }
@@ -289,8 +289,8 @@ static pl_status alloc(struct gpu *g, size_t bytes, uint64_t *at, pl_err *err)
         i++;
     if (i == OPENCL_MAX_MEMORY)
         return err_set(err, PL_FULL,
-                       "%s: kernels reach %d allocations, and there are as "
-                       "many already",
+                       "%s: kernels can access at most %d allocations; use a "
+                       "smaller model or context",
                        g->name, OPENCL_MAX_MEMORY);
     bytes = bytes > 0 ? bytes : 1;
     m = g->cl.clCreateBuffer(g->context, CL_MEMORY_READ_WRITE, bytes, NULL, &e);
@@ -332,12 +332,12 @@ static pl_status host_alloc(struct gpu *g, size_t bytes, void **p, pl_err *err)
     bytes = bytes > 0 ? bytes : 1;
     n->memory = g->cl.clCreateBuffer(
         g->context, CL_MEMORY_READ_WRITE | CL_MEMORY_OF_HOST, bytes, NULL, &e);
-    s = check(g, e, "clCreateBuffer", "memory of the host", err);
+    s = check(g, e, "clCreateBuffer", "host memory", err);
     if (s == PL_OK) {
         n->p = g->cl.clEnqueueMapBuffer(g->queue[0], n->memory, CL_YES,
                                         CL_MAP_READ_WRITE, 0, bytes, 0, NULL,
                                         NULL, &e);
-        s = check(g, e, "clEnqueueMapBuffer", "memory of the host", err);
+        s = check(g, e, "clEnqueueMapBuffer", "host memory", err);
     }
     if (s != PL_OK) {
         if (n->memory)
@@ -378,8 +378,8 @@ static pl_status reach(struct gpu *g, uint64_t at, size_t bytes,
     if (*m && *offset + bytes <= g->bytes[(at >> SHIFT) - 1])
         return PL_OK;
     return err_set(err, PL_DEVICE,
-                   "%s: %zu bytes at %#llx are in no allocation there", g->name,
-                   bytes, (unsigned long long)at);
+                   "%s: %zu bytes at %#llx are outside its allocations",
+                   g->name, bytes, (unsigned long long)at);
 }
 
 static pl_status write_to(struct gpu *g, enum queue q, uint64_t dst,

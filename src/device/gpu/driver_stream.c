@@ -57,7 +57,7 @@ static pl_status check(const struct gpu *g, unsigned code,
     check(g, (g)->api.name(__VA_ARGS__), CALL_##name, err)
 /* Calls a function of struct stream_vendor. */
 #define MAKE(g, name, ...)                                                     \
-    (g)->api.make->name(&(g)->api, &(g)->device, __VA_ARGS__)
+    (g)->api.vendor->name(&(g)->api, &(g)->device, __VA_ARGS__)
 
 /* Returns true if this thread is between enter_thread() and leave_thread(). */
 static bool inside(const struct gpu *g)
@@ -225,8 +225,8 @@ static pl_status find(struct gpu *g, struct mapped *m, pl_err *err)
     PL_TRY(CALL(g, err, host_address, &last, m->p + m->bytes - 1, 0));
     if (last - at != m->bytes - 1)
         return err_set(err, PL_UNSUPPORTED,
-                       "%s, mapping %zu bytes: parts of them are mapped "
-                       "already, by themselves; map the whole first",
+                       "%s, mapping %zu bytes: parts of the range are already "
+                       "mapped; map the whole range first",
                        g->device.who, m->bytes);
     return PL_OK;
 }
@@ -267,8 +267,8 @@ static pl_status can_map(const struct gpu *g, size_t bytes, pl_err *err)
     if (maps && registers && bytes > 0)
         return PL_OK;
     return err_set(err, PL_UNSUPPORTED,
-                   "%s cannot reach %zu bytes of this process in place",
-                   g->device.who, bytes);
+                   "%s cannot map %zu bytes of this process", g->device.who,
+                   bytes);
 }
 
 static pl_status map(struct gpu *g, void *p, size_t bytes, uint64_t *at,
@@ -305,7 +305,7 @@ static pl_status reach_peer(struct gpu *g, const struct gpu *peer, pl_err *err)
     PL_TRY(CALL(g, err, device_reaches, &can, g->device.handle,
                 peer->device.handle));
     if (!can)
-        return err_set(err, PL_UNSUPPORTED, "%s does not reach memory of %s",
+        return err_set(err, PL_UNSUPPORTED, "%s cannot access memory of %s",
                        g->device.who, peer->device.who);
     return MAKE(g, reach, &peer->device, err);
 }
@@ -334,7 +334,7 @@ static pl_status place_of(const struct gpu *g, _Atomic uint64_t *word,
         }
     }
     return err_set(err, PL_BAD_ARGUMENT,
-                   "%s: a word that is waited for must lie in mapped memory",
+                   "%s: a word to wait for must be in mapped memory",
                    g->device.who);
 }
 
@@ -342,7 +342,7 @@ static pl_status place_of(const struct gpu *g, _Atomic uint64_t *word,
 
 static pl_status fill(struct gpu *g, pl_err *err)
 {
-    const unsigned fence = g->api.make->fence;
+    const unsigned fence = g->api.vendor->fence;
 
     for (int q = 0; q < QUEUE_COUNT; q++) {
         PL_TRY(CALL(g, err, stream_create, &g->stream[q],
@@ -363,28 +363,28 @@ static pl_status examine(struct gpu *g, int index, pl_err *err)
     int words;
 
     PL_TRY(stream_device(&g->api, index, &g->device, err));
-    if (g->api.make->refuses(&g->device, why, sizeof why))
+    if (g->api.vendor->refuses(&g->device, why, sizeof why))
         return err_set(err, PL_UNSUPPORTED, "%s: %s; leave it out of -dev",
                        g->device.who, why);
     PL_TRY(stream_attribute(&g->api, &g->device, ATTRIBUTE_STREAMS_KNOW_WORDS,
                             &words, err));
     g->words = words != 0;
-    return g->api.make->text_open(&g->text, &g->api, &g->device, err);
+    return g->api.vendor->text_open(&g->text, &g->api, &g->device, err);
 }
 
-static pl_status open_at(struct gpu *g, const struct stream_vendor *make,
+static pl_status open_at(struct gpu *g, const struct stream_vendor *vendor,
                          int index, pl_err *err)
 {
     int n_device;
 
-    PL_TRY(stream_load(&g->api, make, &n_device, err));
+    PL_TRY(stream_load(&g->api, vendor, &n_device, err));
     if (index < 0 || index >= n_device)
         return err_set(err, PL_NOT_FOUND,
-                       "%s:%d: %s has %d devices here, counted from 0; `plait "
-                       "devices` lists them",
-                       make->name, index, make->title, n_device);
+                       "%s:%d: %s has %d devices on this machine, counted from "
+                       "0; `plait devices` lists them",
+                       vendor->name, index, vendor->title, n_device);
     PL_TRY(examine(g, index, err));
-    PL_TRY(g->api.make->hold(&g->api, &g->device, err));
+    PL_TRY(g->api.vendor->hold(&g->api, &g->device, err));
     g->held = true;
     DO_INSIDE(g, err, fill(g, err));
 }
@@ -423,15 +423,15 @@ static void close_gpu(struct gpu *g)
             release_all(g);
             leave(g, was, PL_OK, NULL);
         }
-        g->api.make->drop(&g->api, &g->device, NULL);
+        g->api.vendor->drop(&g->api, &g->device, NULL);
     }
     if (g->text)
-        g->api.make->text_close(g->text);
+        g->api.vendor->text_close(g->text);
     stream_unload(&g->api);
     free(g);
 }
 
-static pl_status open_gpu(struct gpu **out, const struct stream_vendor *make,
+static pl_status open_gpu(struct gpu **out, const struct stream_vendor *vendor,
                           int index, pl_err *err)
 {
     struct gpu *g = calloc(1, sizeof *g);
@@ -439,8 +439,8 @@ static pl_status open_gpu(struct gpu **out, const struct stream_vendor *make,
 
     *out = NULL;
     if (!g)
-        return err_no_memory(err, "a device of CUDA or HIP");
-    s = open_at(g, make, index, err);
+        return err_no_memory(err, "a CUDA or HIP device");
+    s = open_at(g, vendor, index, err);
     if (s != PL_OK) {
         close_gpu(g);
         return s;
@@ -451,15 +451,15 @@ static pl_status open_gpu(struct gpu **out, const struct stream_vendor *make,
 
 static pl_status identity(struct gpu *g, char *out, size_t size, pl_err *err)
 {
-    const struct stream_vendor *make = g->api.make;
+    const struct stream_vendor *vendor = g->api.vendor;
     char name[96] = "";
     int version = 0;
 
     PL_TRY(CALL(g, err, device_name, name, sizeof name, g->device.handle));
     PL_TRY(CALL(g, err, version, &version));
-    snprintf(out, size, "%s, %s%s%s, driver %d, %016" PRIx64, make->name, name,
-             g->device.arch[0] ? ", " : "", g->device.arch, version,
-             make->text_hash(g->text));
+    snprintf(out, size, "%s, %s%s%s, driver %d, %016" PRIx64, vendor->name,
+             name, g->device.arch[0] ? ", " : "", g->device.arch, version,
+             vendor->text_hash(g->text));
     return PL_OK;
 }
 
@@ -501,8 +501,8 @@ static pl_status load(struct gpu *g, enum gpu_kernel k, const void *image,
     char log[512] = "", what[sizeof g->device.who + sizeof log + 128];
     unsigned option[] = {CUDA_JIT_ERROR_LOG, CUDA_JIT_ERROR_LOG_BYTES};
     void *value[] = {log, (void *)(uintptr_t)sizeof log};
-    unsigned code =
-        g->api.module_load(m, image, g->api.make->logs ? 2 : 0, option, value);
+    unsigned code = g->api.module_load(m, image, g->api.vendor->logs ? 2 : 0,
+                                       option, value);
 
     log[sizeof log - 1] = '\0';
     snprintf(what, sizeof what, "%s, kernel %s%s%s", g->device.who,
@@ -516,7 +516,7 @@ static pl_status compile(struct gpu *g, enum gpu_kernel k, pl_err *err)
     const void *image = NULL;
     void *owned = NULL;
     struct api_module *m = NULL;
-    pl_status s = g->api.make->text_program(g->text, k, &image, &owned, err);
+    pl_status s = g->api.vendor->text_program(g->text, k, &image, &owned, err);
 
     if (s == PL_OK)
         s = load(g, k, image, &m, err);
@@ -702,8 +702,8 @@ static pl_status find_word(const struct gpu *g, _Atomic uint64_t *word,
 {
     if (!g->words)
         return err_set(err, PL_UNSUPPORTED,
-                       "%s: its streams neither post a word nor wait for one; "
-                       "the issuing thread must",
+                       "%s: its streams have no memory operations; signal and "
+                       "wait on the issuing thread",
                        g->device.who);
     return place_of(g, word, at, err);
 }
@@ -743,42 +743,42 @@ static pl_status flush(struct gpu *g, enum queue q, pl_err *err)
 
 static pl_status cuda_open(struct gpu **out, int index, pl_err *err)
 {
-    return open_gpu(out, &make_cuda, index, err);
+    return open_gpu(out, &vendor_cuda, index, err);
 }
 
 static pl_status cuda_list(struct gpu_info *out, int max, int *n, pl_err *err)
 {
-    return stream_list(&make_cuda, out, max, n, err);
+    return stream_list(&vendor_cuda, out, max, n, err);
 }
 
 static pl_status cuda_free_memory(int index, uint64_t *bytes, pl_err *err)
 {
-    return stream_free_memory(&make_cuda, index, bytes, err);
+    return stream_free_memory(&vendor_cuda, index, bytes, err);
 }
 
 static void cuda_peers(struct gpu_info *gpu, int n)
 {
-    stream_peers(&make_cuda, gpu, n);
+    stream_peers(&vendor_cuda, gpu, n);
 }
 
 static pl_status hip_open(struct gpu **out, int index, pl_err *err)
 {
-    return open_gpu(out, &make_hip, index, err);
+    return open_gpu(out, &vendor_hip, index, err);
 }
 
 static pl_status hip_list(struct gpu_info *out, int max, int *n, pl_err *err)
 {
-    return stream_list(&make_hip, out, max, n, err);
+    return stream_list(&vendor_hip, out, max, n, err);
 }
 
 static pl_status hip_free_memory(int index, uint64_t *bytes, pl_err *err)
 {
-    return stream_free_memory(&make_hip, index, bytes, err);
+    return stream_free_memory(&vendor_hip, index, bytes, err);
 }
 
 static void hip_peers(struct gpu_info *gpu, int n)
 {
-    stream_peers(&make_hip, gpu, n);
+    stream_peers(&vendor_hip, gpu, n);
 }
 
 /* The functions that are the same for both APIs. */

@@ -7,14 +7,14 @@
 
 /* ---- stream_list.c ---- */
 
-pl_status stream_list(const struct stream_vendor *make, struct gpu_info *out,
+pl_status stream_list(const struct stream_vendor *vendor, struct gpu_info *out,
                       int max, int *n, pl_err *err);
 /* Sets *bytes to the free memory of device `index`, which must be usable. */
-pl_status stream_free_memory(const struct stream_vendor *make, int index,
+pl_status stream_free_memory(const struct stream_vendor *vendor, int index,
                              uint64_t *bytes, pl_err *err);
 /* Sets the field `peers` of the n listed devices. If a query fails, there is no
  * access. */
-void stream_peers(const struct stream_vendor *make, struct gpu_info *gpu,
+void stream_peers(const struct stream_vendor *vendor, struct gpu_info *gpu,
                   int n);
 
 /* ---- stream_range.c ---- */

@@ -112,8 +112,8 @@ static pl_status find_of(struct views *v, const struct device_item *it,
     if (v->n > 0)
         return PL_OK;
     return err_set(err, PL_UNSUPPORTED,
-                   "device \"%.*s\": %s is here and shows no GPU; `plait "
-                   "devices` lists what there is",
+                   "device \"%.*s\": %s is installed but reports no GPU; "
+                   "`plait devices` lists all devices",
                    shown(it), it->text, it->ops->name);
 }
 
@@ -129,18 +129,19 @@ static pl_status find_all(struct views *v, const struct device_item *it,
         pl_err why;
 
         if (look(v, vendors[i], &why) == PL_OK)
-            snprintf(why.message, sizeof why.message, "%s shows %s",
-                     vendors[i]->name,
-                     v->n > n ? "processors, which it takes by its own name"
-                              : "none");
+            snprintf(
+                why.message, sizeof why.message, "%s has %s", vendors[i]->name,
+                v->n > n
+                    ? "only processors, which need \"opencl\" as the device"
+                    : "none");
         add_text(lacks, sizeof lacks, why.message);
     }
     drop_cpu_devices(v);
     if (v->n > 0)
         return PL_OK;
     return err_set(err, PL_UNSUPPORTED,
-                   "device \"%.*s\": there is no GPU here: %s", shown(it),
-                   it->text, lacks);
+                   "device \"%.*s\": this machine has no usable GPU: %s",
+                   shown(it), it->text, lacks);
 }
 
 /* ---- choosing ------------------------------------------------------------ */
@@ -199,7 +200,7 @@ static pl_status read_index(const struct device_item *it, int *index,
         return PL_OK;
     for (const char *p = it->field; p < it->end; p++) {
         if (*p < '0' || *p > '9' || i > 1000)
-            return device_item_bad(it, err, "\"%.*s\" is no number of a GPU",
+            return device_item_bad(it, err, "\"%.*s\" is not a GPU number",
                                    (int)(it->end - it->field), it->field);
         i = i * 10 + (*p - '0');
     }
@@ -211,8 +212,8 @@ static pl_status none_works(const struct device_item *it, const char *why,
                             pl_err *err)
 {
     return err_set(err, PL_UNSUPPORTED,
-                   "device \"%.*s\": no GPU that it means can be used: %s; "
-                   "`plait devices` shows all",
+                   "device \"%.*s\": none of its GPUs can be used: %s; `plait "
+                   "devices` lists all",
                    shown(it), it->text, why);
 }
 
@@ -238,8 +239,8 @@ static pl_status choose_one(struct views *v, const struct device_item *it,
         return none_works(it, why, err);
     }
     return err_set(err, PL_BAD_ARGUMENT,
-                   "device \"%.*s\": there is no GPU %d; there %s %d, counted "
-                   "from 0: `plait devices` lists them",
+                   "device \"%.*s\": no GPU %d; there %s %d, counted from 0; "
+                   "`plait devices` lists them",
                    shown(it), it->text, index, n == 1 ? "is" : "are", n);
 }
 

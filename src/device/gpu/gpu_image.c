@@ -179,8 +179,9 @@ static void fill(struct gpu_call *c, const struct insn_kernel *k)
  * for the quantized form of the first operand and for the token table. If the
  * instruction updates its result in place, the caller adds that as the first
  * operand. */
-static struct gpu_tensor *place(struct gpu_call *c, const struct insn_kernel *k,
-                                const struct prog_tensor *t, int i)
+static struct gpu_tensor *argument_tensor(struct gpu_call *c,
+                                          const struct insn_kernel *k,
+                                          const struct prog_tensor *t, int i)
 {
     if (i == 0)
         return &c->out;
@@ -216,7 +217,7 @@ static void fill_tensors(struct gpu_call *c, const struct program *p,
     const struct prog_tensor *memory = NULL;
 
     for (int i = 0; i < k->n_arg; i++) {
-        struct gpu_tensor *to = place(c, k, p->tensor, i);
+        struct gpu_tensor *to = argument_tensor(c, k, p->tensor, i);
         int t = k->arg[i].tensor;
 
         if (kernel_arg_is_memory(k->kernel, i))

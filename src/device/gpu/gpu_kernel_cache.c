@@ -22,8 +22,8 @@ static const char magic[8] = "plaitgpu";
 
 enum { MOST = 1 << 30 }; /* largest accepted file in bytes */
 
-static pl_status place(char path[CACHE_PATH], const void *key, size_t n_key,
-                       pl_err *err)
+static pl_status cache_file_path(char path[CACHE_PATH], const void *key,
+                                 size_t n_key, pl_err *err)
 {
     char name[64];
 
@@ -79,7 +79,7 @@ void *gpu_cache_load(const void *key, size_t n_key, size_t *n)
     int fd;
 
     *n = 0;
-    if (place(path, key, n_key, NULL) != PL_OK)
+    if (cache_file_path(path, key, n_key, NULL) != PL_OK)
         return NULL;
     fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
@@ -106,7 +106,7 @@ pl_status gpu_cache_save(const void *key, size_t n_key, const void *bytes,
     pl_status s;
 
     memcpy(h.magic, magic, sizeof magic);
-    PL_TRY(place(path, key, n_key, err));
+    PL_TRY(cache_file_path(path, key, n_key, err));
     PL_TRY(cache_directories(path, err));
     PL_TRY(pl_file_open(&f, path, 0, err));
     pl_file_write(f, &h, sizeof h);

@@ -157,10 +157,10 @@ pl_status gpu_pdl_check(struct gpu_device *x, pl_err *err)
     enum found f = UNTRIED;
     bool has_key, on;
 
-    PL_TRY(gpu_switch("PLAIT_OVERLAP",
-                      "has each launch of a graph begin when "
-                      "the one before it is done",
-                      &on, err));
+    PL_TRY(gpu_switch(
+        "PLAIT_OVERLAP",
+        "starts each launch of a graph only when the previous one is done", &on,
+        err));
     if (!x->driver->overlap || !x->driver->overlap(x->gpu, on))
         return PL_OK;
     has_key = key_of(&key, x);

@@ -265,7 +265,7 @@ pl_status gpu_peer_load(struct gpu_backend *g, int n, pl_err *err)
     bool peers;
 
     PL_TRY(gpu_switch("PLAIT_PEER",
-                      "keeps GPUs from writing into each other's memory",
+                      "stops GPUs from writing into each other's memory",
                       &peers, err));
     g->box = calloc((size_t)device_set_size(set), sizeof *g->box);
     if (!g->box)

@@ -17,8 +17,9 @@ pl_status gpu_allocate(struct gpu_device *x, const char *what, size_t bytes,
     if (x->driver->alloc(x->gpu, bytes + (bytes == 0), at, &why) == PL_OK)
         return PL_OK;
     *at = 0;
-    return err_set(err, PL_NO_DEVICE_MEMORY, "%s does not give %s for %s: %s",
-                   x->dev->desc.name, bytes_text(b, bytes), what, why.message);
+    return err_set(err, PL_NO_DEVICE_MEMORY,
+                   "%s: cannot allocate %s for %s: %s", x->dev->desc.name,
+                   bytes_text(b, bytes), what, why.message);
 }
 
 /* ---- allocation boundaries ----------------------------------------------- */
@@ -63,13 +64,12 @@ static pl_status too_large(const struct gpu_device *x, enum region r,
 {
     char has[24], most[24];
 
-    return err_set(
-        err, PL_NO_DEVICE_MEMORY,
-        "%s: a tensor among its %s has %s, and one allocation there "
-        "is promised %s; split it over more devices (-sm tensor), or "
-        "keep it on the host (-ot, of a cache -nkvo)",
-        x->dev->desc.name, region_name(r), bytes_text(has, bytes),
-        bytes_text(most, x->dev->desc.largest_bytes));
+    return err_set(err, PL_NO_DEVICE_MEMORY,
+                   "%s: a tensor of its %s has %s, and the driver guarantees "
+                   "%s per allocation; split it over more devices (-sm "
+                   "tensor), or keep it on the host (-ot, for a cache -nkvo)",
+                   x->dev->desc.name, region_name(r), bytes_text(has, bytes),
+                   bytes_text(most, x->dev->desc.largest_bytes));
 }
 
 /* Adds to cut[] the start of each allocation of region r but the first, using
@@ -90,7 +90,7 @@ static pl_status find_cuts(struct gpu_device *x, enum region r, size_t most,
             s = too_large(x, r, e[i].to - e[i].from, err);
         else if (m->n_cut == GPU_MAX_CUTS)
             s = err_set(err, PL_NO_DEVICE_MEMORY,
-                        "%s: its %s need more than %d allocations; give it a "
+                        "%s: its %s need more than %d allocations; assign it a "
                         "smaller part of the model",
                         x->dev->desc.name, region_name(r), GPU_MAX_CUTS);
         else

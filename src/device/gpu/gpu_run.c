@@ -376,7 +376,7 @@ static bool begin(struct gpu_device *x)
         gpu_graph_begin(x);
         return true;
     }
-    device_fail(x->set, x->dev, -1, "there is no memory for its launches");
+    device_fail(x->set, x->dev, -1, "no memory for its launches");
     return false;
 }
 

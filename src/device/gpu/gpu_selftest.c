@@ -64,14 +64,15 @@ static pl_status differs_at(const struct gpu_device *x,
     const char *remedy = uses_matrix_units(t) ? x->driver->remedy : NULL;
     char name[160];
 
-    return err_set(
-        err, PL_DEVICE,
-        "%s fails its self test: kernel %s (%s) gives 0x%08x, not 0x%08x (%s "
-        "%zu); %s%stake another version of its driver, leave it out of -dev, "
-        "or have results that differ from those of other devices by --inexact",
-        x->dev->desc.name, kernels(t, name, sizeof name), of ? of : t->what,
-        (unsigned)have, (unsigned)want, in ? "word" : "beside its result, word",
-        word, remedy ? remedy : "", remedy ? ", " : "");
+    return err_set(err, PL_DEVICE,
+                   "%s fails its self test: kernel %s (%s) computes 0x%08x, "
+                   "not 0x%08x (%s %zu); %s%sinstall another version of its "
+                   "driver, leave it out of -dev, or accept results that "
+                   "differ from those of other devices with --inexact",
+                   x->dev->desc.name, kernels(t, name, sizeof name),
+                   of ? of : t->what, (unsigned)have, (unsigned)want,
+                   in ? "word" : "outside its result, word", word,
+                   remedy ? remedy : "", remedy ? ", " : "");
 }
 
 /* Returns an error with the first word of the result that differs, else with

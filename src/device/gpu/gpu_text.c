@@ -10,7 +10,7 @@
 pl_status gpu_text_unpack(const char *head, const struct gpu_text *prelude,
                           char **out, pl_err *err)
 {
-    static const char what[] = "the text of kernels";
+    static const char what[] = "the source of the kernels";
     const struct lzma *part[] = {&prelude->text, &gpu_text.text};
     size_t at = strlen(head);
     char *text = malloc(at + part[0]->n + part[1]->n + 1);

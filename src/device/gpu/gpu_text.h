@@ -28,8 +28,8 @@ pl_status gpu_text_unpack(const char *head, const struct gpu_text *prelude,
 static inline pl_status gpu_text_damaged(pl_err *err)
 {
     return err_set(err, PL_DEVICE,
-                   "the library's text of kernels is damaged: install it "
-                   "again");
+                   "the kernel source in the library is damaged; install the "
+                   "library again");
 }
 
 #endif

@@ -145,7 +145,7 @@ const char *trial_word(const struct selftest_case *t, size_t word)
                                                   "fused sum",
                                                   "plain sum",
                                                   "square root",
-                                                  "whole number",
+                                                  "integer",
                                                   "f16",
                                                   "bf16",
                                                   "exp",
@@ -158,7 +158,7 @@ const char *trial_word(const struct selftest_case *t, size_t word)
                                                   "sine",
                                                   "float of f16",
                                                   "sum of bytes",
-                                                  "float of a whole number"};
+                                                  "float of an integer"};
 
     return t->reference == probe_reference ? name[word % PROBE_COUNT] : NULL;
 }

@@ -44,8 +44,8 @@ pl_status gpu_check_alive(const struct gpu_device *x, pl_err *err)
     if (!x->lost)
         return PL_OK;
     return err_set(err, PL_DEVICE,
-                   "%s has hung before and is left alone: open the engine "
-                   "again, without it if it stays so",
+                   "%s hung before and is no longer used; open the engine "
+                   "again, without it if it hangs again",
                    x->dev->desc.name);
 }
 
@@ -58,11 +58,11 @@ static pl_status lose(struct gpu_device *x, pl_err *err)
     x->lost = true;
     device_set_quarantine(x->set);
     if (to > 0)
-        snprintf(where, sizeof where, ", in one of the steps %d to %d", from,
-                 to - 1);
+        snprintf(where, sizeof where, ", in one of the instructions %d to %d",
+                 from, to - 1);
     return err_set(err, PL_DEVICE,
-                   "%s hangs: it has done nothing for %g s%s; see what the "
-                   "system's log says of it, and open the engine again",
+                   "%s hangs: no progress for %g s%s; read the system's log, "
+                   "and open the engine again",
                    x->dev->desc.name, gpu_timeout_s(x), where);
 }
 

@@ -34,10 +34,9 @@ enum { N_OPTION = sizeof options / sizeof *options };
 static pl_status read_switch(const char **told, pl_err *err)
 {
     bool on;
-    pl_status s = gpu_switch("PLAIT_HIP_MATRIX",
-                             "keeps kernels from using matrix units of AMD's "
-                             "GPUs",
-                             &on, err);
+    pl_status s = gpu_switch(
+        "PLAIT_HIP_MATRIX",
+        "stops kernels from using the matrix units of AMD GPUs", &on, err);
 
     *told = on ? "" : "#define NO_MATRIX\n";
     return s;
@@ -70,8 +69,8 @@ static pl_status open_library(struct hip_text *t, void *hip, pl_err *err)
     if (find_calls(t, t->handle) || (!t->handle && find_calls(t, hip)))
         return PL_OK;
     return err_set(err, PL_UNSUPPORTED,
-                   "%s: no compiler of HIP here: %s %s; install AMD's hiprtc, "
-                   "or name its library by PLAIT_LIBHIPRTC",
+                   "%s: no HIP compiler found: %s %s; install AMD's hiprtc, or "
+                   "set PLAIT_LIBHIPRTC to its library",
                    t->who, tried,
                    t->handle ? "lacks functions" : "cannot be opened");
 }
@@ -87,7 +86,7 @@ static pl_status check(const struct hip_text *t, unsigned code,
     text = t->hiprtcGetErrorString ? t->hiprtcGetErrorString(code) : NULL;
     return err_set(err, PL_DEVICE, "%s, %s: %s failed: %s (%u)%s%.600s", t->who,
                    what, function, text ? text : "an unknown error", code,
-                   said ? "; the compiler says: " : "", said ? said : "");
+                   said ? "; compiler output: " : "", said ? said : "");
 }
 
 #define CALL(t, err, what, name, ...)                                          \

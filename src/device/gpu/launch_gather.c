@@ -10,7 +10,7 @@ _Static_assert(sizeof(struct text_chunk) == sizeof(struct pack_chunk) &&
                        offsetof(struct pack_chunk, k_loc) &&
                    offsetof(struct text_chunk, off) ==
                        offsetof(struct pack_chunk, off),
-               "chunks lie on the device as they are");
+               "chunks have the same layout on the device");
 #define SAME(a, b) _Static_assert((int)(a) == (int)(b), #a)
 SAME(GATHER_Q8_0, PL_Q8_0);
 SAME(GATHER_Q6_K, PL_Q6_K);

@@ -4,7 +4,7 @@
 _Static_assert((int)STATE_READ_WORD == (int)STATE_READ &&
                    (int)STATE_WRITTEN_WORD == (int)STATE_WRITTEN &&
                    (int)STATE_AT_WORD == (int)STATE_AT,
-               "words of states go to the text as they are");
+               "state words have the same layout in the kernels");
 
 void gpu_launch_short_conv(struct launch_list *l, const struct gpu_call *c)
 {

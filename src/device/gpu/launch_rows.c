@@ -5,16 +5,17 @@
 _Static_assert(sizeof(struct text_span) == sizeof(struct rank_span) &&
                    offsetof(struct text_span, rank) ==
                        offsetof(struct rank_span, rank),
-               "spans lie on the device as they are");
+               "spans have the same layout on the device");
 _Static_assert(sizeof(struct text_item) == sizeof(struct tree_addend) &&
                    offsetof(struct text_item, n_add) ==
                        offsetof(struct tree_addend, n_add),
-               "items of trees lie on the device as they are");
-_Static_assert((int)TEXT_RANKS == (int)PL_MAX_RANKS, "a stack holds all ranks");
+               "tree items have the same layout on the device");
+_Static_assert((int)TEXT_RANKS == (int)PL_MAX_RANKS,
+               "the stack fits all ranks");
 _Static_assert((int)GATING_SOFTMAX == (int)PL_GATING_SOFTMAX &&
                    (int)GATING_SIGMOID == (int)PL_GATING_SIGMOID &&
                    (int)GATING_SELECTED == (int)PL_GATING_SOFTMAX_SELECTED,
-               "gatings go to the text as they are");
+               "gatings have the same values in the kernels");
 
 void gpu_launch_rms_norm(struct launch_list *l, const struct gpu_call *c)
 {

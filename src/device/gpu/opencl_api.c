@@ -26,8 +26,8 @@ pl_status opencl_load(struct opencl *cl, pl_err *err)
         const char *why = dlerror();
 
         return err_set(err, PL_UNSUPPORTED,
-                       "no OpenCL here: %s; install a loader of OpenCL, or "
-                       "name one by PLAIT_LIBOPENCL",
+                       "no OpenCL found: %s; install an OpenCL loader, or set "
+                       "PLAIT_LIBOPENCL to one",
                        why && strstr(why, path) ? why : path);
     }
 #define FIND(result, name, parameters)                                         \
@@ -39,10 +39,10 @@ pl_status opencl_load(struct opencl *cl, pl_err *err)
     if (!lacks)
         return PL_OK;
     opencl_unload(cl);
-    return err_set(err, PL_UNSUPPORTED,
-                   "%s has no %s: it is no library of OpenCL 1.2; name one by "
-                   "PLAIT_LIBOPENCL",
-                   path, lacks);
+    return err_set(
+        err, PL_UNSUPPORTED,
+        "%s has no %s: not an OpenCL 1.2 library; set PLAIT_LIBOPENCL to one",
+        path, lacks);
 }
 
 void opencl_unload(struct opencl *cl)

@@ -200,21 +200,21 @@ static const struct demand {
 } demands[] = {
     {CL_DEVICE_IS_THERE, 0, 1, "is not available now"},
     {CL_DEVICE_HAS_COMPILER, 0, 1, "has no compiler"},
-    {CL_DEVICE_LITTLE_ENDIAN, 0, 1, "stores the high byte first"},
+    {CL_DEVICE_LITTLE_ENDIAN, 0, 1, "is big-endian"},
     {CL_DEVICE_FLOATS, CL_FLOATS_NEAREST | CL_FLOATS_INF_NAN, 0,
      "does not round floats to the nearest"},
     {CL_DEVICE_FLOATS, CL_FLOATS_SUBNORMAL, 0,
-     "takes subnormal floats for zeros"},
+     "flushes subnormal floats to zero"},
     {CL_DEVICE_FLOATS, CL_FLOATS_DIVIDE_SQRT, 0,
-     "has no correctly rounded quotients and square roots of floats"},
+     "does not round float division and square roots correctly"},
     {CL_DEVICE_DOUBLES, CL_FLOATS_NEAREST | CL_FLOATS_SUBNORMAL, 0,
-     "does not compute in doubles"},
+     "has no double precision"},
     {CL_DEVICE_GROUP_SIZE, 0, GPU_MAX_LANES,
-     "runs groups of less than 256 lanes"},
+     "limits work-groups to less than 256 work-items"},
     {CL_DEVICE_LOCAL_BYTES, 0, 32 << 10,
-     "has less than 32 KiB that a group's lanes share"},
+     "has less than 32 KiB of local memory"},
     {CL_DEVICE_PARAMETER_BYTES, 0, GPU_MAX_ARGS + OPENCL_MAX_MEMORY * 8,
-     "does not take as many bytes of arguments as kernels have"},
+     "limits kernel arguments to fewer bytes than the kernels need"},
 };
 
 pl_status opencl_demands(const struct opencl *cl, struct cl_device *d,
@@ -227,18 +227,18 @@ pl_status opencl_demands(const struct opencl *cl, struct cl_device *d,
     opencl_text(cl, d, CL_DEVICE_VERSION_TEXT, version, sizeof version);
     if (sscanf(version, "OpenCL %d.%d", &major, &minor) != 2 ||
         major * 10 + minor < 12)
-        return err_set(err, PL_UNSUPPORTED,
-                       "%s has \"%s\", not OpenCL 1.2 or later; take another "
-                       "device",
-                       name, version);
+        return err_set(
+            err, PL_UNSUPPORTED,
+            "%s has \"%s\", not OpenCL 1.2 or later; use another device", name,
+            version);
     for (size_t i = 0; i < sizeof demands / sizeof *demands; i++) {
         const struct demand *q = &demands[i];
         uint64_t has = number(cl, d, q->what);
 
         if ((has & q->bits) != q->bits || has < q->least)
             return err_set(err, PL_UNSUPPORTED,
-                           "%s %s, so it cannot compute the bits that all "
-                           "devices agree on; take another device",
+                           "%s %s, so its results would not have the bits that "
+                           "all devices must agree on; use another device",
                            name, q->lacks);
     }
     return PL_OK;

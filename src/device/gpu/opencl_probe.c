@@ -143,7 +143,7 @@ static struct {
 
 pl_status opencl_probe(const char *path, pl_err *err)
 {
-    char how[32] = "by exit";
+    char how[32] = "it called exit";
     int signal;
 
     pthread_mutex_lock(&opencl_tried.lock);
@@ -160,10 +160,10 @@ pl_status opencl_probe(const char *path, pl_err *err)
         return PL_OK;
     if (signal != BY_EXIT)
         snprintf(how, sizeof how, "signal %d", signal);
-    return err_set(err, PL_DEVICE,
-                   "%s or a driver that it finds ends the process when it is "
-                   "asked for its devices (%s): mend the driver's "
-                   "installation (OCL_ICD_VENDORS names drivers; PoCL needs "
-                   "/sys), or name another library by PLAIT_LIBOPENCL",
-                   path, how);
+    return err_set(
+        err, PL_DEVICE,
+        "%s or one of its drivers kills the process while listing devices "
+        "(%s); repair the driver's installation (OCL_ICD_VENDORS names "
+        "drivers; PoCL needs /sys), or set PLAIT_LIBOPENCL to another library",
+        path, how);
 }

@@ -128,7 +128,7 @@ static pl_status build_failed(const struct opencl *cl, struct cl_program *p,
 {
     char name[96];
     char *log = NULL;
-    const char *said = "it gave no reason";
+    const char *said = "no output";
     size_t n = 0;
     pl_status s;
 
@@ -144,8 +144,7 @@ static pl_status build_failed(const struct opencl *cl, struct cl_program *p,
         said = error ? error : log;
     }
     s = err_set(err, PL_DEVICE,
-                "%s: clBuildProgram failed: %s (%d); the driver's compiler "
-                "says: %.600s",
+                "%s: clBuildProgram failed: %s (%d); compiler output: %.600s",
                 name, opencl_error(e), e, said);
     free(log);
     return s;
@@ -189,7 +188,7 @@ pl_status opencl_program(const struct opencl *cl, struct cl_context *c,
     pl_status s = PL_OK;
 
     if (!key)
-        return err_no_memory(err, "the text of kernels");
+        return err_no_memory(err, "the source of the kernels");
     *out = src->keep ? from_binary(&b, key, n_key) : NULL;
     if (!*out) {
         s = from_text(&b, out, err);

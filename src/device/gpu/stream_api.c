@@ -8,7 +8,7 @@
 #include <string.h>
 
 /* By enum stream_call: offset of the function pointer in struct stream_api. */
-static const size_t place[] = {
+static const size_t offset[] = {
 #define ROW(name, ...) [CALL_##name] = offsetof(struct stream_api, name),
     STREAM_CALL_MAP(ROW) CUDA_CALL_MAP(ROW) HIP_CALL_MAP(ROW)
         CUDA_LATER_CALL_MAP(ROW)
@@ -36,17 +36,16 @@ void *stream_open_library(const char *variable, const char *const path[],
 static pl_status find_calls(struct stream_api *api, const char *path,
                             pl_err *err)
 {
-    const struct stream_vendor *m = api->make;
+    const struct stream_vendor *m = api->vendor;
 
     for (int c = 0; c < STREAM_CALL_COUNT; c++) {
         void *f = m->symbol[c] ? dlsym(api->handle, m->symbol[c]) : NULL;
 
         if (m->symbol[c] && !f && c < m->later)
             return err_set(err, PL_UNSUPPORTED,
-                           "%s has no %s: %s; %s names "
-                           "another library",
-                           path, m->symbol[c], m->least, m->variable);
-        memcpy((char *)api + place[c], &f, sizeof f);
+                           "%s has no %s: %s; set %s to another library", path,
+                           m->symbol[c], m->least, m->variable);
+        memcpy((char *)api + offset[c], &f, sizeof f);
     }
     *(void **)&api->hipGetErrorName = dlsym(api->handle, "hipGetErrorName");
     *(void **)&api->hipGetErrorString = dlsym(api->handle, "hipGetErrorString");
@@ -55,7 +54,7 @@ static pl_status find_calls(struct stream_api *api, const char *path,
 
 static pl_status open_library(struct stream_api *api, pl_err *err)
 {
-    const struct stream_vendor *m = api->make;
+    const struct stream_vendor *m = api->vendor;
     const char *path = "", *why;
 
     api->handle = stream_open_library(m->variable, m->path, &path);
@@ -63,7 +62,7 @@ static pl_status open_library(struct stream_api *api, pl_err *err)
         return find_calls(api, path, err);
     why = dlerror();
     return err_set(err, PL_UNSUPPORTED,
-                   "no %s here: %s; %s, or name its library by %s", m->title,
+                   "no %s found: %s; %s, or set its library in %s", m->title,
                    why && strstr(why, path) ? why : path, m->remedy,
                    m->variable);
 }
@@ -74,9 +73,9 @@ static pl_status count_devices(const struct stream_api *api, int *n,
     char what[32];
     unsigned code = api->init(0);
 
-    snprintf(what, sizeof what, "no %s here", api->make->title);
-    if (api->make->is_none(code))
-        return api->make->none(api, code, err);
+    snprintf(what, sizeof what, "no %s found", api->vendor->title);
+    if (api->vendor->is_none(code))
+        return api->vendor->none(api, code, err);
     if (code != API_SUCCESS) {
         stream_check(api, code, CALL_init, what, err);
         if (err)
@@ -84,15 +83,16 @@ static pl_status count_devices(const struct stream_api *api, int *n,
         return PL_UNSUPPORTED;
     }
     return stream_check(api, api->device_count(n), CALL_device_count,
-                        api->make->name, err);
+                        api->vendor->name, err);
 }
 
-pl_status stream_load(struct stream_api *api, const struct stream_vendor *make,
-                      int *n_device, pl_err *err)
+pl_status stream_load(struct stream_api *api,
+                      const struct stream_vendor *vendor, int *n_device,
+                      pl_err *err)
 {
     pl_status s;
 
-    *api = (struct stream_api){.make = make};
+    *api = (struct stream_api){.vendor = vendor};
     *n_device = 0;
     s = open_library(api, err);
     if (s == PL_OK)
@@ -112,7 +112,7 @@ void stream_unload(struct stream_api *api)
 pl_status stream_check(const struct stream_api *api, unsigned code,
                        enum stream_call call, const char *what, pl_err *err)
 {
-    const struct stream_vendor *m = api->make;
+    const struct stream_vendor *m = api->vendor;
     const char *name, *text;
 
     if (code == API_SUCCESS)
@@ -142,7 +142,7 @@ pl_status stream_attribute(const struct stream_api *api,
                            const struct stream_device *d,
                            enum stream_attribute what, int *value, pl_err *err)
 {
-    int number = api->make->attribute[what];
+    int number = api->vendor->attribute[what];
 
     *value = 1;
     if (number == NO_ATTRIBUTE)
@@ -156,8 +156,8 @@ pl_status stream_device(const struct stream_api *api, int index,
                         struct stream_device *d, pl_err *err)
 {
     *d = (struct stream_device){0};
-    snprintf(d->who, sizeof d->who, "%s:%d", api->make->name, index);
+    snprintf(d->who, sizeof d->who, "%s:%d", api->vendor->name, index);
     PL_TRY(stream_check(api, api->device_get(&d->handle, index),
                         CALL_device_get, d->who, err));
-    return api->make->examine(api, d, err);
+    return api->vendor->examine(api, d, err);
 }

@@ -127,7 +127,7 @@ struct stream_device;
 /* An open library and its functions. Functions of the other vendor are NULL. */
 struct stream_api {
     void *handle;
-    const struct stream_vendor *make;
+    const struct stream_vendor *vendor;
 #define MEMBER(name, cuda, suffix, hip, parameters) unsigned(*name) parameters;
     STREAM_CALL_MAP(MEMBER)
 #undef MEMBER
@@ -145,8 +145,9 @@ struct stream_api {
 /* Opens and initializes the vendor's library and sets *n_device to the number
  * of devices. Returns PL_UNSUPPORTED if there is no usable library. On failure
  * nothing is allocated. */
-pl_status stream_load(struct stream_api *api, const struct stream_vendor *make,
-                      int *n_device, pl_err *err);
+pl_status stream_load(struct stream_api *api,
+                      const struct stream_vendor *vendor, int *n_device,
+                      pl_err *err);
 /* `api` may be zeroed. */
 void stream_unload(struct stream_api *api);
 
@@ -314,6 +315,6 @@ struct stream_vendor {
                        struct api_graph **out, pl_err *err);
 };
 
-extern const struct stream_vendor make_cuda, make_hip;
+extern const struct stream_vendor vendor_cuda, vendor_hip;
 
 #endif

@@ -22,10 +22,10 @@ static pl_status ask_inside(const struct stream_api *api,
     int was;
     pl_status s, left;
 
-    PL_TRY(api->make->enter(api, d, &was, err));
+    PL_TRY(api->vendor->enter(api, d, &was, err));
     s = stream_check(api, api->memory_info(&now, &total), CALL_memory_info,
                      d->who, err);
-    left = api->make->leave(api, d, was, s == PL_OK ? err : NULL);
+    left = api->vendor->leave(api, d, was, s == PL_OK ? err : NULL);
     *bytes = now;
     return s == PL_OK ? left : s;
 }
@@ -37,13 +37,13 @@ static pl_status ask_device(const struct stream_api *api, int index,
     pl_status s, dropped;
 
     PL_TRY(stream_device(api, index, &d, err));
-    PL_TRY(api->make->hold(api, &d, err));
+    PL_TRY(api->vendor->hold(api, &d, err));
     s = ask_inside(api, &d, bytes, err);
-    dropped = api->make->drop(api, &d, s == PL_OK ? err : NULL);
+    dropped = api->vendor->drop(api, &d, s == PL_OK ? err : NULL);
     return s == PL_OK ? dropped : s;
 }
 
-pl_status stream_free_memory(const struct stream_vendor *make, int index,
+pl_status stream_free_memory(const struct stream_vendor *vendor, int index,
                              uint64_t *bytes, pl_err *err)
 {
     struct stream_api api;
@@ -51,7 +51,7 @@ pl_status stream_free_memory(const struct stream_vendor *make, int index,
     pl_status s;
 
     *bytes = 0;
-    PL_TRY(stream_load(&api, make, &n_device, err));
+    PL_TRY(stream_load(&api, vendor, &n_device, err));
     s = ask_device(&api, index, bytes, err);
     stream_unload(&api);
     return s;
@@ -77,9 +77,9 @@ static pl_status speeds(const struct stream_api *api,
     PL_TRY(stream_attribute(api, d, ATTRIBUTE_STREAMS_KNOW_WORDS, &words, err));
     i->has = (unsigned)(maps && registers) << GPU_MAPS | (unsigned)(words != 0)
                                                              << GPU_WORDS;
-    i->mem_bytes_per_s = (double)api->make->transfers(api, d, bits) *
+    i->mem_bytes_per_s = (double)api->vendor->transfers(api, d, bits) *
                          memory_khz * 1e3 * bits / 8;
-    api->make->show(api, d, khz * 1e3, i);
+    api->vendor->show(api, d, khz * 1e3, i);
     return PL_OK;
 }
 
@@ -110,19 +110,19 @@ static pl_status ask(const struct stream_api *api, struct gpu_info *i,
                         CALL_device_bytes, d.who, err));
     i->total_bytes = bytes;
     PL_TRY(speeds(api, &d, i, err));
-    if (api->make->refuses(&d, i->why, sizeof i->why))
+    if (api->vendor->refuses(&d, i->why, sizeof i->why))
         return err_set(err, PL_UNSUPPORTED, "%s", i->why);
     return PL_OK;
 }
 
-pl_status stream_list(const struct stream_vendor *make, struct gpu_info *out,
+pl_status stream_list(const struct stream_vendor *vendor, struct gpu_info *out,
                       int max, int *n, pl_err *err)
 {
     struct stream_api api;
     int n_device;
 
     *n = 0;
-    PL_TRY(stream_load(&api, make, &n_device, err));
+    PL_TRY(stream_load(&api, vendor, &n_device, err));
     for (; *n < n_device && *n < max; ++*n) {
         struct gpu_info *i = &out[*n];
         pl_err why;
@@ -151,12 +151,13 @@ static bool reaches(const struct stream_api *api, const struct gpu_info *from,
            yes;
 }
 
-void stream_peers(const struct stream_vendor *make, struct gpu_info *gpu, int n)
+void stream_peers(const struct stream_vendor *vendor, struct gpu_info *gpu,
+                  int n)
 {
     struct stream_api api;
     int n_device;
 
-    if (n < 2 || stream_load(&api, make, &n_device, NULL) != PL_OK)
+    if (n < 2 || stream_load(&api, vendor, &n_device, NULL) != PL_OK)
         return;
     for (int i = 0; i < n; i++)
         for (int k = 0; k < n; k++)

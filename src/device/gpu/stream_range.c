@@ -12,7 +12,7 @@
 
 struct stream_range {
     struct stream_range *next;
-    const struct stream_vendor *make;
+    const struct stream_vendor *vendor;
     unsigned char *p;
     size_t bytes;
     int n_holder;
@@ -24,11 +24,11 @@ static struct {
     struct stream_range *first; /* owned */
 } stream_ranges = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-static struct stream_range *find(const struct stream_vendor *make,
+static struct stream_range *find(const struct stream_vendor *vendor,
                                  const unsigned char *p, size_t bytes)
 {
     for (struct stream_range *r = stream_ranges.first; r; r = r->next)
-        if (r->make == make && p >= r->p && bytes <= r->bytes &&
+        if (r->vendor == vendor && p >= r->p && bytes <= r->bytes &&
             (size_t)(p - r->p) <= r->bytes - bytes)
             return r;
     return NULL;
@@ -36,13 +36,13 @@ static struct stream_range *find(const struct stream_vendor *make,
 
 /* Returns true if a registered range shares a page with p[bytes]. Unregistering
  * one range would then unregister a page of the other. */
-static bool shares_page(const struct stream_vendor *make,
+static bool shares_page(const struct stream_vendor *vendor,
                         const unsigned char *p, size_t bytes)
 {
     uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
 
     for (struct stream_range *r = stream_ranges.first; r; r = r->next)
-        if (r->make == make &&
+        if (r->vendor == vendor &&
             ((uintptr_t)p + bytes - 1) / page >= (uintptr_t)r->p / page &&
             ((uintptr_t)r->p + r->bytes - 1) / page >= (uintptr_t)p / page)
             return true;
@@ -56,11 +56,11 @@ static pl_status add(struct stream_range **out, const struct stream_api *api,
     char what[256];
     unsigned code;
 
-    if (shares_page(api->make, p, bytes)) {
+    if (shares_page(api->vendor, p, bytes)) {
         free(r);
         return err_set(err, PL_UNSUPPORTED,
-                       "%s, mapping %zu bytes: parts of their pages are mapped "
-                       "already, by themselves; map the whole first",
+                       "%s, mapping %zu bytes: parts of the range are already "
+                       "mapped; map the whole range first",
                        who, bytes);
     }
     if (!r)
@@ -74,7 +74,7 @@ static pl_status add(struct stream_range **out, const struct stream_api *api,
                  who, bytes);
         return stream_check(api, code, CALL_host_register, what, err);
     }
-    r->make = api->make;
+    r->vendor = api->vendor;
     r->p = p;
     r->bytes = bytes;
     r->ours = code == API_SUCCESS;
@@ -91,7 +91,7 @@ pl_status stream_range_hold(struct stream_range **out,
     pl_status s = PL_OK;
 
     pthread_mutex_lock(&stream_ranges.lock);
-    *out = find(api->make, p, bytes);
+    *out = find(api->vendor, p, bytes);
     if (!*out)
         s = add(out, api, p, bytes, who, err);
     if (s == PL_OK)

@@ -206,7 +206,7 @@ static pl_status text_open(struct stream_text **out,
     (void)api;
     *out = t;
     if (!t)
-        return err_no_memory(err, "the text of CUDA's kernels");
+        return err_no_memory(err, "the source of the CUDA kernels");
     t->level = d->level;
     pthread_mutex_init(&t->lock, NULL);
     return PL_OK;
@@ -333,13 +333,13 @@ static pl_status graph(const struct stream_api *api,
     return status;
 }
 
-const struct stream_vendor make_cuda = {
+const struct stream_vendor vendor_cuda = {
     .name = "cuda",
     .title = "CUDA",
     .variable = "PLAIT_LIBCUDA",
     .path = paths,
     .remedy = "install NVIDIA's driver",
-    .least = "NVIDIA's driver must be of version 520 or later",
+    .least = "install NVIDIA's driver 520 or later",
     .symbol = symbols,
     .call = calls,
     .later = CALL_cuGraphAddDependencies,

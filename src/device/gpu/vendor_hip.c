@@ -63,9 +63,9 @@ static pl_status none(const struct stream_api *api, unsigned code, pl_err *err)
     if (access(door, R_OK | W_OK) == 0)
         return PL_OK;
     return err_set(err, PL_UNSUPPORTED,
-                   "no HIP here: hipInit finds no GPU (%u, %s), and this user "
-                   "cannot open %s (%s): AMD's kernel driver must be loaded, "
-                   "and the user be in its groups, video or render",
+                   "no HIP GPU found: hipInit failed (%u, %s), and this user "
+                   "cannot open %s (%s); load AMD's kernel driver, and add the "
+                   "user to its groups, video or render",
                    code, name ? name : "an unknown error", door,
                    strerror(errno));
 }
@@ -261,7 +261,7 @@ static pl_status text_open(struct stream_text **out,
 
     *out = NULL;
     if (!t)
-        return err_no_memory(err, "the text of HIP's kernels");
+        return err_no_memory(err, "the source of the HIP kernels");
     s = CALL(api, d, err, version, &version);
     if (s == PL_OK)
         s = hip_text_init(&t->hip, api->handle, version, d, err);
@@ -356,13 +356,13 @@ static pl_status graph(const struct stream_api *api,
     return status == PL_OK ? ended : status;
 }
 
-const struct stream_vendor make_hip = {
+const struct stream_vendor vendor_hip = {
     .name = "hip",
     .title = "HIP",
     .variable = "PLAIT_LIBHIP",
     .path = paths,
     .remedy = "install AMD's ROCm",
-    .least = "AMD's ROCm must be of version 5.2 or later",
+    .least = "install AMD's ROCm 5.2 or later",
     .symbol = symbols,
     .call = symbols,
     .later = STREAM_CALL_COUNT,

@@ -29,7 +29,7 @@ static pl_status describe(struct device_list *l, const struct device_item *it,
     if (strcmp(it->name, "host") != 0)
         return device_item_append(l, it, &d, v, err);
     if (l->host_described || it->count > 1)
-        return device_item_bad(it, err, "there is one host only");
+        return device_item_bad(it, err, "a machine has only one host");
     PL_TRY(device_item_append(&own, it, &d, v, err));
     l->host = own.dev[0];
     l->host_described = true;

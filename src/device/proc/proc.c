@@ -84,7 +84,7 @@ static pl_status open_backend(struct backend *b, pl_err *err)
     struct proc_backend *p = calloc(1, sizeof *p);
 
     if (!p)
-        return err_no_memory(err, "a set of devices");
+        return err_no_memory(err, "a device set");
     b->own = p;
     pthread_mutex_init(&p->lock, NULL);
     p->set = b->set;
@@ -92,7 +92,7 @@ static pl_status open_backend(struct backend *b, pl_err *err)
     p->dev = calloc((size_t)b->n, sizeof *p->dev);
     p->poll = calloc((size_t)b->n, sizeof *p->poll);
     if (!p->dev || !p->poll)
-        return err_no_memory(err, "a set of devices");
+        return err_no_memory(err, "a device set");
     p->n = b->n;
     for (int i = 0; i < p->n; i++)
         pthread_mutex_init(&p->dev[i].stream, NULL);

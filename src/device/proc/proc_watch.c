@@ -167,12 +167,11 @@ const char *proc_remedy(int e)
         int e;
         const char *text;
     } known[] = {
-        {EAGAIN,
-         "raise the limit of processes (ulimit -u, or the container's)"},
-        {ENOMEM, "ask for fewer devices, or free memory"},
-        {EMFILE, "raise the limit of open files (ulimit -n)"},
-        {ENFILE, "raise the system's limit of open files (fs.file-max)"},
-        {ENOSYS, "it takes Linux 5.4: use cpu devices"},
+        {EAGAIN, "raise the process limit (ulimit -u, or the container's)"},
+        {ENOMEM, "use fewer devices, or free memory"},
+        {EMFILE, "raise the open file limit (ulimit -n)"},
+        {ENFILE, "raise the system's open file limit (fs.file-max)"},
+        {ENOSYS, "proc devices need Linux 5.4; use cpu devices"},
     };
 
     for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)

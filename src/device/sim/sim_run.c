@@ -292,8 +292,8 @@ static pl_status load_device(struct sim *sim, struct sim_device *d, pl_err *err)
                                               : topology_alloc(NULL, -1, bytes);
         if (!d->base[r])
             return err_set(err, PL_NO_DEVICE_MEMORY,
-                           "%s: the system does not give %zu bytes",
-                           d->dev->desc.name, bytes);
+                           "%s: cannot allocate %zu bytes", d->dev->desc.name,
+                           bytes);
         memset(d->base[r], POISON, bytes);
         device_guard_region(sim->set, d->dev, (enum region)r, d->base[r]);
         d->image.base[r] = d->base[r];

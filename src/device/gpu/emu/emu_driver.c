@@ -532,7 +532,8 @@ static pl_status finish(struct gpu *g, enum queue q, pl_err *err)
         return PL_OK;
     if (g->wrong)
         return told(g, err);
-    return err_set(err, PL_DEVICE, "a queue waits for what never comes");
+    return err_set(err, PL_DEVICE,
+                   "deadlock: a queue waits for an event that is never posted");
 }
 
 const struct gpu_driver gpu_emu = {

@@ -73,7 +73,7 @@ void *emu_local(size_t bytes)
     size_t at = e->local, room = (bytes + FENCE - 1) / FENCE * FENCE;
 
     if (at + room + FENCE > ARENA) {
-        e->wrong = "its groups share more than 32 KiB";
+        e->wrong = "its groups use more than 32 KiB of shared memory";
         at = 0;
     } else {
         e->local = at + room + FENCE;
@@ -224,7 +224,7 @@ static bool go_on(struct emu *e)
         return true;
     }
     if (count(e, 0, e->n_lane, LANE_DONE) < e->n_lane)
-        e->wrong = "some lanes of a group come to a barrier and some do not";
+        e->wrong = "a barrier is not reached by all lanes of a group";
     return false;
 }
 
@@ -295,7 +295,7 @@ const char *emu_launch(struct emu *e, enum gpu_kernel k, int32_t n_group,
     }
     wrong = e->wrong;
     if (wrong && !make_fibers(e))
-        return "there is no memory for the emulator's fibers";
+        return "no memory for the emulator's fibers";
     return wrong;
 }
 

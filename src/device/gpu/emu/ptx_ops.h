@@ -52,11 +52,9 @@ PTX double double_from_bits(u64 a)
 PTX_APART void ptx_touch(u64 at, size_t bytes, bool shared, bool global)
 {
     if (at % bytes)
-        emu_fault("it reads or writes at an address that is no multiple of "
-                  "what is there");
+        emu_fault("it accesses memory at a misaligned address");
     if ((shared && !emu_shares(at)) || (global && emu_shares(at)))
-        emu_fault("it takes memory of a group for the device's, or the other "
-                  "way round");
+        emu_fault("it confuses shared and global memory");
 }
 
 #define MEMORY(space, type)                                                    \
