@@ -315,7 +315,7 @@ TEST(cli_failures_exit_1_and_name_the_thing)
         {"rm -f fifo; mkfifo fifo; plait inspect fifo", "not a regular file"},
         {"plait plan -m fifo", "not a regular file"},
         {"plait run " MODEL "-p x --state-load fifo", "fifo"},
-        {"plait run " MODEL "-p x --state-load /dev/zero", "no state"},
+        {"plait run " MODEL "-p x --state-load /dev/zero", "not a state"},
         {"ulimit -t 60; plait tokenize " MODEL "-f /dev/zero", "256 MiB"},
         {"ulimit -t 60; plait run " MODEL "-p - </dev/zero", "256 MiB"},
         {"ulimit -t 60; plait run " MODEL "-i </dev/zero", "16 MiB"},

@@ -1062,7 +1062,7 @@ TEST(device_load_refuses_wrong_programs)
          2, PL_BAD_ARGUMENT},
         {"cpu*1", "tanh", ONE "%0: f32[n_tok, 4]\nscript\n0: %0 = tanh(%0)\n",
          1, PL_UNSUPPORTED},
-        {"cpu*1", "step 0: names a tensor",
+        {"cpu*1", "instruction 0: names a tensor",
          ONE "%0: f32[n_tok, 4]\nscript\n0: %0 = scale(%1)\n", 1,
          PL_BAD_ARGUMENT},
         {"cpu*1", "names a tensor", /* one operand too few */

@@ -310,8 +310,8 @@ TEST(spec_errors_name_item_and_remedy)
     static const struct {
         const char *spec, *says;
     } cases[] = {
-        {"", "a name"},
-        {"cpu,", "a name"},
+        {"", "its name is missing"},
+        {"cpu,", "its name is missing"},
         {"cpu*0", "\"cpu*0\": the count"},
         {"cpu*", "the count"},
         {"cpu*-1", "the count"},

@@ -158,7 +158,7 @@ BOTH(cuda_shows_what_the_compiler_said, hip_shows_what_the_compiler_said)
     must_say(&err, cuda ? "ary: what the log says" /* of binary or unary */
                         : "HIPRTC_ERROR_COMPILATION (6)");
     if (!cuda)
-        must_say(&err, "says: plait.hip:2: error: that");
+        must_say(&err, "output: plait.hip:2: error: that");
     f->break_at(NULL, 0, 0);
     gpu_work_give_back(&w);
     gpu_work_fini(&w);

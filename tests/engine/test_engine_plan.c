@@ -699,7 +699,7 @@ static void plan_400b(const char *spec, int n_dev)
 
     check_json(p, n_dev, true);
     assert_non_null(strstr(t.s, "layers 0-93"));
-    assert_non_null(strstr(t.s, "guessed"));
+    assert_non_null(strstr(t.s, "assumed"));
     assert_null(strstr(t.s, "does not fit"));
     pl_plan_summary(p, line, sizeof line);
     snprintf(want, sizeof want, "%d devices, %d ranks", n_dev, n_dev);

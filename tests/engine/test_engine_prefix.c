@@ -257,11 +257,13 @@ TEST(prefix_requests_are_checked)
 
     open_plain(&r, some_options("cpu"));
     engine_run_decode(&r, 0, N, token, NULL);
-    refused(r.engine, 0, token, N, PL_BAD_ARGUMENT, "which has 240 tokens");
+    refused(r.engine, 0, token, N, PL_BAD_ARGUMENT,
+            "sequence 0 has 240 tokens");
     refused(r.engine, 4, token, N, PL_BAD_ARGUMENT, "not in 0 .. 3");
     refused(r.engine, 1, token, -1, PL_BAD_ARGUMENT, "-1 tokens");
     refused(r.engine, 1, NULL, 1, PL_BAD_ARGUMENT, "token is NULL");
-    refused(r.engine, 1, wrong, 2, PL_BAD_ARGUMENT, "token 1 of those");
+    refused(r.engine, 1, wrong, 2, PL_BAD_ARGUMENT,
+            "token 1 of the prefix is -1");
     refused(r.engine, 1, token, 1025, PL_FULL, "a context of 1024");
     assert_int_equal(share(&r, 1, NULL, 0), 0);
     assert_int_equal(share(&r, 1, token, 1), 0);

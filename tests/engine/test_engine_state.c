@@ -1049,7 +1049,7 @@ TEST(state_inspected_says_whose_it_is)
     assert_true(f && fwrite(s.data, 1, s.n - 1, f) == s.n - 1 && !fclose(f));
     assert_int_equal(pl_inspect(path, true, test_text_add, &text, &err),
                      PL_BAD_FILE);
-    assert_non_null(strstr(err.message, "cut off"));
+    assert_non_null(strstr(err.message, "truncated"));
     free(text.s);
     free(s.data);
 }

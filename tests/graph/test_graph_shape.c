@@ -465,7 +465,7 @@ TEST(graph_shape_tensor_has_the_layer_that_was_set)
         assert_int_equal(pl_graph_create(&h, NULL), PL_OK);
         pl_layer(h, layer);
         assert_int_equal(pl_graph_check(h, &err), PL_BAD_ARGUMENT);
-        assert_non_null(strstr(err.message, "outside 0 .. 65535"));
+        assert_non_null(strstr(err.message, "not in 0 .. 65535"));
         pl_graph_free(h);
     }
     pl_graph_free(g);

@@ -410,7 +410,7 @@ TEST(hub_silence_ends)
     t.silent_at = 100000;
     do /* a slow machine may be silent before any of it came */
         hub_use(&u, "T/R", NULL, PL_IO, "no data for 1 s");
-    while (!strstr(u.err.message, "1 s; the partial download is kept"));
+    while (!strstr(u.err.message, "1 s; run the command again"));
     u.o.timeout_s = 1 << 20;
     t.silent_at = 0;
     hub_use(&u, "T/R", NULL, PL_OK, NULL);
@@ -427,14 +427,14 @@ TEST(hub_a_download_can_be_stopped)
     f = begin(&t, &u);
     t.silent_at = 300000;
     u.stop_at = 200000;
-    hub_use(&u, "T/R", NULL, PL_CANCELLED, "stopped");
+    hub_use(&u, "T/R", NULL, PL_CANCELLED, "cancelled");
     assert_true(size_of(hub_use_place(&u, &t, t.revision,
                                       "m-Q4_K_M.gguf.part")) >= 200000);
     /* In a pause between two tries, too. */
     t.n_status = 3;
     t.status = 503;
     u.o.pause_ms = 60000;
-    hub_use(&u, "T/R", NULL, PL_CANCELLED, "stopped");
+    hub_use(&u, "T/R", NULL, PL_CANCELLED, "cancelled");
     u.stop = 0;
     u.stop_at = 0;
     u.o.pause_ms = 1;

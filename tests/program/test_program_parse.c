@@ -19,7 +19,7 @@ TEST(program_parse_mistakes_are_named)
         {"# no\n\n  program 1", "line 3, column 3: 'program' where programs"},
         {"programs 0", "line 1, column 10: '0' is outside 1 .. 1024"},
         {"programs 1 2", "line 1, column 12: '2' where the end of the line"},
-        {"programs 1\nscript", "line 2, column 1: of the 1 devices of"},
+        {"programs 1\nscript", "line 2, column 1: the first line announces 1"},
         {"programs 2\ndevice 0\n", "line 3, column 1: the first line announces "
                                    "2 devices, but there are 1"},
         {"programs 1\ndevice 1", "line 2, column 8: '1' is outside 0 .. 0"},
