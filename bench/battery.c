@@ -69,7 +69,7 @@ static const char markup[] =
     "text ::= ([^<&] | \"&\" [a-z]{2,8} \";\")+\n"
     "name ::= [a-zA-Z_:] [a-zA-Z0-9_:.-]*\n";
 
-/* Free text up to a mark that must not be in it. */
+/* Free text up to a mark, which must not be in it. */
 static const char fenced[] =
     "root ::= text \"```\" [a-z]* \"\\n\" code \"```\"\n"
     "text ::= ([^`] | \"`\" [^`] | \"``\" [^`])*\n"
@@ -83,7 +83,7 @@ static const char scripts[] =
     "latin ::= [a-zA-Z\\u00C0-\\u00D6\\u00D8-\\u00F6\\u00F8-\\u017F]+"
     " [ ,.]\n";
 
-/* Every second ideograph, so that no two characters in a row do the same. */
+/* Every second ideograph, so that no two adjacent characters act the same. */
 static const char some_han[] =
     "root ::= (a | b)+\n"
     "a ::= [\\u4E00-\\u4E7F\\u5000-\\u56FF]\n"
@@ -96,7 +96,7 @@ static const char vowel_pairs[] =
     "root ::= (c* [aeiou] c* [aeiou])* c* \"\\n\"\n"
     "c ::= [b-df-hj-np-tv-zA-Z ]\n";
 
-/* A rule that may end after each letter, and letters behind it. */
+/* A rule that may end after each letter, with letters after it. */
 static const char ends_anywhere[] =
     "root ::= word [a-zA-Z ]* \".\"\n"
     "word ::= \"x\" root \"y\" | [a-zA-Z ]+ | [a-zA-Z]+ \"-\" [a-zA-Z]+\n";
@@ -204,7 +204,7 @@ static const char *word(char out[16], unsigned i)
     static const char *const part[16] = {"ba", "ce", "di", "fo", "gu", "ha",
                                          "je", "ki", "lo", "mu", "na", "pe",
                                          "ri", "so", "tu", "va"};
-    unsigned mixed = i * 40503u & 0xffff; /* no two are the same */
+    unsigned mixed = i * 40503u & 0xffff; /* all are different */
 
     snprintf(out, 16, "%s%s%s%s", part[mixed & 15], part[mixed >> 4 & 15],
              part[mixed >> 8 & 15], part[mixed >> 12]);
@@ -235,7 +235,7 @@ static char *enum_of_1000(void)
     return t.s;
 }
 
-/* All may be there or not, and others beside them. */
+/* Returns an object whose 40 properties are optional, with others allowed. */
 static char *object_of_40(void)
 {
     struct text t = {0};
@@ -249,7 +249,7 @@ static char *object_of_40(void)
     return t.s;
 }
 
-/* Objects that begin alike, with strings of other lengths. */
+/* Returns objects that begin alike, with strings of different lengths. */
 static char *any_of_50(void)
 {
     struct text t = {0};
@@ -279,7 +279,7 @@ static char *arrays_of_arrays(void)
 }
 
 /* No letter twice in a row: each leads to a set of its own, and nearly every
- * text of letters goes on. */
+ * text of letters continues. */
 static char *no_doubles(void)
 {
     struct text t = {0};
@@ -298,7 +298,7 @@ static char *no_doubles(void)
     return t.s;
 }
 
-/* Calls of twenty tools, as models write them. */
+/* Returns calls of twenty tools, as models write them. */
 static char *calls(void)
 {
     struct text t = {0};

@@ -1,5 +1,5 @@
-/* Grammars of all sorts, to find which masks take longest: those that people
- * ask for, and those that are hard. */
+/* Grammars of all sorts, both common and hard ones, to find which masks take
+ * longest. */
 #ifndef BENCH_BATTERY_H
 #define BENCH_BATTERY_H
 
@@ -13,8 +13,8 @@ struct battery_item {
 
 enum { BATTERY_MOST = 64 };
 
-/* Fills in `item` and returns how many there are. What it makes stays until
- * the program ends. */
+/* Fills in `item` and returns the number of items. Its memory stays until the
+ * program ends. */
 int battery_make(struct battery_item item[BATTERY_MOST]);
 
 #endif

@@ -1,15 +1,14 @@
-/* What it costs devices to meet and to add up a value: AllReduce of a vector
- * among cpu devices, in programs of many rounds, so that a run's start counts
- * for nothing.
+/* Measures barriers and AllReduce of a vector among cpu devices, in programs of
+ * many rounds, so that a step's start does not matter.
  *
  * Every device writes its addend before each AllReduce, as a matmul would, so
  * peers fetch it from another core's cache. A time runs from the moment the
- * last device has written to the moment the last one holds the sum. `idle` is
- * the same where addends stay as they are: meeting and adding alone.
+ * last device has written to the moment the last one has the sum. `idle` is the
+ * same with unchanged addends: only barrier and sum.
  *
- * `run` is a run of an empty program: waking and joining the threads.
+ * `run` is a step of an empty program: waking and joining the threads.
  *
- * One row a case: median and minimum over all AllReduces or runs, in
+ * One row a case: median and minimum over all AllReduces or steps, in
  * microseconds. bench-comm [SECONDS a case] */
 #include <stdatomic.h>
 #include <stdio.h>
@@ -20,7 +19,7 @@
 #include "device/cpu/cpu_kernel.h"
 #include "device/device.h"
 
-/* Of a single token a small step is the first thread's alone. */
+/* With a single token, only the first thread executes a small instruction. */
 enum { N_TOK = 2 };
 
 enum { ROUNDS = 1000, MAX_DEV = 16, MAX_THREAD = 4, MAX_RUN = 200 };
@@ -40,7 +39,7 @@ struct group {
     int dev[MAX_DEV];
 };
 
-/* When thread i of device d began and ended to write in round r. */
+/* Times at which thread i of device d began and ended to write in round r. */
 static double begun[ROUNDS + 1][MAX_DEV][MAX_THREAD];
 static double ended[ROUNDS + 1][MAX_DEV][MAX_THREAD];
 static double us[MAX_RUN * ROUNDS];
@@ -53,7 +52,7 @@ static double now_us(void)
     return (double)t.tv_sec * 1e6 + (double)t.tv_nsec * 1e-3;
 }
 
-/* The device's addend, written anew if attr.values says so; attr.start is the
+/* Writes the device's addend anew if attr.values says so; attr.start is the
  * round, attr.axis the device. */
 static void fill(const struct cpu_call *c)
 {
@@ -64,11 +63,11 @@ static void fill(const struct cpu_call *c)
     if (c->attr->values)
         memcpy((float *)c->out.data + lo, (const float *)c->in[0].data + lo,
                (size_t)(hi - lo) * sizeof(float));
-    atomic_thread_fence(memory_order_seq_cst); /* written, not on its way */
+    atomic_thread_fence(memory_order_seq_cst); /* written completely */
     ended[c->attr->start][c->attr->axis][c->ith] = now_us();
 }
 
-/* n_add for the tree whose left part is the largest power of two. */
+/* Sets n_add for the tree whose left part is the largest power of two. */
 static int tree(struct merge_addend *a, int n, int below)
 {
     int left = 1, d0, d1;
@@ -83,7 +82,7 @@ static int tree(struct merge_addend *a, int n, int below)
     return d0 > d1 ? d0 : d1;
 }
 
-/* Rounds of writing and merging, and a last look at the clock. */
+/* Makes rounds of writing and merging, and a last clock reading. */
 static void make(struct group *g, int n, int64_t values, bool writes)
 {
     size_t bytes = (size_t)values * sizeof(float);
@@ -153,7 +152,8 @@ static void make(struct group *g, int n, int64_t values, bool writes)
     }
 }
 
-/* From the last writer's end to the last reader's return, of each round. */
+/* Computes the time from the last writer's end to the last reader's return, for
+ * each round. */
 static void collect(double *out, int n_dev, int n_thread)
 {
     for (int r = 0; r < ROUNDS; r++) {
@@ -202,7 +202,7 @@ static bool measure(struct device_set *s, const struct group *g, int n_thread,
     return true;
 }
 
-/* Runs of programs without steps. */
+/* Measures steps of programs without instructions. */
 static bool measure_run(struct device_set *s, struct group *g, double seconds,
                         struct result *r, pl_err *err)
 {

@@ -1,13 +1,13 @@
-/* What another process that keeps a core busy costs, and more threads than
- * cores.
+/* Measures the cost of another process that keeps a core busy, and of more
+ * threads than cores.
  *
- *   bench-crowd [DIR] [ROUNDS]     DIR holds the synthetic model (written if it
- *                                  is not there)
+ *   bench-crowd [DIR] [ROUNDS]     DIR has the synthetic model (written if it
+ *                                  is absent)
  *
- * Each configuration runs alone and beside a process that computes for ever on
- * the last of the machine's cores, in turn, round by round; the share is that
- * of the same round's run alone, and the median is shown. With half of one of
- * two cores taken nobody can keep more than three quarters. */
+ * Each configuration runs alone and together with a process that computes for
+ * ever on the last of the machine's cores, in turn, round by round. The share
+ * is relative to the run alone of the same round, and the median is shown. With
+ * half of one of two cores taken the best possible share is three quarters. */
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
@@ -23,7 +23,7 @@
 
 enum { N_PROMPT = 256, N_ROW = 3 };
 
-/* The last core that this process may use. */
+/* Returns the last core that this process may use. */
 static int last_core(void)
 {
     cpu_set_t set;
@@ -60,7 +60,7 @@ static void neighbour_end(pid_t p)
     waitpid(p, NULL, 0);
 }
 
-/* Row i alone, and its copy, row N_ROW + i, beside the neighbour. */
+/* Runs row i alone, and its copy, row N_ROW + i, with the neighbour. */
 static void run_both(struct bench_row *alone, struct bench_row *beside,
                      int64_t n_vocab, float *logits, int round)
 {
@@ -120,7 +120,7 @@ int main(int argc, char **argv)
             bench_die(row[i].label, err.message);
         row[N_ROW + i].label = row[i].label;
         row[N_ROW + i].e = row[i].e;
-        bench_round(&row[i], N_PROMPT, n_vocab, logits, 0); /* warm */
+        bench_round(&row[i], N_PROMPT, n_vocab, logits, 0); /* warm-up */
     }
     for (int r = 0; r < rounds; r++)
         for (int i = 0; i < N_ROW; i++)

@@ -1,15 +1,15 @@
 /* Whole models: tokens a second of prompt and generation, as ratios.
  *
- * Configurations of one model are timed in turns, several rounds, so that what
- * else the machine does falls on all of them alike; a figure is the median over
+ * Configurations of one model are timed in turns, several rounds, so that other
+ * work of the machine affects all of them alike. A figure is the median over
  * rounds and a ratio the median of the rounds' ratios. Generation is also given
  * as a share of the read bandwidth of all cores, measured in the same rounds:
  * each token reads every weight once (of experts, those used).
  *
- * The last columns are what the plan estimates for the same, over what was
- * measured. The machine is calibrated first, and that is kept in DIR.
+ * The last columns are the plan's estimates of the same, divided by the
+ * measured figures. The machine is calibrated first; DIR keeps the result.
  *
- *   bench-engine [DIR] [ROUNDS]    DIR holds the synthetic models (written if
+ *   bench-engine [DIR] [ROUNDS]    DIR has the synthetic models (written if
  *                                  absent, about 1.1 GB); build/bench */
 #include <jansson.h>
 #include <stdio.h>
@@ -29,7 +29,7 @@ struct config {
     int n_ranks, n_threads;
     pl_engine *e;
     double prompt[BENCH_MAX_ROUND], gen[BENCH_MAX_ROUND]; /* tokens a second */
-    double plan_prompt, plan_gen; /* as the plan estimates */
+    double plan_prompt, plan_gen; /* the plan's estimates */
 };
 
 static void time_round(struct config *c, int64_t n_vocab, float *logits,
@@ -101,7 +101,7 @@ static void estimate(struct config *c)
     free(t.s);
 }
 
-/* Bytes of weights that one generated token reads. */
+/* Returns the bytes of weights that one generated token reads. */
 static double token_bytes(const pl_engine *e)
 {
     pl_counters c;
@@ -113,7 +113,7 @@ static double token_bytes(const pl_engine *e)
     return sum;
 }
 
-/* The best of a dozen goes, in bytes a second. */
+/* Returns the best of a dozen tries, in bytes a second. */
 static double read_bandwidth(void)
 {
     pl_meter *m;
@@ -154,7 +154,7 @@ static void bench(const char *name, const char *path, struct config *c, int n,
 
         if (pl_engine_create(&c[i].e, m, &o, &err))
             bench_die(c[i].label, err.message);
-        time_round(&c[i], n_vocab, logits, 0); /* warm */
+        time_round(&c[i], n_vocab, logits, 0); /* warm-up */
         estimate(&c[i]);
     }
     for (int r = 0; r < rounds; r++) {

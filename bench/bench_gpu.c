@@ -1,13 +1,13 @@
-/* What a GPU gives: `bench-gpu [-t] [DRIVER[:I]]`, one of cuda, hip, opencl,
- * emu; without it the first that CUDA, HIP or OpenCL has. -t takes tiny sizes,
- * for tests of the bench itself: what it prints then means nothing.
+/* Measures a GPU: `bench-gpu [-t] [DRIVER[:I]]`, one of cuda, hip, opencl, emu;
+ * without it the first that CUDA, HIP or OpenCL has. -t takes tiny sizes, for
+ * tests of the bench itself; its figures mean nothing.
  *
  * One row a case: the median of some rounds in microseconds, each of many calls
- * in a row, and what that is a second. Bytes are set beside those that the GPU
+ * in a row, and the rate per second. Bytes are compared with those that the GPU
  * copies in its own memory, read and written; of operations a multiply-add is
- * two. Weights and caches are taken from a pool that no cache of a GPU holds,
- * one after another. Operands are random bytes: whether the bits are right is
- * the tests' affair. */
+ * two. Weights and caches are taken from a pool larger than any GPU's cache,
+ * one after another. Operands are random bytes, because the tests check
+ * results. */
 #include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -71,7 +71,7 @@ static double round_of(step *f, void *user, int n)
     return bench_now() - t;
 }
 
-/* Seconds a call: the median of the rounds. */
+/* Returns the seconds of a call: the median of the rounds. */
 static double measure(step *f, void *user)
 {
     double v[N_ROUND], once;
@@ -122,7 +122,7 @@ static void step_copy(void *user, int i)
          "copy");
 }
 
-/* A queue waits for the other, which waits for it. */
+/* Each queue waits for the other in turn. */
 static void step_marks(void *user, int i)
 {
     (void)user;
@@ -148,7 +148,7 @@ static void copies(void)
 
 /* ---- kernels ------------------------------------------------------------- */
 
-/* Calls that differ in where their weights or caches lie. */
+/* Calls that differ in the address of their weights or caches. */
 struct job {
     enum kernel kernel;
     struct gpu_call c;
@@ -168,8 +168,8 @@ static void step_job(void *user, int i)
              "launch");
 }
 
-/* The job's calls on operands in[first ..] of so many bytes each, which lie one
- * behind another in the pool. */
+/* Measures the calls of `j` with operands in[first ..] of `bytes` bytes each,
+ * which are adjacent in the pool. */
 static double run_job(struct job *j, int first, int n_pooled, size_t bytes)
 {
     const struct gpu_entry *e = &gpu_entries[j->kernel];
@@ -205,7 +205,8 @@ static struct gpu_tensor plain(uint64_t at, int64_t n0, int64_t n1)
         .at = at, .format = PL_F32, .n_dim = 2, .dim = {n0, n1}};
 }
 
-/* Seconds of a product of so many tokens; *bytes: the weights and the rest. */
+/* Returns the seconds of a product of n_tok tokens; *bytes: the weights and the
+ * rest. */
 static double product(pl_format f, int64_t n, int64_t k, int64_t n_tok,
                       double *bytes)
 {
@@ -265,7 +266,8 @@ static void products(void)
 
 /* ---- attention ----------------------------------------------------------- */
 
-/* Tables of a sequence's last n_tok tokens, in out's memory behind `at`. */
+/* Writes tables of a sequence's last n_tok tokens into out's memory after
+ * `at`. */
 static void put_tables(struct gpu_call *c, uint64_t at, int64_t n_tok,
                        int64_t n_ctx)
 {
@@ -335,7 +337,7 @@ static void attentions(void)
 
 /* ---- launches ------------------------------------------------------------ */
 
-/* From one of n launches of a graph to the next. */
+/* Returns the time from one of n launches of a graph to the next. */
 static double graph_gap(const struct gpu_graph *graph, int n)
 {
     double gap[N_ROUND];
@@ -351,8 +353,8 @@ static double graph_gap(const struct gpu_graph *graph, int n)
     return bench_median(gap, N_ROUND);
 }
 
-/* The same launch in a row as one graph; what cannot be made runs do without.
- */
+/* Measures the same launch in a row as one graph. Launches that cannot be
+ * captured are skipped. */
 static void graph_launches(const struct launch_list *l, const char *what)
 {
     int n = b.size->n_launch;
@@ -380,8 +382,8 @@ static void graph_launches(const struct launch_list *l, const char *what)
     free(before);
 }
 
-/* Small kernels in a row: from one to the next, and what the thread that issues
- * them needs. */
+/* Measures small kernels in a row: the time from one to the next, and that of
+ * the thread that issues them. */
 static void launches(void)
 {
     static struct job j;
@@ -418,8 +420,8 @@ static void launches(void)
 
 /* ---- a GPU --------------------------------------------------------------- */
 
-/* Opens the i-th GPU of a driver, or the first that is none of this machine's
- * processors. False: there is none. */
+/* Opens the i-th GPU of a driver, or the first that is not one of this
+ * machine's processors. Returns false if there is none. */
 static bool open_gpu(const struct gpu_driver *d, int i)
 {
     struct gpu_info info[64];
@@ -506,7 +508,7 @@ int main(int argc, char **argv)
 {
     int c;
 
-    setvbuf(stdout, NULL, _IOLBF, 0); /* it may be cut short */
+    setvbuf(stdout, NULL, _IOLBF, 0); /* the output may be cut short */
     b.size = &full;
     while ((c = getopt(argc, argv, "t")) != -1) {
         if (c != 't')

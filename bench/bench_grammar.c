@@ -1,15 +1,15 @@
-/* What masks cost: for texts that are generated token by token, the time of
+/* Measures masks: for texts that are generated token by token, the time of
  * grammar_mask before each token, and of grammar_accept, over many grammars
  * (battery.c).
  *
  * Vocabularies: that of a model, and one of 128,000 made up texts: words of all
- * lengths with and without a blank before, numbers, runs of blanks, marks and
+ * lengths with and without a blank before, numbers, runs of blanks, signs and
  * their pairs, and letters of other scripts, whole and in parts. Texts: random
- * ones of each grammar, a token drawn from each mask. "cold" begins with
- * nothing known, text after text; "warm" are the same texts once more; "alone"
- * is one mask with none known before. Everything is done several times, the
- * same from the start, and of each mask the least time counts. "made" is what a
- * request waits for at first: reading the grammar, and room for its masks.
+ * ones of each grammar, a token drawn from each mask. "cold" begins with empty
+ * caches, text after text; "warm" are the same texts once more; "alone" is one
+ * mask with an empty cache. Everything is repeated several times from the
+ * start, and of each mask the least time counts. "made" is the first wait of a
+ * request: reading the grammar, and memory for its masks.
  *
  *   bench-grammar [TEXTS [MODEL [GRAMMAR]]]    TEXTS of 400 tokens; 4 */
 #include <stdio.h>
@@ -48,7 +48,7 @@ static void times_add(struct times *t, double us)
     t->us[t->n++] = us;
 }
 
-/* The least of all rounds, of the i-th time. */
+/* Keeps the least of all rounds for the i-th time. */
 static void times_keep(struct times *t, int i, double us)
 {
     if (i == t->n)
@@ -77,7 +77,8 @@ static void times_print(struct times *t)
                t->us[t->n - 1]);
 }
 
-/* What this thread computed, whatever others did meanwhile. */
+/* Returns the processor time of this thread, which other work does not
+ * change. */
 static double now_us(void)
 {
     struct timespec t;
@@ -110,7 +111,7 @@ static uint64_t random_next(uint64_t *state)
     return *state >> 33;
 }
 
-/* A word of letters as texts have them: syllables. */
+/* Makes a word of letters as in texts: syllables. */
 static size_t make_word(char *out, uint64_t *rng)
 {
     static const char first[] = "bcdfghjklmnprstvwz", second[] = "aeiouy";
@@ -125,7 +126,8 @@ static size_t make_word(char *out, uint64_t *rng)
     return n;
 }
 
-/* One to four characters of another script, at times without the last byte. */
+/* Makes one to four characters of another script, at times without the last
+ * byte. */
 static size_t make_foreign(char *out, uint64_t *rng)
 {
     size_t n = 0;
@@ -230,7 +232,8 @@ struct bench {
     const struct grammar_vocab *v;
     struct grammar *g;
     int n_text;
-    int32_t *id;    /* owned, [n_text, TOKENS]: the texts, -1 behind the last */
+    int32_t *id;    /* owned, [n_text, TOKENS]: the texts, -1 after the last
+                     * token */
     uint32_t *bits; /* owned */
     struct times cold, warm, alone, accept, made;
 };
@@ -268,7 +271,7 @@ static struct grammar_state *begin(const struct bench *b,
     return s;
 }
 
-/* Microseconds. */
+/* Returns the microseconds of a mask. */
 static double mask(const struct bench *b, struct grammar_state *s)
 {
     double start = now_us(), end;
@@ -293,7 +296,7 @@ static double accept(const struct bench *b, struct grammar_state *s, int32_t id)
     return end - start;
 }
 
-/* A token that may come next and is no end: three times of four a short one,
+/* Draws an allowed token that is not an end: three times of four a short one,
  * so that texts have structure. -1: there is none. */
 static int32_t draw(const struct bench *b, uint64_t *rng)
 {
@@ -334,7 +337,7 @@ static void draw_texts(struct bench *b)
     grammar_masks_free(m);
 }
 
-/* All texts, with what `m` knows. */
+/* Runs all texts, with the masks that `m` has cached. */
 static void run_texts(struct bench *b, struct grammar_masks *m, bool warm)
 {
     int at = 0, accepted = 0;
@@ -353,7 +356,7 @@ static void run_texts(struct bench *b, struct grammar_masks *m, bool warm)
     }
 }
 
-/* Masks of some places of the first text, each with none known. */
+/* Computes masks at some places of the first text, each with an empty cache. */
 static void run_alone(struct bench *b)
 {
     int n = 0, step;
@@ -396,7 +399,7 @@ static void move_times(struct times *to, struct times *from)
     free(from->us);
 }
 
-/* What all grammars took is added to `all`. */
+/* Adds the times of a grammar to `all`. */
 static void run_grammar(const struct battery_item *item, struct bench *all)
 {
     struct bench b = {

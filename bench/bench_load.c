@@ -1,18 +1,18 @@
-/* Loading weights from a file that the page cache holds, against a plain copy
- * of as many bytes by as many threads.
+/* Loading weights from a file in the page cache, compared with a plain copy of
+ * as many bytes by as many threads.
  *
- * Both begin with the file mapped anew and end with its bytes in memory that
- * was not there before: page faults on both sides are in both figures, and the
- * plain copy's memory asks for huge pages just as the devices' does. The file
- * is read into the cache by read(), since how it got there says how large the
- * cache's pages are, and so what mapping them costs.
+ * Both begin with the file mapped anew and end with its bytes in new memory.
+ * Page faults on both sides are in both figures, and the plain copy's memory
+ * requests huge pages as the devices' does. The file is read into the cache by
+ * read(), because that decides how large the cache's pages are, and so the cost
+ * of mapping them.
  *
- * A load is what an engine does between its plan and its first step: "create",
- * the executor with memory for all regions, and "weights". The two take turns
- * with the copy, so that what else the machine does falls on all; a figure is
- * the median over rounds and the ratio the median of the rounds' ratios.
+ * A load is the engine's work between its plan and its first step: "create",
+ * the executor with memory for all regions, and "weights". The two alternate
+ * with the copy, so that other work of the machine affects all. A figure is the
+ * median over rounds and the ratio the median of the rounds' ratios.
  *
- *   bench-load [DIR] [ROUNDS]    DIR holds the synthetic models (written if
+ *   bench-load [DIR] [ROUNDS]    DIR has the synthetic models (written if
  *                                absent, 1.2 GB each); build/bench */
 #include <fcntl.h>
 #include <pthread.h>
@@ -65,7 +65,7 @@ static void *copy_part(void *arg)
     return NULL;
 }
 
-/* Seconds to bring a file's bytes into fresh memory. */
+/* Returns the seconds to copy a file's bytes into fresh memory. */
 static double plain(const char *path, size_t *bytes)
 {
     int fd = open(path, O_RDONLY);
@@ -167,7 +167,7 @@ static void bench(const char *name, const char *path, int rounds)
         config[i].o.n_ctx = 256;
         config[i].o.n_seq = 1;
         config[i].o.n_ubatch = 32;
-        load(&config[i], path, 0); /* warm */
+        load(&config[i], path, 0); /* warm-up */
     }
     for (int r = 0; r < rounds; r++) {
         size_t bytes;

@@ -1,13 +1,14 @@
-/* What the server's loop takes between two steps of the engine: who leaves, who
- * comes, what is computed next, what is told.
+/* Measures the server's loop between two steps of the engine: tasks that end
+ * and arrive, the choice of the next step, and output.
  *
- *   bench-loop [DIR] [ROUNDS]     DIR holds the synthetic model (written if it
- *                                 is not there)
+ *   bench-loop [DIR] [ROUNDS]     DIR has the synthetic model (written if it
+ *                                 is absent)
  *
- * So many jobs at once, each of a short prompt and 200 tokens, on the smallest
- * of the synthetic models, whose vocabulary is small too. Choosing tokens,
- * greedily here, takes as long as the vocabulary is large; it is between the
- * steps, and what it takes alone is shown beside. The median over rounds. */
+ * So many tasks at once, each with a short prompt and 200 tokens, on the
+ * smallest of the synthetic models, whose vocabulary is small too. Choosing
+ * tokens, greedily here, takes time in proportion to the vocabulary. It is part
+ * of the time between steps; its own time is shown in addition. Figures are the
+ * median over rounds. */
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -54,6 +55,7 @@ static void add(struct loop *l, int i, int64_t n_vocab)
         .max_tokens = N_WRITE,
         .sampling = &how,
         .ignore_end = true,
+        .slot = -1,
         .client = 1 + (uint64_t)i % 8,
         .listener = {.token = on_token, .poll_client = on_wish, .end = on_end}};
     pl_err err;
@@ -66,7 +68,7 @@ static void add(struct loop *l, int i, int64_t n_vocab)
         bench_die("a job", err.message);
 }
 
-/* Microseconds a step, between steps and within. */
+/* Measures microseconds a step, between steps and within. */
 static void run_round(struct loop *l, int n, int64_t n_vocab, double *self_us,
                       double *step_us)
 {
@@ -86,7 +88,7 @@ static void run_round(struct loop *l, int n, int64_t n_vocab, double *self_us,
     *step_us = 1e6 * (after.step_s - before.step_s) / steps;
 }
 
-/* Microseconds for a token of each of n. */
+/* Returns the microseconds to choose a token for each of n tasks. */
 static double choose(int n, int64_t n_vocab)
 {
     float *logits = malloc((size_t)n_vocab * sizeof *logits);

@@ -1,11 +1,12 @@
-/* How fast contractions read their weights, beside how fast memory is read.
+/* Measures how fast contractions read their weights, compared with the speed of
+ * memory.
  *
- * Weights are cycled through a buffer that no cache holds, as a model's layers
- * are, and the read bandwidth is measured in the same run, on the same buffer
- * and threads, as is what threads multiply at best; only the ratios travel
- * between machines. One row a
- * case: OP_FORMAT_ROWSxK_nTOKENS_tTHREADS. Allocates and draws weights itself;
- * knows nothing of models. */
+ * Weights are cycled through a buffer larger than any cache, as a model's
+ * layers are. The read bandwidth is measured in the same run, on the same
+ * buffer and threads, and so is the peak of the threads' multiplications. Only
+ * the ratios are comparable between machines. One row a case:
+ * OP_FORMAT_ROWSxK_nTOKENS_tTHREADS. It allocates and draws weights itself,
+ * without a model. */
 #include <getopt.h>
 #include <pthread.h>
 #include <sched.h>
@@ -51,7 +52,7 @@ static const struct bench_case {
 };
 enum { N_CASE = sizeof(cases) / sizeof(cases[0]) };
 
-/* Not MXFP4: weights are random bytes, and half of its scales would then be
+/* Without MXFP4: weights are random bytes, and half of its scales would then be
  * subnormal or beyond float. */
 static const pl_format formats[] = {
     PL_Q8_0, PL_Q4_0, PL_Q5_0,   PL_IQ4_NL, PL_Q2_K, PL_Q3_K, PL_Q4_K,
@@ -66,7 +67,7 @@ static double now_us(void)
     return (double)t.tv_sec * 1e6 + (double)t.tv_nsec * 1e-3;
 }
 
-/* Memory as a device's: in huge pages where there are some. */
+/* Allocates memory as a device does: in huge pages if there are some. */
 static void *get(size_t size)
 {
     const size_t huge = (size_t)2 << 20;
@@ -149,7 +150,7 @@ static int ascending(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Leaves the times in t->us, sorted. */
+/* Runs the jobs. The times are in t->us, sorted. */
 static void team_run(struct team *t, void (*job)(void *, int, int), void *user)
 {
     pthread_t thread[MAX_THREAD];
@@ -189,7 +190,7 @@ static void memory_job(void *user, int run, int ith)
     const uint64_t *p = m->data + at / 32 * 32 + (size_t)ith * n;
     uint64_t sum[8] = {0};
 
-    /* A stream of whole lines; one word of each is enough to fetch it. */
+    /* A stream of whole lines; reading one word fetches the line. */
     for (size_t i = 0; i < n; i += 32) {
         __builtin_prefetch(p + i + 512);
         for (int j = 0; j < 4; j++)
@@ -209,7 +210,7 @@ struct work {
     struct pack pack;
     struct pack_chunk chunk[2 * MAX_RANK];
     uint8_t *weights;
-    int64_t room; /* matrices of the buffer a call may begin at */
+    int64_t room; /* matrices of the buffer at which a call may begin */
     float *x, *out;
     struct q8_block *q8;
     int32_t *id;
@@ -219,7 +220,7 @@ struct work {
     int nth, n_rank;
 };
 
-/* Experts of token 0 stand 17 apart, so 17 neighbouring runs share none. */
+/* Experts of token 0 are 17 apart, so 17 adjacent runs share none. */
 static int64_t first_matrix(const struct work *w, int run)
 {
     return w->c->kernel == KERNEL_matmul ? run
@@ -246,8 +247,8 @@ static void dims(struct cpu_tensor *t, int n, int64_t a, int64_t b, int64_t c)
     t->dim[2] = c;
 }
 
-/* Random codes with small scales: rows of one panel in the format's blocks,
- * packed once; the buffer repeats it. */
+/* Makes random codes with small scales: rows of one panel in the format's
+ * blocks, packed once; the buffer repeats it. */
 static void weights_fill(struct work *w, size_t size, unsigned *seed)
 {
     const struct format_info *f = format_info(w->pack.format);
@@ -271,8 +272,8 @@ static void weights_fill(struct work *w, size_t size, unsigned *seed)
     free(row);
 }
 
-/* k in equal parts for n_rank ranks, a power of two, whose sums meet pairwise:
- * after rank r as many additions as r + 1 has factors of two. */
+/* Divides k equally among n_rank ranks, a power of two, whose sums are added
+ * pairwise: after rank r as many additions as r + 1 has factors of two. */
 static int ranks_init(struct work *w, struct pack_span *span, int k)
 {
     int n = 0;
@@ -353,7 +354,7 @@ static void work_fini(struct work *w)
         free(w->scratch[i]);
 }
 
-/* Bytes of weights one run touches, and multiply-adds it makes. */
+/* Returns the bytes of weights that one run reads, and its multiply-adds. */
 static double bytes_read(const struct work *w)
 {
     bool used[N_EXPERT] = {false};
@@ -385,7 +386,8 @@ static void case_name(char *s, size_t size, const struct bench_case *c,
              nth);
 }
 
-/* The best piece of many: what others on the machine take does not flatter. */
+/* Measures the best of many pieces, so that other load on the machine does not
+ * improve the ratios. */
 static double memory_bandwidth(struct team *team, const void *buffer,
                                size_t size)
 {

@@ -1,10 +1,10 @@
-/* Times kernels that contract no weights, on one thread: `bench-ops [kernel set
+/* Times kernels other than contractions on one thread: `bench-ops [kernel set
  * [text]]`, only the cases whose name contains the text.
  *
  * One row a case: the median and the least of some runs in microseconds of CPU
- * time, and bytes (each operand once, of caches what is visible) by the median.
- * Operands stay in the processor's caches between runs where they fit, as a
- * step's activations do; 4,096 positions of K and V do not fit the second
+ * time, and bytes (each operand once, of caches what is visible) divided by the
+ * median. Operands stay in the processor's caches between runs if they fit, as
+ * a step's activations do; 4,096 positions of K and V do not fit the second
  * level. */
 #include "base/half.h"
 #include "device/cpu/cpu_kernel.h"
@@ -47,7 +47,7 @@ static void *memory(size_t n)
     return p;
 }
 
-/* Plain tensor, values between -1 and 1. */
+/* Returns a plain tensor with values between -1 and 1. */
 static struct cpu_tensor tensor(int64_t a, int64_t b, int64_t c)
 {
     struct cpu_tensor t = {NULL, PL_F32, 3, {a, b, c}, NULL};
@@ -69,9 +69,8 @@ static struct cpu_tensor cache(pl_format f, int64_t n_slot, int64_t d)
     return t;
 }
 
-/* Calls f(arg, i), i = 0, 1, ..; what a call computes and moves: so many
- * operations, each fused or not, of so many floats, 0 where they do not count.
- */
+/* Calls f(arg, i), i = 0, 1, ... A call moves `bytes` bytes and has `ops` float
+ * operations, each fused or not; 0 where they do not count. */
 static void measure(const char *name, void (*f)(void *arg, int i), void *arg,
                     double bytes, double ops)
 {
@@ -124,8 +123,8 @@ done:
     free(c.out.data);
 }
 
-/* n_tok tokens, the last of n_ctx; heads of d values. A name that begins with
- * "bf16" takes products of BF16. */
+/* Measures n_tok tokens, the last of n_ctx; heads of d values. A name that
+ * begins with "bf16" uses products of BF16. */
 static void run_attention(const struct cpu_kernels *k, const char *name,
                           pl_format f, int64_t d, int64_t n_tok, int64_t n_ctx)
 {
@@ -203,9 +202,9 @@ static void run_rows(const struct cpu_kernels *k, const char *name,
 
 /* ---- recurrent layers ---------------------------------------------------- */
 
-/* Qwen3-Next has 16 key heads and 32 value heads; its convolution goes over
- * all of q, k and v. Runs take their states in turn, so that those of one
- * token find them where a model's do: in memory. */
+/* Qwen3-Next has 16 key heads and 32 value heads; its convolution covers all of
+ * q, k and v. Runs use their states in turn, so that those of one token find
+ * them where a model does: in memory. */
 enum { NET_K = 16, NET_V = 32, NET_CHANNELS = (2 * NET_K + NET_V) * D };
 enum { NET_SLOTS = 24, NET_STATE = NET_V * D * D };
 

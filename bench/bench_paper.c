@@ -1,13 +1,13 @@
-/* What GPUs that are not there are expected to do: estimates of plans for
- * machines by description. Nothing here is measured. Bandwidth and f32 peak are
- * the makers'; what kernels reach of them is the cost's assumption
- * (src/cost/cost.c). Where the exact order of blocks leaves less of the integer
- * units than that, `int8` is lowered to what the units' issue slots allow. A
- * launch takes 2 us, or 1 us where launches overlap, as an H200's do: guesses.
+/* Estimates of plans for GPUs by description, without the hardware. Nothing is
+ * measured here. Bandwidth and f32 peak are the vendors' figures; the cost
+ * model assumes what kernels reach of them (src/cost/cost.c). If the exact
+ * order of blocks allows less of the integer units than that, `int8` is lowered
+ * to the limit of the units' issue slots. A launch takes 2 us, or 1 us if
+ * launches overlap, as on an H200: both are guesses.
  *
  *   bench-paper      no options
  *
- * Of dense models a share is shown too: generation times the weights' bytes,
+ * For dense models a share is shown too: generation times the weights' bytes,
  * of the bandwidth of all devices. */
 #include <jansson.h>
 #include <stdio.h>
@@ -19,8 +19,9 @@
 #include "synth/synth.h"
 #include "timing.h"
 
-/* 132 multiprocessors at 1.755 GHz: 580 TOPS of Q8_0, of which 60 % are hoped
- * for; 875 as an estimate takes two fifths of a peak. */
+/* 132 multiprocessors at 1.755 GHz give 580 TOPS of Q8_0, of which 60 % are
+ * expected. That is 875 here, because an estimate takes two fifths of a
+ * peak. */
 #define H200                                                                   \
     "gpu:141GiB:4.8TB/s:flops=67T:int8=875T:"                                  \
     "link=50GB/s:latency=5us:launch=1us"

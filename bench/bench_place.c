@@ -1,11 +1,11 @@
-/* What placement costs and gains: experts on the host, pipelines, the choice
- * that -sm auto makes.
+/* Costs and gains of placement: experts on the host, pipelines, the choice of
+ * -sm auto.
  *
- *   bench-place [DIR] [ROUNDS]     DIR holds the synthetic models (written if
- *                                  they are not there)
+ *   bench-place [DIR] [ROUNDS]     DIR has the synthetic models (written if
+ *                                  they are absent)
  *
- * Each table runs its configurations in turn, round by round, so that what else
- * the machine does falls on all alike; ratios are taken within a round and
+ * Each table runs its configurations in turn, round by round, so that other
+ * work of the machine affects all alike. Ratios are taken within a round and
  * their median is shown. Generation is timed after 256 tokens.
  *
  *   host experts   two devices of one thread, all weights on them (the first
@@ -24,7 +24,7 @@
 
 enum { MAX_ROW = 5 };
 
-/* Rows against the first one. */
+/* Compares rows with the first one. */
 static void table(const char *name, const char *path, struct bench_row *c,
                   int n, int n_prompt, int rounds)
 {
@@ -44,7 +44,7 @@ static void table(const char *name, const char *path, struct bench_row *c,
         c[i].opt.n_seq = 1;
         if (pl_engine_create(&c[i].e, m, &c[i].opt, &err))
             bench_die(c[i].label, err.message);
-        bench_round(&c[i], n_prompt, n_vocab, logits, 0); /* warm */
+        bench_round(&c[i], n_prompt, n_vocab, logits, 0); /* warm-up */
     }
     for (int r = 0; r < rounds; r++)
         for (int i = 0; i < n; i++)

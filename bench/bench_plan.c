@@ -1,8 +1,8 @@
-/* How long a plan takes, from opening the file on: a model of 1,000 tensors on
- * one device, and one of 400 billion weights over 64 devices, split by tensor
- * and by whatever mode is found fastest, and in groups of 8 over 512. The
- * machines are described ones. The files hold no data; no weight is read for a
- * plan. Prints median and minimum beside the figures that are asked for. */
+/* Measures a plan, from opening the file on: a model of 1,000 tensors on one
+ * device, and one of 400 billion weights over 64 devices, split by tensor and
+ * by the fastest mode found, and in groups of 8 over 512. The machines are
+ * described ones. The files have no data, because planning reads no weight.
+ * Prints median and minimum beside the required figures. */
 #include "lib/hollow_model.h"
 
 #include <stdio.h>

@@ -1,13 +1,13 @@
-/* A prompt that is kept against one that is computed: from the devices' memory,
- * from host memory, from a disk.
+/* A cached prompt compared with a computed one: from the devices' memory, from
+ * host memory, from a disk.
  *
- * "computed" is the time from an empty sequence to the logits behind the
- * prompt. The others have all of its whole pages kept in one tier and in no
- * nearer one; theirs is the time for finding them, bringing them into a
- * sequence and computing the rest. The system may have the disk's files in
- * memory: "disk, cold" asks it to forget them first.
+ * "computed" is the time from an empty sequence to the logits after the prompt.
+ * The others have all of its whole pages in one tier and in no nearer one.
+ * Their time is that of finding the pages, loading them into a sequence and
+ * computing the rest. The system may have the disk's files in memory: "disk,
+ * cold" asks it to drop them first.
  *
- *   bench-prefix [TOKENS] [DIR] [SHAPE]  4000 tokens; DIR holds the synthetic
+ *   bench-prefix [TOKENS] [DIR] [SHAPE]  4000 tokens; DIR has the synthetic
  *                                        model (written if absent) and the
  *                                        cache; build/bench; qwen3-0.6b */
 #include <dirent.h>
@@ -41,7 +41,7 @@ static pl_engine *open_engine(const pl_model *m, int64_t n)
     return e;
 }
 
-/* The rest of a sequence; its last logits. */
+/* Decodes the rest of a sequence; returns its last logits. */
 static void decode(pl_engine *e, int64_t from, int64_t n, const int32_t *token,
                    float *logits)
 {
@@ -62,7 +62,7 @@ static void decode(pl_engine *e, int64_t from, int64_t n, const int32_t *token,
     free(wanted);
 }
 
-/* All that is kept goes to the tiers, which come to rest. */
+/* Stores all cached pages in the tiers, and waits until they are idle. */
 static void give_all(pl_engine *e, struct tiers *ram, struct tiers *disk,
                      int64_t n_ctx)
 {
@@ -110,7 +110,8 @@ static void nothing(void *user)
     (void)user;
 }
 
-/* Seconds from nothing to the logits, by what tiers have. */
+/* Returns the seconds from an empty sequence to the logits, with the tiers'
+ * pages. */
 static double come_back(pl_engine *e, struct tiers *t, int64_t n,
                         const int32_t *token, float *logits)
 {
@@ -179,7 +180,7 @@ static void print(const char *what, double s, double all, bool same)
            same ? "" : "  OTHER LOGITS");
 }
 
-/* One tier, by an engine that has nothing. */
+/* Measures one tier, with an engine that has no pages. */
 static void from_tier(const char *what, const pl_model *m, struct tiers *t,
                       int64_t n, const int32_t *token, const float *want,
                       double all)
@@ -190,7 +191,7 @@ static void from_tier(const char *what, const pl_model *m, struct tiers *t,
 
     if (!got)
         bench_die(what, "no memory");
-    decode(e, 0, 1, token, got); /* what happens once has happened */
+    decode(e, 0, 1, token, got); /* first use is over */
     if (pl_seq_trim(e, 0, 0, NULL, NULL))
         bench_die(what, "the sequence stays");
     s = come_back(e, t, n, token, got);
@@ -222,7 +223,7 @@ int main(int argc, char **argv)
         return 2;
     }
     snprintf(cache, sizeof cache, "%s/prefixes", dir);
-    remove_all(cache); /* of a run that was cut off */
+    remove_all(cache); /* from an earlier run that was cut off */
     disk.dir = cache;
     if (synthetic_model(known, "q4_k_m", dir, model, sizeof model, &err) ||
         pl_model_open(&m, model, &err))

@@ -1,13 +1,13 @@
-/* Saving a sequence of 4,096 tokens to a file, against a plain write of as many
- * bytes to the same file system.
+/* Saving a sequence of 4,096 tokens to a file, compared with a plain write of
+ * as many bytes to the same file system.
  *
- * Both end with fsync. They take turns, so that what else the machine does
- * falls on both; a figure is the median over rounds and the ratio the median of
- * the rounds' ratios. "memory": the same without a disk, into a buffer, so that
- * the cost of saving itself shows. "extra" is the growth of the process's peak
+ * Both end with fsync. They alternate, so that other work of the machine
+ * affects both. A figure is the median over rounds and the ratio the median of
+ * the rounds' ratios. "memory": the same without a disk, into a buffer, which
+ * shows the cost of saving itself. "extra" is the growth of the process's peak
  * resident memory over all saves to files.
  *
- *   bench-state [DIR] [ROUNDS]    DIR holds the synthetic model (written if
+ *   bench-state [DIR] [ROUNDS]    DIR has the synthetic model (written if
  *                                 absent) and the files; build/bench */
 #include <fcntl.h>
 #include <inttypes.h>
@@ -25,7 +25,7 @@
 
 enum { N_TOKEN = 4096, PIECE = 1 << 20 };
 
-/* Seconds that a plain file of these bytes takes. */
+/* Returns the seconds that a plain file of these bytes takes. */
 static double plain(const char *path, const unsigned char *data, size_t bytes)
 {
     double t = bench_now();
@@ -54,7 +54,8 @@ static long peak_kib(void)
     return u.ru_maxrss;
 }
 
-/* A sequence that nobody computed: what is in the cache does not matter. */
+/* Makes a sequence without computing it, because the cache's contents do not
+ * matter. */
 static void fill(pl_engine *e)
 {
     struct exec_caches c;
@@ -127,7 +128,7 @@ int main(int argc, char **argv)
             bench_die("saving", err.message);
         file[r] = bench_now() - t;
         if (r == 0) {
-            after = peak_kib(); /* before there is a buffer of all of it */
+            after = peak_kib(); /* before the buffer of everything exists */
             printf("extra memory %.1f MiB\n", (double)(after - before) / 1024);
             if (pl_state_save_memory(e, 0, 0, -1, &data, &bytes, &err))
                 bench_die("saving", err.message);

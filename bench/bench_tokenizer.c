@@ -1,13 +1,13 @@
-/* Opening and using a tokenizer of 250,000 tokens: what a program waits for
- * before the first id, and how fast text becomes ids.
+/* Opening and using a tokenizer of 250,000 tokens: the wait before the first
+ * id, and the speed from text to ids.
  *
- * The vocabulary is made up: words over eight letters, each a known word and a
- * letter more, so that as many merges join them. "open" is the file's metadata,
- * "create" the tokenizer; the file is in the page cache. Texts of 4 MB: words
- * and blanks; one word of one letter. A figure is the median over rounds, with
- * the smallest for the two that opening consists of.
+ * The vocabulary is made up: words over eight letters, each a known word with
+ * one more letter, so that as many merges join them. "open" is the file's
+ * metadata, "create" the tokenizer; the file is in the page cache. Texts of
+ * 4 MB: words and blanks; one word of one letter. A figure is the median over
+ * rounds, with the minimum for the two parts of opening.
  *
- *   bench-tokenizer [DIR] [ROUNDS]    DIR holds the files meanwhile; build */
+ *   bench-tokenizer [DIR] [ROUNDS]    DIR has the files meanwhile; build */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,8 +24,8 @@ static struct gguf_str tokens[N_TOKEN], merges[N_TOKEN];
 static float scores[N_TOKEN];
 static int32_t types[N_TOKEN];
 
-/* Word i, counted from 0, of those over a .. h with two letters or more, the
- * shorter ones first. */
+/* Writes word i, counted from 0, of those over a .. h with two letters or more,
+ * the shorter ones first. */
 static size_t word(char *out, int i)
 {
     char letter[16];
@@ -83,7 +83,7 @@ static void write_vocabulary(const char *path, const char *model, bool bytes)
     gguf_writer_free(w);
 }
 
-/* Millions of bytes a second. */
+/* Returns the speed in millions of bytes a second. */
 static double speed(const struct tokenizer *t, const char *text)
 {
     struct token_list l = {0};

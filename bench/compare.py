@@ -2,12 +2,12 @@
 """compare.py MODEL.gguf ...: plait and llama.cpp on the same files, in turn.
 
 Each round runs both sides once, the one that begins changing from round to
-round, so that what else the machine does falls on both alike. Printed are the
-medians of tokens a second and the median of the rounds' ratios. Loading and
-warming up are in no figure.
+round, so that other work of the machine affects both alike. It prints the
+medians of tokens a second and the median of the rounds' ratios. Figures exclude
+loading and warming up.
 
-llama.cpp is its llama-bench, or the Python package llama-cpp-python where that
-is installed and no llama-bench is. It runs with flash attention. Both sides
+llama.cpp means its llama-bench, or the Python package llama-cpp-python if that
+is installed and llama-bench is not. It runs with flash attention. Both sides
 have the same number of threads, which the system may move between cores, and
 compute at most 512 tokens of a prompt at once. With --plait-b the other side is
 a second plait, and both pin their threads as they usually do.
@@ -50,7 +50,8 @@ def options():
 
 
 def run(command):
-    """The rows that a bench prints as JSON, by (prompt, generated, depth)."""
+    """Returns the rows that a bench prints as JSON, by (prompt, generated,
+    depth)."""
     p = subprocess.run(command, capture_output=True, text=True)
     if p.returncode != 0:
         sys.exit(f'{" ".join(command)}: {p.stderr.strip()}')
@@ -67,7 +68,7 @@ def plait_side(o, model, path):
 
 
 def llama_bench_side(o, model):
-    depth = ['-d', o.d] if o.d != '0' else []  # old ones have no depth
+    depth = ['-d', o.d] if o.d != '0' else []  # old versions have no depth
     command = [o.llama_bench, '-m', model, '-p', o.p, '-n', o.n, *depth,
                '-r', '1', '-o', 'json', '-t', str(o.t), '-b', str(BATCH),
                '-ub', str(BATCH), '-fa', '1', *o.llama_args.split()]
@@ -75,8 +76,8 @@ def llama_bench_side(o, model):
 
 
 class PackageSide:
-    """What llama-bench does, by the functions that llama-cpp-python wraps:
-    its class Llama would need a tokenizer in the file."""
+    """Does the work of llama-bench with the functions that llama-cpp-python
+    wraps, because its class Llama would need a tokenizer in the file."""
 
     def __init__(self, o, model):
         try:
@@ -101,10 +102,10 @@ class PackageSide:
         self.memory = lib.llama_get_memory(self.context)
         n = lib.llama_vocab_n_tokens(lib.llama_model_get_vocab(self.model))
         self.ids = (ctypes.c_int32 * room)(*(i * 7919 % n for i in range(room)))
-        self.feed(min(room, BATCH), BATCH)  # warms up
+        self.feed(min(room, BATCH), BATCH)  # warm-up
 
     def feed(self, n, most):
-        """Adds n tokens, at most so many at once."""
+        """Adds n tokens, at most `most` at once."""
         for i in range(0, n, most):
             some = ctypes.cast(ctypes.byref(self.ids, 4 * i),
                                ctypes.POINTER(ctypes.c_int32))

@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
 """compare_serve.py MODEL.gguf ...: plait serve and llama-server, in turn.
 
-Each round starts one server, waits until it answers, lets `plait bench --serve`
-ask it for a warm-up and then for the load, and ends it; then the other, and the
-one that begins changes from round to round, so that what else the machine does
-falls on both alike. Both have the same threads, which the system may move
-between cores, as many places as requests come at once, and compute at most 512
-tokens of prompts in a step; llama-server has flash attention. Prompts are tokens
-at random, so that nothing is found in a cache. Printed are the medians of tokens
-written a second and of the time to the first token, and the medians of the
-rounds' ratios.
+Each round starts one server, waits until it answers, runs `plait bench --serve`
+for a warm-up and then for the load, and ends it; then it does the same with the
+other. The one that begins changes from round to round, so that other work of
+the machine affects both alike. Both have the same number of threads, which the
+system may move between cores, as many slots as simultaneous requests, and
+compute at most 512 tokens of prompts in a step; llama-server has flash
+attention. Prompts are random tokens, so that no cache has them. It prints the
+medians of generated tokens a second and of the time to the first token, and the
+medians of the rounds' ratios.
 """
 import argparse
 import json
@@ -62,7 +62,7 @@ def is_ready(url):
 
 
 def load(o, url, n):
-    """The row that `plait bench --serve` prints of n requests."""
+    """Returns the row that `plait bench --serve` prints for n requests."""
     command = [o.plait, 'bench', '--serve', url, '-o', 'json', '-p', str(o.p),
                '-n', str(o.n), '--concurrency', str(o.concurrency),
                '--requests', str(n), '-s', str(time.time_ns() % 10**9)]

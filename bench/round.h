@@ -12,11 +12,11 @@ struct bench_row {
     double prompt[BENCH_MAX_ROUND], gen[BENCH_MAX_ROUND]; /* tokens a second */
 };
 
-/* Room for what a round puts into the cache. */
+/* Cache space that a round needs besides its prompt. */
 enum { BENCH_ROUND_BESIDE = 256 };
 
-/* A prompt of n_prompt tokens, then 32 tokens behind 256 of it. logits
- * [n_vocab]. Dies on errors. */
+/* Runs a prompt of n_prompt tokens, then 32 tokens after 256 of it. logits
+ * [n_vocab]. Exits on errors. */
 void bench_round(struct bench_row *c, int n_prompt, int64_t n_vocab,
                  float *logits, int round);
 

@@ -1,4 +1,4 @@
-/* Models that are there once for all benches; see synthetic.h. */
+/* Models written once for all benches; see synthetic.h. */
 #include "synthetic.h"
 
 #include <stdio.h>

@@ -4,11 +4,10 @@
 
 #include "synth/synth.h"
 
-/* Where they are unless a bench is told of another directory, which must be
- * there. */
+/* The default directory; a bench may name another, which must exist. */
 #define SYNTHETIC_DIR "build/bench"
 
-/* Writes DIR/NAME-TYPE.gguf unless it is there; its path goes to `path`. */
+/* Writes DIR/NAME-TYPE.gguf unless it exists; its path is written to `path`. */
 pl_status synthetic_model(const struct synth_shape *s, const char *type,
                           const char *dir, char *path, size_t size,
                           pl_err *err);

@@ -1,4 +1,4 @@
-/* What the benches share. */
+/* See timing.h. */
 #include "timing.h"
 
 #include <stdio.h>

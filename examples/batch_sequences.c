@@ -1,10 +1,10 @@
-/* Several texts at once: each goes on in a sequence of its own, and every step
- * computes one token of each.
+/* Several texts at once: each continues in a sequence of its own, and every
+ * step computes one token of each.
  *
  *   batch_sequences MODEL DEVICES TEXT...
  *
- * A text comes out as it would alone, bit by bit. Together they take little
- * longer than one, because a step reads the weights once for all of them. */
+ * A text's result has the same bits as alone. Together they take little longer
+ * than one, because a step reads the weights once for all of them. */
 #include <pl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -50,7 +50,8 @@ int main(int argc, char **argv)
                           sizeof *batch.logits);
     if (!batch.logits)
         return die("no memory for logits");
-    /* The first batch has all prompts; the last token of each wants logits. */
+    /* The first batch has all prompts, and wants the logits of the last token
+     * of each. */
     for (int i = 0; i < n_text; i++) {
         const char *prompt = argv[i + 3];
         int32_t *ids = NULL;
@@ -83,7 +84,7 @@ int main(int argc, char **argv)
             id = pl_sample(sampler, row);
             row += pl_model_n_vocab(model);
             if (id < 0 || pl_token_is_eog(vocab, id))
-                continue; /* this text has ended; the others go on */
+                continue; /* this text has ended; the others continue */
             strncat(text[i], pl_detokenize(words[i], id),
                     sizeof text[i] - strlen(text[i]) - 1);
             token[n] = id;

@@ -3,7 +3,7 @@
  *   chat_loop MODEL [DEVICES]
  *
  * The template in the model's file makes a prompt of all messages. The prefix
- * cache has what earlier prompts began with, so only the rest is computed. */
+ * cache has the start of earlier prompts, so only the rest is computed. */
 #include <pl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,7 +19,7 @@ static int die(const char *message)
     return 1;
 }
 
-/* Adds a message to the JSON list; false: there is no room for it. */
+/* Adds a message to the JSON list. Returns false if it does not fit. */
 static bool add(const char *role, const char *text)
 {
     size_t at = strlen(messages) - 1; /* over the bracket */

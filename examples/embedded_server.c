@@ -1,7 +1,7 @@
 /* A program that serves text over HTTP by itself: the body of a POST is a
  * prompt, the answer its continuation, sent while it is generated.
  *
- *   embedded_server MODEL [PORT [DEVICES]]      port 0: one that is free
+ *   embedded_server MODEL [PORT [DEVICES]]      port 0: any free port
  *   curl -N --data 'Once upon a time' http://127.0.0.1:8080/
  *
  * It serves one client at a time, of this machine. `plait serve` has queues,
@@ -18,7 +18,7 @@
 #include <unistd.h>
 
 enum { MOST_TOKENS = 48, MOST_BYTES = 1 << 16 };
-static volatile int stopped; /* polled by pl_engine_decode, too */
+static volatile int stopped; /* also polled by pl_engine_decode */
 static int server;
 static pl_model *model;
 static pl_engine *engine;
@@ -30,7 +30,7 @@ static float *logits; /* [n_vocab] */
 static void stop(int sig)
 {
     stopped = sig;
-    shutdown(server, SHUT_RDWR); /* accept returns */
+    shutdown(server, SHUT_RDWR); /* makes accept return */
 }
 
 static int die(const char *message)
@@ -68,7 +68,8 @@ static char *read_request(int fd, char s[MOST_BYTES])
     }
 }
 
-/* Goes on with a text in sequence 0, to the client, until that goes away. */
+/* Continues a text in sequence 0 and sends it to the client, until that
+ * disconnects. */
 static pl_status answer(const char *text, int fd, pl_err *err)
 {
     static uint8_t wanted[MOST_BYTES]; /* logits of the last token */

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Goes on with a text, as it is generated: first_text.py MODEL [DEVICES]"""
+"""Continues a text and prints it meanwhile: first_text.py MODEL [DEVICES]"""
 import sys
 
 import plait

@@ -1,4 +1,4 @@
-/* An op of one's own in a split graph: y = softsign(x w), w over two devices.
+/* A custom op in a split graph: y = softsign(x w), w over two devices.
  *
  *   own_op [DEVICES]              own_op 'cpu*2'
  *
@@ -66,7 +66,8 @@ int main(int argc, char **argv)
     y = pl_matmul(g, x, w);
     y = pl_custom(g, &op, 1, &y);
     pl_output(g, y);
-    if (pl_graph_check(g, &err) != PL_OK || /* builders' failures, too */
+    if (pl_graph_check(g, &err) != PL_OK || /* reports builders' failures,
+                                             * too */
         pl_exec_create(&exec, g, &opt, &err) != PL_OK ||
         pl_tensor_set(exec, w, matrix, 0, sizeof matrix, &err) != PL_OK ||
         pl_tensor_set(exec, x, in, 0, sizeof in, &err) != PL_OK ||

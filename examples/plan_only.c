@@ -1,5 +1,5 @@
-/* A plan before anything is loaded: what each device would hold, and how fast
- * that is estimated to be.
+/* A plan before anything is loaded: the contents of each device and the
+ * estimated speed.
  *
  *   plan_only MODEL [MACHINE]     plan_only model.gguf 'gpu:24GiB:1TB/s*4'
  *
@@ -14,7 +14,7 @@ static int die(const pl_err *err)
     return 1;
 }
 
-/* A pl_write_fn. */
+/* Prints to a file; a pl_write_fn. */
 static void print(void *file, const char *text, size_t len)
 {
     fwrite(text, 1, len, file);

@@ -1,9 +1,9 @@
-/* Goes on with a text: the shortest program that generates.
+/* Continues a text: the shortest program that generates.
  *
  *   tale MODEL [DEVICES [TEXT]]      tale model.gguf 'cpu*2' 'Once upon a time'
  *
- * Greedy: the likeliest token each time. Every call that can fail is looked at;
- * the message says what is wrong and what helps. */
+ * Greedy: the likeliest token each time. Every call that can fail is checked;
+ * the message names the error and its remedy. */
 #include <pl.h>
 #include <stdio.h>
 #include <stdlib.h>

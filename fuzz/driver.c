@@ -1,4 +1,5 @@
-/* What libFuzzer calls: one program a target, chosen by -DFUZZ_TARGET. */
+/* The entry point of libFuzzer: one program a target, chosen by
+ * -DFUZZ_TARGET. */
 #include <stddef.h>
 #include <stdint.h>
 

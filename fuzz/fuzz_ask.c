@@ -1,6 +1,6 @@
-/* Any bytes as a request: the first says of which protocol, the rest is its
- * body. It is read, or refused with a message that fits into JSON; and what was
- * read can be answered. */
+/* Any bytes as a request: the first selects the protocol, the rest is the body.
+ * It is parsed, or rejected with a message that fits into JSON; a parsed
+ * request can be answered. */
 #include "server/response.h"
 #include "server/token_routes.h"
 

@@ -1,5 +1,5 @@
-/* Any bytes as a chat template, and rendered if it is one: it ends within its
- * bounds, whatever it does. */
+/* Any bytes as a chat template, which is rendered if valid: it ends within its
+ * limits, whatever it does. */
 #include "chat/template.h"
 
 #include <stdint.h>

@@ -1,6 +1,6 @@
-/* Any bytes as a text, over a small vocabulary of each kind: the tokens' bytes
- * together are the text where the kind loses nothing, and a stream gives the
- * same as decoding at once. The first byte chooses the kind and the flags. */
+/* Any bytes as a text, over a small vocabulary of each kind. The tokens' bytes
+ * joined are the text if the kind loses nothing, and a stream gives the same as
+ * decoding at once. The first byte chooses the kind and the flags. */
 #include "tokenizer/tokenizer.h"
 
 #include <string.h>
@@ -62,7 +62,7 @@ struct kind {
     const char *model;
     const char *words[10]; /* up to NULL; the last two are special */
     const char *merges[8];
-    bool loses; /* case, blanks or what is not UTF-8 */
+    bool loses; /* case, blanks or bytes that are not UTF-8 */
 };
 
 static const struct kind kinds[] = {
@@ -94,7 +94,7 @@ static const struct kind kinds[] = {
 
 enum { N_KIND = sizeof kinds / sizeof kinds[0], N_WORD = 10, N_MERGE = 8 };
 
-/* The text of the token for a byte: "<0xXX>", or gpt2's character. */
+/* Returns the text of the token for a byte: "<0xXX>", or gpt2's character. */
 static size_t byte_text(const struct kind *k, unsigned byte, unsigned *extra,
                         char out[8])
 {
@@ -159,10 +159,10 @@ static struct tokenizer *make(const struct kind *k)
     return t;
 }
 
-/* ---- the laws ------------------------------------------------------------ */
+/* ---- the checks ---------------------------------------------------------- */
 
-/* Pieces joined are the text: blanks that were added and U+2581, which the
- * vocabulary cannot tell from a blank, compared as blanks. */
+/* The joined pieces are the text. Added blanks and U+2581, which the vocabulary
+ * cannot tell from a blank, count as blanks. */
 static void check_bytes(const struct tokenizer *t, const struct token_list *ids,
                         const char *text, size_t n)
 {

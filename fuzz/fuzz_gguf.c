@@ -1,8 +1,8 @@
-/* Any bytes as a GGUF file: opening gives a status, and what was opened can be
+/* Any bytes as a GGUF file: opening gives a status, and an opened file can be
  * read to the last byte.
  *
- * Breaks off where the reader contradicts itself; reads beyond the input are
- * the sanitizer's to find. */
+ * Aborts if the reader contradicts itself; the sanitizer finds reads beyond the
+ * input. */
 #include "gguf/gguf.h"
 
 #include <string.h>

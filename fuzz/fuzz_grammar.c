@@ -1,6 +1,6 @@
-/* Any bytes as GBNF: reading gives a grammar or a message. Small grammars are
- * walked, over a vocabulary of bytes and a few words: what a mask allows is
- * accepted, what it does not is refused. */
+/* Any bytes as GBNF: parsing gives a grammar or a message. Small grammars are
+ * walked, over a vocabulary of bytes and a few words: tokens in a mask are
+ * accepted, and all others are rejected. */
 #include "grammar/grammar.h"
 
 #include <stdlib.h>

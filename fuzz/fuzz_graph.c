@@ -1,8 +1,8 @@
-/* Any bytes as the text of a graph: reading gives a status, and what was read
- * prints to a text that reads and prints the same.
+/* Any bytes as the text of a graph: parsing gives a status, and a parsed graph
+ * prints to a text that parses and prints the same.
  *
- * Breaks off where it does not. The seeds in corpus/graph show every op, every
- * kind of leaf, marks and layouts, quoted names, and some damage. */
+ * Aborts if it does not. The seeds in corpus/graph have every op, every kind of
+ * leaf, marks and layouts, quoted names, and some damage. */
 #include "pl_graph.h"
 
 #include <stdlib.h>

@@ -1,7 +1,6 @@
-/* Any bytes as what a client sends to the HTTP layer: in two pieces, cut where
- * the first byte says, and then it sends no more. Whatever it was, the server
- * closes, holds nothing of it, and what it answered is HTTP. Handlers see only
- * requests that are whole. */
+/* Any bytes from a client of the HTTP layer: in two pieces, cut where the first
+ * byte says, and then no more. The server always closes, keeps nothing of it,
+ * and its response is HTTP. Handlers see only whole requests. */
 #include "server/http.h"
 
 #include <errno.h>
@@ -67,7 +66,7 @@ static int connect_to(const struct http *h)
     return fd;
 }
 
-/* Until the server closes; *head gets the first bytes of what it said. */
+/* Reads until the server closes; *head gets the first bytes of the response. */
 static size_t read_all(int fd, char head[9])
 {
     char buf[4096];

@@ -1,7 +1,7 @@
-/* Any bytes as the system's files of memory and cgroups: no limit comes of what
- * is not a number, and no path leads out of a buffer. An input is a list of
- * files: a line "=== PATH", then its text. A file that is asked for is found by
- * the last part of its path. */
+/* Any bytes as the system's files of memory and cgroups: text that is not a
+ * number gives no limit, and no path exceeds a buffer. An input is a list of
+ * files: a line "=== PATH", then its text. A requested file is found by the
+ * last part of its path. */
 #include "machine/available.h"
 
 #include <stdlib.h>
@@ -50,7 +50,7 @@ static FILE *open_one(void *user, const char *path)
 
 int fuzz_limits(const uint8_t *data, size_t n)
 {
-    struct files f = {malloc(n + 4), n}; /* marks are compared whole */
+    struct files f = {malloc(n + 4), n}; /* markers are compared whole */
     struct available_node node[] = {{.os = 0}, {.os = 31}};
     struct available a;
     uint64_t all, now;

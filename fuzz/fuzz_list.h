@@ -1,8 +1,8 @@
-/* Every reader of foreign bytes that is fuzzed, one line each: FUZZ(gguf, 3000)
+/* All fuzz targets, which read foreign bytes, one line each: FUZZ(gguf, 3000)
  * for `int fuzz_gguf(const uint8_t *data, size_t n)` in fuzz/fuzz_gguf.c, with
  * its seeds in fuzz/corpus/gguf/. It returns 0 and leaves nothing behind. The
- * number is how many inputs libFuzzer tries at the gate: some seconds' worth.
- * No include guard: read once a column. */
+ * number is how many inputs libFuzzer tries in CI: some seconds' worth. No
+ * include guard, because the file is included once for each column. */
 FUZZ(ask, 40000)
 FUZZ(chat, 12000)
 FUZZ(encode, 20000)

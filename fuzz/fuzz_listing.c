@@ -1,7 +1,6 @@
-/* Any bytes as a hub's listing: it is read, with names that stay below the
- * cache folder, or refused with a message; what was read can be written and
- * read again; and what a name means is files of it, the first of a set first.
- */
+/* Any bytes as a hub's listing. It is parsed, with names that stay below the
+ * cache folder, or rejected with a message. A parsed listing can be written and
+ * parsed again, and a name selects files of it, the first of a set first. */
 #include "hub/hub_listing.h"
 
 #include <stdlib.h>

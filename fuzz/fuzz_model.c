@@ -1,6 +1,5 @@
-/* Any bytes as a model: what opens has a graph, again and again the same one,
- * and what does not says why. Values that decide are numbers one can compute
- * with. */
+/* Any bytes as a model: a valid one has a graph, the same one each time, and an
+ * invalid one gives an error. Values that decide are finite numbers. */
 #include "graph/graph.h"
 #include "model/model.h"
 

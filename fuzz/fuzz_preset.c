@@ -1,4 +1,4 @@
-/* Any bytes as a file of presets: it is refused with its line, or each section
+/* Any bytes as a file of presets: it is rejected with its line, or each section
  * is found by its name and has whole texts. */
 #include "server/preset.h"
 

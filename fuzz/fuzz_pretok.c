@@ -1,5 +1,5 @@
-/* Any bytes as a text: every pre-tokenizer cuts it into pieces that, put
- * together, are the text. The first byte chooses the rule. */
+/* Any bytes as a text: every pre-tokenizer cuts it into pieces that, joined,
+ * are the text. The first byte chooses the rule. */
 #include "tokenizer/pretok.h"
 
 #include <stdint.h>

@@ -1,9 +1,10 @@
-/* Any bytes as the text of programs: reading gives a status; what was read
- * prints to a text that reads and prints the same, and the laws of programs are
- * checked without a fault, on devices that share memory and on private ones.
+/* Any bytes as the text of programs: parsing gives a status, and parsed
+ * programs print to a text that parses and prints the same. The rules of
+ * programs are checked without a fault, on devices that share memory and on
+ * private ones.
  *
- * Breaks off where it does not. The seeds in corpus/program show every kind of
- * step, every kernel and every default, and some damage. */
+ * Aborts if it does not. The seeds in corpus/program have every kind of
+ * instruction, every kernel and every default, and some damage. */
 #include "program/program_check.h"
 #include "program/program_text.h"
 

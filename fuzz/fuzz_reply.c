@@ -1,6 +1,5 @@
-/* A chat template, a zero byte, a reply: the marks that are learned from the
- * template, whatever they are, take the reply apart in pieces as they do at
- * once. */
+/* A chat template, a zero byte, a reply: with any markers learned from the
+ * template, the reply is parsed in pieces as it is at once. */
 #include <pl.h>
 
 #include <stdint.h>
@@ -9,7 +8,8 @@
 
 int fuzz_reply(const uint8_t *data, size_t n);
 
-/* The message; `piece`: bytes at once. NULL: memory is out. */
+/* Returns the message parsed in pieces of `piece` bytes. NULL: out of
+ * memory. */
 static char *parse(const pl_template *t, const char *text, size_t n,
                    size_t piece)
 {

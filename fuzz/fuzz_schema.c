@@ -1,6 +1,6 @@
-/* Any bytes as a JSON Schema: reading gives a grammar or a message, and what a
- * schema becomes is a grammar, or one that is refused by its own law: too
- * large, or a schema that begins with itself. */
+/* Any bytes as a JSON Schema: parsing gives a grammar or a message. The grammar
+ * made from a schema is well formed, or rejected for a limit of grammars: it is
+ * too large, or the schema begins with itself. */
 #include "grammar/grammar.h"
 
 #include <string.h>
@@ -22,7 +22,7 @@ int fuzz_schema(const uint8_t *data, size_t n)
 
     require((s == PL_OK) == (g != NULL));
     require(s == PL_OK || strlen(err.message) > 0);
-    /* The text that is made of a schema is well formed. */
+    /* The grammar's text made from a schema is well formed. */
     require(s == PL_OK || strncmp(err.message, made, strlen(made)) != 0 ||
             strstr(err.message, "too large") != NULL ||
             strstr(err.message, "too many") != NULL ||

@@ -1,8 +1,8 @@
-/* Any bytes as a state: reading gives a status, and what was read whole is as
- * long as its head says and writes back to the same head.
+/* Any bytes as a state: reading gives a status. A state that was read whole has
+ * the length in its head, and is written back with the same head.
  *
- * Checksums would keep all damage from the checks behind them, so the bytes are
- * read a second time with the head's checksum made right. */
+ * Checksums would hide all damage from the checks after them, so the bytes are
+ * read a second time with the head's checksum corrected. */
 #include "state/state.h"
 
 #include "base/err.h"
@@ -33,7 +33,7 @@ static int64_t get(void *user, void *data, size_t n)
     return (int64_t)n;
 }
 
-/* What is written is what was read. */
+/* Checks that the bytes written are those that were read. */
 static bool same(void *user, const void *data, size_t n)
 {
     struct stream *s = user;
@@ -72,7 +72,7 @@ static pl_status read_chunks(struct state_reader *r, const struct state_head *h,
     return state_get_end(r, err);
 }
 
-/* Printable, then zeros: as a writer writes it. */
+/* Returns true for printable characters, then zeros: as a writer writes it. */
 static bool plain_name(const uint8_t *name)
 {
     size_t n = 0;

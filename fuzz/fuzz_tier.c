@@ -1,8 +1,8 @@
-/* Any bytes as a file of the disk's tier and as a slot's file: reading gives a
- * yes or a no, and what was read of a page writes back to the same bytes.
+/* Any bytes as a file of the disk tier and as a slot's file: reading succeeds
+ * or fails, and a page that was read writes back to the same bytes.
  *
- * Sums would keep all damage from the checks behind them, so the bytes are read
- * a second time with their sums made right. */
+ * Sums would hide all damage from the checks after them, so the bytes are read
+ * a second time with corrected sums. */
 #include "server/slot_file.h"
 #include "server/tier_entry.h"
 
@@ -17,7 +17,7 @@ static void require(bool ok)
         __builtin_trap();
 }
 
-/* With the key that its tokens have. */
+/* Reads a head with the key of its tokens. */
 static void read_head(const uint8_t *b, size_t n)
 {
     unsigned char again[TIER_HEAD];

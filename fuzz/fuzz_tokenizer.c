@@ -1,4 +1,4 @@
-/* Any bytes as a GGUF file with a vocabulary: it is refused, or it encodes any
+/* Any bytes as a GGUF file with a vocabulary: it is rejected, or it encodes any
  * text into ids of its own and decodes them to valid UTF-8. */
 #include "tokenizer/tokenizer.h"
 
@@ -13,8 +13,9 @@ static void require(bool ok)
         __builtin_trap();
 }
 
-/* Bytes of the UTF-8 character at s, 0 if none begins there (Unicode 15,
- * table 3-7: neither overlong nor a surrogate, at most U+10FFFF). */
+/* Returns the bytes of the UTF-8 character at s, 0 if none begins there
+ * (Unicode 15, table 3-7: neither overlong nor a surrogate, at most
+ * U+10FFFF). */
 static size_t character(const unsigned char *s, size_t n)
 {
     unsigned lo = 0x80, hi = 0xbf;

@@ -9,27 +9,27 @@
  * value and the remedy. On failure every result returned through a pointer
  * (`*out`, a count, a malloc'ed text) is NULL or 0. No object has changed
  * unless the comment says so. No function aborts, exits or prints. One
- * exception is hwloc, which finds the cores: it prints on request, or when a
- * machine contradicts itself. With HWLOC_HIDE_ERRORS=2 in the environment it
- * prints only on request.
+ * exception is the hwloc library, which finds the cores. It prints on request,
+ * or if the operating system's description of the machine contradicts itself;
+ * HWLOC_HIDE_ERRORS=2 in the environment prevents the latter.
  *
  * NULL. These pointer arguments may always be NULL: the err, a `user`, a
  * `cancel`, an array or text whose count is 0, and the argument of a _free
  * function. Others may be NULL only where their comment says so. Otherwise NULL
- * gives PL_BAD_ARGUMENT, and the message names the argument. A function without
- * a status then returns 0, false, NULL or "", fills a struct with zeros, or
- * does nothing. If it returns a token id, a tensor or a number of dimensions,
- * it returns -1. It does the same if another argument is out of range or if the
- * engine accepts no call now.
+ * gives PL_BAD_ARGUMENT, and the message names the argument. A function that
+ * does not return a status then returns 0, false, NULL or "", fills a struct
+ * with zeros, or does nothing; for a token id, a tensor or a number of
+ * dimensions it returns -1. Such a function does the same if another argument
+ * is out of range or if the engine accepts no call now.
  *
  * Statuses. PL_BAD_ARGUMENT: the call is wrong whatever the objects contain:
  * NULL; a number, enumerator, flag, sequence, token or tensor that does not
- * exist; arguments that contradict one another; an object that accepts no such
- * call now. PL_NOT_FOUND: a name, path or position refers to nothing, or to
+ * exist; arguments that contradict one another; an object that does not accept
+ * the call now. PL_NOT_FOUND: a name, path or position refers to nothing, or to
  * something that is gone. PL_FULL: a context or cache has no space; a larger
  * one would. PL_UNSUPPORTED: valid, but this library or machine cannot do it.
- * PL_BAD_FILE: bytes that were read are damaged or of another format, or
- * weights compute NaN.
+ * PL_BAD_FILE: a file's contents are damaged or in another format, or its
+ * weights produce NaN.
  *
  * Owners. Objects are opaque, owned by their creator, and freed by one call. A
  * borrowed object must outlive its borrower. An engine and a plan borrow their
@@ -59,20 +59,22 @@
  * releases the child's copy and does not affect the parent. The child may use
  * all other objects, unless another thread was in a call of the same object at
  * the fork. So a child may create an engine of its own from the model it
- * inherited. GPU drivers rule that out if the parent has used a GPU.
+ * inherited, but not on GPUs if the parent has used one, because GPU drivers do
+ * not survive a fork.
  *
  * Numbers are read and written with a decimal point, whatever the locale.
- * Strings end with NUL, and text is UTF-8; other bytes only produce odd text.
+ * Strings end with NUL. Text is UTF-8; bytes that are not valid UTF-8 are not
+ * an error, but appear as replacement or odd characters.
  *
  * A program built for an older library runs with a newer one. A struct that the
- * caller fills and that may grow begins with its size, as the caller's header
- * knows it, and grows at its end. Its init function sets the size and the
- * defaults; if these are zeros, {.size = sizeof x, ...} does so too. A field
- * that the caller's header lacks keeps its default. A size that was never set
- * gives PL_BAD_ARGUMENT. A field that is set but unknown to the library gives
- * PL_UNSUPPORTED. The size of a struct that the library fills is passed as an
- * argument, like that of a buffer; fields that the library does not know become
- * zero. Other structs never change.
+ * caller fills and that later versions may extend begins with its size in the
+ * caller's header, and new fields are added at its end. Its init function sets
+ * the size and the defaults. If all defaults are zero, {.size = sizeof x, ...}
+ * has the same effect. A field that the caller's header lacks keeps its
+ * default. A size that was never set gives PL_BAD_ARGUMENT. A field that is set
+ * but unknown to the library gives PL_UNSUPPORTED. The caller passes the size
+ * of a struct that the library fills as an argument, as for a buffer; fields
+ * that the library does not know become zero. Other structs never change.
  *
  * Shapes are written outermost first, the last dimension contiguous. */
 #ifndef PL_H
@@ -101,8 +103,8 @@ PL_API const char *pl_version(void);
 
 /* ---- status ------------------------------------------------------------ */
 
-/* Status, one-line meaning. The enum, the names and the texts come from
- * here. */
+/* X(status, meaning in one line). The enum and the results of pl_status_name()
+ * and pl_status_text() are generated from this list. */
 #define PL_STATUS_MAP(X)                                                       \
     X(OK, "no error")                                                          \
     X(NO_MEMORY, "out of host memory")                                         \
@@ -122,20 +124,21 @@ typedef enum pl_status {
 #undef PL_STATUS_ENUM
 } pl_status;
 
-/* Filled by a call that fails. Needs no initialisation and owns nothing. */
+/* The error of a failed call, which fills it. Needs no initialization and owns
+ * no memory. */
 typedef struct pl_err {
     pl_status status;
     char message[1024]; /* always terminated */
 } pl_err;
 
-/* Return "NO_MEMORY" and "out of host memory". Any value is allowed; the result
- * is never NULL. */
+/* Return the name ("NO_MEMORY") and the meaning ("out of host memory") of a
+ * status. Any value is allowed; the result is never NULL. */
 PL_API const char *pl_status_name(pl_status s);
 PL_API const char *pl_status_text(pl_status s);
 
 /* ---- element formats --------------------------------------------------- */
 
-/* name, GGUF id. */
+/* X(name, id of the tensor type in GGUF files). */
 #define PL_FORMAT_MAP(X)                                                       \
     X(F32, 0)                                                                  \
     X(F16, 1)                                                                  \
@@ -174,14 +177,15 @@ typedef enum pl_format {
 
 /* ---- files ------------------------------------------------------------- */
 
-/* Receives text; `text` is not terminated. */
+/* A callback that receives `len` bytes of text, not terminated. `user` is the
+ * pointer that was passed along with the callback. */
 typedef void pl_write_fn(void *user, const char *text, size_t len);
 
-/* Writes files; plait writes all of its files with it. A file appears under its
- * name complete and synced to disk, or the previous file stays, whenever the
- * process or the machine stops. Until then the new file has no name. On file
- * systems without unnamed files it has a temporary name in the same directory
- * that ends in ".part".
+/* A file being written; plait writes all of its files through this type. A file
+ * appears under its name complete and synced to disk, or the previous file
+ * stays, whenever the process or the machine stops. Until then the new file has
+ * no name. On file systems without unnamed files it has a temporary name in the
+ * same directory that ends in ".part".
  *
  * A replaced file's permissions are kept. A symbolic link stays and its target
  * is replaced. A file whose mode forbids writing is not replaced, not even by
@@ -189,33 +193,37 @@ typedef void pl_write_fn(void *user, const char *text, size_t len);
 typedef struct pl_file pl_file;
 
 enum {
-    /* "-" means standard output; it, character devices and pipes are written
-     * directly, disks never. */
+    /* The path "-" means standard output. Standard output, character devices
+     * and pipes are written directly; block devices are rejected. */
     PL_FILE_STREAM = 1,
-    /* The temporary name is PATH.part. It stays if the file is not finished,
-     * and an existing one is continued. */
+    /* The temporary name is PATH.part. The temporary file stays if it is not
+     * committed, and pl_file_open continues an existing one. */
     PL_FILE_RESUME = 2,
 };
 
-/* Opens `path` for writing. PL_NOT_FOUND: the directory does not exist;
- * PL_BAD_ARGUMENT: not a regular file; PL_IO. On failure *out is NULL. */
+/* Opens `path` for writing; `flags` are PL_FILE_STREAM and PL_FILE_RESUME.
+ * PL_NOT_FOUND: the directory does not exist. PL_BAD_ARGUMENT: `path` is empty
+ * or not a regular file. PL_IO: the file is write-protected or cannot be
+ * opened. */
 PL_API pl_status pl_file_open(pl_file **out, const char *path, unsigned flags,
                               pl_err *err);
-/* Appends n bytes; usable as a pl_state_write_fn. Returns false if this write
- * or an earlier one failed, which pl_file_commit reports, or if the file was
- * already committed. */
+/* Appends n bytes to `file`, a pl_file; usable as a pl_state_write_fn. Returns
+ * false if this write or an earlier one failed, or if the file was already
+ * committed. pl_file_commit reports the error. */
 PL_API bool pl_file_write(void *file, const void *data, size_t n);
-/* Returns the descriptor, to read or write at any offset, or -1 if there is no
- * file. pl_file_write buffers. */
+/* Returns the file descriptor, to read or write at any offset, or -1 if there
+ * is no file. pl_file_write buffers, so that bytes it appended may not be in
+ * the file yet. */
 PL_API int pl_file_fd(const pl_file *f);
-/* Syncs the file to disk and puts it in place. May be called once. */
+/* Syncs the file to disk and puts it under its path. May be called once. */
 PL_API pl_status pl_file_commit(pl_file *f, pl_err *err);
-/* Closes the file. Must be called, with or without pl_file_commit; without it
- * the path is as it was. */
+/* Closes the file. Must be called, with or without pl_file_commit; without a
+ * commit the path keeps its previous file. */
 PL_API void pl_file_close(pl_file *f);
 
 /* Describes a GGUF file (metadata, tensors, totals by format) or a saved state,
- * whose checksums are verified first. Writes text or one JSON object. */
+ * whose checksums are verified first. Writes text, or one JSON object if
+ * `json`. */
 PL_API pl_status pl_inspect(const char *path, bool json, pl_write_fn *write,
                             void *user, pl_err *err);
 
@@ -227,9 +235,9 @@ typedef enum pl_log_level {
     PL_LOG_WARN
 } pl_log_level;
 typedef void pl_log_fn(void *user, pl_log_level level, const char *text);
-/* Reports progress: `done` of `total` units of `what` ("compiling kernels",
- * "loading weights"). Calls do not overlap, but may come from other threads
- * than the caller's. */
+/* A callback that receives progress. `what` is the activity ("compiling
+ * kernels", "loading weights"), of which `done` of `total` steps are finished.
+ * Calls do not overlap, but may come from other threads than the caller's. */
 typedef void pl_progress_fn(void *user, const char *what, uint64_t done,
                             uint64_t total);
 
@@ -246,112 +254,122 @@ typedef enum pl_split_mode {
 
 typedef enum pl_offload {
     PL_OFFLOAD_AUTO, /* the choice estimated to be faster */
-    /* weights and caches kept on the host are streamed to devices in every step
-     * of two tokens or more */
+    /* weights and caches kept on the host are streamed to devices in each step
+     * of at least two tokens */
     PL_OFFLOAD_ON,
-    PL_OFFLOAD_OFF, /* the host computes with them, always */
+    PL_OFFLOAD_OFF, /* the host always computes with its weights and caches */
 } pl_offload;
 
-/* The precision of products of floats. */
+/* The precision with which products of floats are computed. */
 typedef enum pl_numerics {
     PL_NUMERICS_EXACT, /* 32-bit floats */
-    /* Attention, and products with F16 and BF16 weights, use BF16 (8
-     * significant bits). Up to twice as fast on processors with such products
+    /* Attention and products with F16 and BF16 weights use BF16 (8 significant
+     * bits). Up to twice as fast on processors with BF16 instructions
      * (AVX512_BF16). Results differ from exact ones and are the same on all
-     * such processors. Other devices are rejected. */
+     * processors that have these instructions. Other devices are rejected. */
     PL_NUMERICS_FAST,
 } pl_numerics;
 
-/* Options of plans, engines and executors. Zeros, or NULL in place of the
- * struct, are the defaults. Strings and arrays are borrowed for the call; log,
- * trace and their users until the object is freed. PL_BAD_ARGUMENT, naming the
- * field: a negative count, NULL with a count above 0, or an enumerator that
- * does not exist. */
+/* Options of plans, engines and executors. Zeros, or NULL instead of the
+ * struct, are the defaults. Strings and arrays are borrowed for the call;
+ * `log`, `trace` and their user pointers are used until the object is freed.
+ * PL_BAD_ARGUMENT, naming the field: a negative count, NULL with a count above
+ * 0, or an enumerator that does not exist. */
 typedef struct pl_options {
-    size_t size; /* sizeof(pl_options); see above */
-    /* "cpu", "cpu*2", "cpu:0-3,cpu:4-7", "sim:2GiB:16GB/s:10us*2", "proc*2",
-     * "gpu", "cuda:0"; NULL: "cpu" */
+    size_t size; /* sizeof(pl_options), set by pl_options_init */
+    /* The devices: "cpu", "cpu*2" (two devices), "cpu:0-3,cpu:4-7" (by cores),
+     * "sim:2GiB:16GB/s:10us*2" (simulated), "proc*2" (processes), "gpu" (all
+     * GPUs), "cuda:0". NULL means "cpu". */
     const char *devices;
-    /* Plans only: a hypothetical machine, "gpu:24GiB:1TB/s*4"; replaces
-     * devices. */
+    /* For plans only: the devices of a hypothetical machine, used instead of
+     * `devices`, such as "gpu:24GiB:1TB/s*4". NULL if none. */
     const char *device_spec;
-    /* 0: one per device of the widest group, or 16 if a group has both GPUs and
-     * processors */
+    /* Number of ranks. 0 means one per device of the largest group, or 16 if a
+     * group has both GPUs and processors. */
     int n_ranks;
-    const double *tensor_split; /* shares, one per device; NULL: equal */
+    /* [n_tensor_split] shares, one per device; NULL for equal shares */
+    const double *tensor_split;
     int n_tensor_split;
-    int n_threads; /* per device; 0: the device's cores */
+    int n_threads; /* per device; 0 for the number of its cores */
     pl_split_mode split_mode;
-    int hybrid_size; /* devices per group; PL_SPLIT_HYBRID only */
-    int main_device; /* PL_SPLIT_NONE only */
-    /* "N": the last N of n_layer + 1 layers are on devices, the rest on the
-     * host; "all"; NULL, "auto": all that fit */
+    int hybrid_size; /* PL_SPLIT_HYBRID only: devices per group */
+    int main_device; /* PL_SPLIT_NONE only: index of the device */
+    /* Layers kept on devices; the others stay on the host. "N" means the last N
+     * of n_layer + 1 layers (the output layer counts). "all" means all of them;
+     * NULL or "auto", as many as fit. */
     const char *device_layers;
-    /* Experts kept on the host: "all", "N" (those of the first N layers),
-     * "0-5,20-"; NULL: none */
+    /* Layers whose experts stay on the host: "all", "N" (the first N layers),
+     * or a list such as "0-5,20-". NULL if none. */
     const char *host_experts;
     bool host_cache; /* keep the cache on the host */
-    /* "REGEX=WHERE[,...]": device, host, group, mirrored or split:D; the first
-     * match wins */
+    /* [n_overrides] of "REGEX=WHERE[,...]". A tensor whose name matches REGEX
+     * gets the placement or layout WHERE: a device, "host", a group, "mirrored"
+     * or "split:D". The first match wins. */
     const char *const *overrides;
     int n_overrides;
     pl_offload offload;
-    bool no_fit;     /* use the options as given, or fail and explain */
-    int64_t fit_ctx; /* never fit to a shorter context; 0: 4096 */
-    /* bytes left free on each device; 0: 1/64 of what is available there */
+    /* do not change options to make the model fit; fail if it does not */
+    bool no_fit;
+    /* the shortest context that fitting may choose; 0 for 4096 */
+    int64_t fit_ctx;
+    /* bytes left free on each device; 0 for 1/64 of its available memory */
     uint64_t fit_margin;
     bool no_pin; /* do not bind threads to cores */
-    /* Use devices that fail the self test too; the numeric hash reflects
-     * that. */
+    /* Use also devices that fail the self test. Their results may have other
+     * bits, so the numeric hash differs. */
     bool inexact;
-    /* kernel set, one that pl_devices_print names; NULL: the best available */
+    /* name of a CPU kernel set that pl_devices_print lists; NULL for the
+     * best */
     const char *cpu;
-    /* Cache slots for tokens. All sequences share them in pages of 64; one
-     * sequence may use all. 0: 4096 or the model's context, whichever is
-     * less. */
+    /* Size of the cache in tokens. All sequences share it in pages of 64
+     * tokens; one sequence may use all of it. 0 means 4096 or the model's
+     * context, whichever is less. */
     int64_t n_ctx;
-    /* Maximum tokens of a micro-batch; 0: 512. A step has one micro-batch, or
-     * up to 8 in a pipeline. */
+    /* Maximum number of tokens of a micro-batch; 0 for 512. A step has one
+     * micro-batch, or up to 8 in a pipeline. */
     int64_t n_ubatch;
-    int64_t n_out; /* maximum rows of logits of a micro-batch; 0: 64 */
-    int n_seq;     /* maximum sequences, 0 .. n_seq-1; 0: 8 */
-    /* Recurrent models: number of checkpoints kept for rollback, over all
-     * sequences; 0: 4. */
+    int64_t n_out; /* maximum rows of logits of a micro-batch; 0 for 64 */
+    int n_seq;     /* maximum number of sequences, ids 0 .. n_seq-1; 0 for 8 */
+    /* For recurrent models: the number of states kept for rollback, over all
+     * sequences; 0 for 4. */
     int n_checkpoint;
-    bool cache_set;             /* use cache_k and cache_v; else F16 */
+    bool cache_set; /* use cache_k and cache_v; if false, caches are F16 */
     pl_format cache_k, cache_v; /* F16, F32, BF16 or Q8_0 */
     /* Names of a model's intermediate values to keep readable after a step:
      * attn_norm-N, kqv_out-N, ffn_inp-N, ffn_norm-N, l_out-N of layer N,
      * result_hidden, result_norm, logits. Shell patterns such as "l_out-*" are
      * allowed and must match at least one name (else PL_NOT_FOUND). Keeping a
-     * value may move a sum, which the numeric hash reflects. */
+     * value may change where a sum over ranks is computed and so its bits; the
+     * numeric hash then differs. */
     const char *const *keep;
     int n_keep;
-    uint64_t sim_seed; /* order in which sim devices interleave */
+    /* seed of the random order in which simulated devices run */
+    uint64_t sim_seed;
     pl_log_fn *log;
     void *log_user;
     pl_progress_fn *progress;
     void *progress_user;
-    /* Receives every step with its times, in Chrome's trace format. Used until
-     * the executor or engine is freed, which ends the text. */
+    /* Receives a trace of every step, with times, in Chrome's JSON format. It
+     * is used until the executor or engine is freed; freeing writes the end of
+     * the JSON text. */
     pl_write_fn *trace;
     void *trace_user;
-    /* N: use the Nth of the file's multi-token prediction blocks in place of
-     * the model. Such a block predicts tokens after the next one; see
-     * pl_batch. */
+    /* N > 0: use the Nth of the file's multi-token prediction blocks instead of
+     * the model; 0 for the model. Such a block predicts tokens after the next
+     * one; see pl_batch. */
     int64_t mtp;
-    /* Keep cache pages of emptied sequences for pl_seq_share, until others need
-     * them. No effect with mtp. */
+    /* Keep cache pages of emptied sequences for pl_seq_share until other
+     * sequences need the space. No effect with mtp. */
     bool prefix_cache;
     /* Polled while an engine, executor or plan is created: between plan
      * candidates, compiled kernels, and parts of weights of some megabytes. May
      * be NULL. A nonzero value, which any thread may set, ends the creation
      * with PL_CANCELLED and leaves nothing behind. */
     const volatile int *cancel;
-    /* Numerics of a model; custom graphs use pl_set_numerics. */
+    /* The numerics of a model. Custom graphs ignore it and use
+     * pl_set_numerics. */
     pl_numerics numerics;
-    /* bytes of the host's memory that the caller reserves for itself; not
-     * available to the plan */
+    /* bytes of host memory that plans leave free for the caller */
     uint64_t host_reserve;
 } pl_options;
 
@@ -365,10 +383,10 @@ static inline void pl_options_init(pl_options *o)
 
 /* ---- models ------------------------------------------------------------ */
 
-typedef struct pl_model pl_model;   /* a file: metadata, no weights */
-typedef struct pl_plan pl_plan;     /* the result of planning, without
-                                       devices */
-typedef struct pl_engine pl_engine; /* weights and cache on devices */
+typedef struct pl_model pl_model; /* an open file: metadata only */
+/* a split of a model over devices; opens none */
+typedef struct pl_plan pl_plan;
+typedef struct pl_engine pl_engine; /* a model on devices, with its cache */
 typedef struct pl_tokenizer pl_tokenizer;
 typedef struct pl_sampler pl_sampler;
 typedef struct pl_grammar pl_grammar;   /* the texts that may be generated */
@@ -376,17 +394,17 @@ typedef struct pl_template pl_template; /* renders messages to a prompt */
 
 enum { PL_MAX_RANKS = 64 };
 
-/* Counts since creation: work done, bytes held, bytes sent. */
+/* Counters of an engine or executor since its creation. */
 typedef struct pl_counters {
-    /* of contractions, by rank; an index that several ranks own counts for the
-     * first */
+    /* Multiply-adds of matrix products, by rank. If several ranks compute the
+     * same value, only the first of them counts it. */
     uint64_t macs[PL_MAX_RANKS];
-    uint64_t weight_bytes[PL_MAX_RANKS];  /* held, by first owner, packed */
-    uint64_t replica_bytes[PL_MAX_RANKS]; /* held by owners after the first */
+    uint64_t weight_bytes[PL_MAX_RANKS];  /* packed, by first owner */
+    uint64_t replica_bytes[PL_MAX_RANKS]; /* copies of other ranks */
     uint64_t messages;                    /* collectives of all kinds */
-    uint64_t message_bytes;               /* logical bytes: values * 4 */
+    uint64_t message_bytes;               /* number of values * 4 */
     uint64_t copies;                      /* transfers between groups */
-    uint64_t copy_bytes;                  /* actually moved by them */
+    uint64_t copy_bytes;                  /* moved by copies */
     uint64_t steps;
 } pl_counters;
 
@@ -394,36 +412,38 @@ typedef struct pl_counters {
  * wait_s, plus copy_s unless copies overlap, add up to step_s. */
 typedef struct pl_device_counters {
     const char *name; /* "cpu0", as in the plan; valid as long as the engine */
-    double step_s;    /* all steps: the same for every device */
-    double busy_s;    /* computing */
-    /* taking part in collectives, after all devices have arrived */
+    double step_s;    /* total of all steps; the same for every device */
+    double busy_s;    /* time spent computing */
+    /* in collectives, after all devices have arrived */
     double reduce_s;
     double wait_s; /* waiting for other devices */
     double copy_s; /* copying between groups of devices */
-    /* bytes it pulled, or pushed if its memory cannot be read by others */
+    /* bytes that the device pulled, or that it pushed if other devices cannot
+     * read its memory */
     uint64_t copy_bytes;
-    bool beside; /* copies run on a queue of their own, overlapped */
-    /* A GPU, whose queues are not timed separately: busy_s is all but the time
-     * that a thread waited on its behalf, and reduce_s and copy_s are 0. */
+    bool beside; /* a queue of its own overlaps copies with computing */
+    /* True for GPUs, whose queues are not timed separately: reduce_s and copy_s
+     * are 0, and busy_s is all time that is not wait_s. */
     bool whole;
 } pl_device_counters;
 
-/* Pages of the cache, of 64 tokens each. For a model that has only recurrent
- * states, the slots of these. */
+/* Numbers of cache pages, of 64 tokens each. For a model that has only
+ * recurrent states these are numbers of state slots. */
 typedef struct pl_cache_counters {
     int64_t n_page;
-    int64_t n_used; /* used by sequences */
-    /* cached prefixes that no sequence uses (pl_seq_share); evicted when pages
-     * run out */
+    int64_t n_used; /* pages that sequences use */
+    /* pages of cached prefixes that no sequence uses (pl_seq_share); evicted
+     * when pages run out */
     int64_t n_kept;
 } pl_cache_counters;
 
-/* Totals of a trace; zeros if no trace was requested. */
+/* Totals over all steps of a trace (pl_options.trace); zeros if there is no
+ * trace. */
 typedef struct pl_traced {
     uint64_t runs;
-    double seconds; /* of these steps */
+    double seconds; /* the total of these steps */
     double copy_s;  /* copies between groups, over all devices */
-    /* part of copy_s during which the receiving group computed */
+    /* the part of copy_s in which the receiving group was computing */
     double hidden_s;
 } pl_traced;
 
@@ -436,26 +456,29 @@ PL_API int64_t pl_model_n_ctx_train(const pl_model *m);
  * has none, which is not an error. */
 PL_API const pl_tokenizer *pl_model_tokenizer(const pl_model *m);
 
-/* Plans without reading any weight. `m` is borrowed until pl_plan_free. */
+/* Creates a plan: decides where weights, caches and ops are placed, without
+ * reading weights or using devices. `m` is borrowed until pl_plan_free. */
 PL_API pl_status pl_plan_create(pl_plan **out, const pl_model *m,
                                 const pl_options *opt, pl_err *err);
 PL_API void pl_plan_free(pl_plan *p);
 PL_API pl_status pl_plan_print(const pl_plan *p, bool json, pl_write_fn *write,
                                void *user, pl_err *err);
-/* Returns options (-sm, -ts, -ngl and others) that reproduce this plan,
- * together with the given options that it does not name. Valid as long as the
- * plan. */
+/* Returns the command-line options (-sm, -ts, -ngl and others) that reproduce
+ * this plan if they are added to those of the caller's options that are not
+ * among them. Valid as long as the plan. */
 PL_API const char *pl_plan_options(const pl_plan *p);
 /* Writes the plan as an SVG picture. Devices are rows, layers are columns,
  * tensors are boxes in proportion to their bytes, and collectives and copies
  * are lines between them. */
 PL_API pl_status pl_plan_svg(const pl_plan *p, pl_write_fn *write, void *user,
                              pl_err *err);
-/* Writes one line (devices, ranks, bytes, collectives per token), cut to `size`
- * bytes including the NUL. Empty without a plan. */
+/* Writes one line (devices, ranks, bytes, collectives per token) to `buf`,
+ * truncated to `size` bytes including the NUL. The line is empty if p is
+ * NULL. */
 PL_API void pl_plan_summary(const pl_plan *p, char *buf, size_t size);
 
-/* Plans, allocates and loads. `m` is borrowed until pl_engine_free. */
+/* Plans, allocates device memory and loads the weights. `m` is borrowed until
+ * pl_engine_free. */
 PL_API pl_status pl_engine_create(pl_engine **out, const pl_model *m,
                                   const pl_options *opt, pl_err *err);
 PL_API void pl_engine_free(pl_engine *e);
@@ -464,9 +487,8 @@ PL_API const pl_plan *pl_engine_plan(const pl_engine *e);
 PL_API void pl_engine_counters(const pl_engine *e, pl_counters *out,
                                size_t size);
 /* Writes the counters of the first n of the plan's devices to out[n], which may
- * be NULL. The host device comes after the others. Returns the number of
- * devices. size: sizeof *out. Counting reads a clock twice for each collective,
- * copy and wait. */
+ * be NULL. The host device comes last. `size` is sizeof *out. Returns the
+ * number of devices. */
 PL_API int pl_engine_devices(const pl_engine *e, pl_device_counters *out, int n,
                              size_t size);
 PL_API void pl_engine_cache(const pl_engine *e, pl_cache_counters *out,
@@ -475,33 +497,37 @@ PL_API void pl_engine_traced(const pl_engine *e, pl_traced *out, size_t size);
 PL_API int64_t pl_engine_n_ctx(const pl_engine *e);
 
 /* Tokens for any sequences. Each token is appended to its sequence. The engine
- * cuts the batch into steps. */
+ * splits the batch into steps. */
 typedef struct pl_batch {
     size_t size;
-    int64_t n; /* 0: no effect */
+    int64_t n; /* number of tokens; 0 has no effect */
     const int32_t *token;
-    const int32_t *seq;    /* [n], 0 .. n_seq-1; NULL: all sequence 0 */
-    const uint8_t *wanted; /* [n], logits wanted; NULL: all */
-    /* [number wanted, n_vocab], in order. May be NULL if none is wanted, or if
-     * hidden_out or norm_out is given. */
+    const int32_t *seq; /* [n], 0 .. n_seq-1; NULL if all are of sequence 0 */
+    const uint8_t *wanted; /* [n], nonzero: logits wanted; NULL for all */
+    /* Result: [number wanted, n_vocab], the logits of the wanted tokens, in
+     * order. May be NULL if none is wanted, or if hidden_out or norm_out is
+     * given. */
     float *logits;
-    /* [n, d_model], for a multi-token prediction block, else NULL; see below */
+    /* Input of a multi-token prediction block, [n, d_model] (see
+     * pl_model_d_model); NULL for other engines. */
     const float *hidden;
-    /* [number wanted, d_model], the input of the last norm; NULL: not wanted.
-     * Needs "result_hidden" in pl_options.keep. */
+    /* Result: [number wanted, d_model], the input of the last norm; NULL if not
+     * wanted. Needs "result_hidden" in pl_options.keep. */
     float *hidden_out;
-    /* Likewise, the output of the last norm, from which logits are computed;
-     * needs "result_norm". */
+    /* Result: [number wanted, d_model], the output of the last norm, from which
+     * logits are computed; NULL if not wanted. Needs "result_norm" in
+     * pl_options.keep. */
     float *norm_out;
 } pl_batch;
 
-/* Returns the width of `hidden`.
+/* Returns d_model, the number of values per token of pl_batch.hidden,
+ * hidden_out and norm_out.
  *
  * An engine of a multi-token prediction block (pl_options.mtp) has its own
  * weights, cache and sequences, and predicts one token further. Its token i is
  * the one after the token that hidden[i] belongs to, and its logits predict the
- * token after that. hidden is the model's hidden_out; for a second block, the
- * first one's. */
+ * token after that. For the first block `hidden` is the model's hidden_out; for
+ * the second, the first block's hidden_out. */
 PL_API int64_t pl_model_d_model(const pl_model *m);
 /* Returns the number of multi-token prediction blocks in the file. */
 PL_API int64_t pl_model_n_mtp(const pl_model *m);
@@ -518,21 +544,21 @@ static inline void pl_batch_init(pl_batch *b)
  * logit is NaN or infinite) no sequence has changed. An exception is a sequence
  * that cannot go back that far (pl_seq_trim): it keeps the tokens that were
  * decoded (pl_seq_length). Logits may have been written. `cancel` is polled
- * between steps; if nonzero, the call ends with PL_CANCELLED and sequences keep
- * the tokens that were decoded. */
+ * between steps; if *cancel is nonzero, the call ends with PL_CANCELLED and
+ * sequences keep the tokens that were decoded. */
 PL_API pl_status pl_engine_decode(pl_engine *e, const pl_batch *b,
                                   const volatile int *cancel, pl_err *err);
 PL_API int64_t pl_seq_length(const pl_engine *e, int seq);
 /* Keeps the first n_keep tokens of a sequence; 0 empties it. BAD_ARGUMENT:
  * n_keep is above its length.
  *
- * Models that hold less than their whole past cannot go back to every length.
- * With a window of W, n tokens can be kept if the positions n-W+1 .. n-1 are
- * still held. These are released in pages of 64, so a sequence can go back by
- * at least 64 tokens; but after a state was restored, perhaps not below the
- * restored length. Recurrent models go back to a checkpoint: where a batch of
- * several tokens began or ended, and about every 4,096th token; the last
- * n_checkpoint are held.
+ * A model whose cache does not hold all earlier tokens cannot go back to every
+ * length. With an attention window of W, n tokens can be kept if the positions
+ * n-W+1 .. n-1 are still in the cache. Positions are released in pages of 64,
+ * so a sequence can go back by at least 64 tokens; but after a state was
+ * restored, perhaps not below the restored length. Recurrent models go back to
+ * a checkpoint. Checkpoints are made where a batch of several tokens begins or
+ * ends, and about every 4,096 tokens; the last n_checkpoint are held.
  *
  * If n_keep is not such a length, the nearest possible length below it (with a
  * window: 0) is kept and stored in *kept. The tokens after it must be decoded
@@ -548,32 +574,34 @@ PL_API pl_status pl_seq_copy(pl_engine *e, int dst, int src, pl_err *err);
  * because at least the last token must be decoded for its logits. Decoding the
  * rest gives the same bits as decoding all.
  *
- * Cached are whole pages of 64 tokens of sequences whose tokens all came from
- * pl_engine_decode or pl_seq_share, or were copied from such. With windows, the
- * page must hold all that the next token sees. Recurrent models resume only
- * from states: those that pl_seq_trim goes back to, and where a sequence was
- * trimmed, emptied or copied over. Setting weights or caches (pl_tensor_set)
- * evicts all cached pages.
+ * Only whole pages of 64 tokens are cached, and only of sequences whose tokens
+ * all came from pl_engine_decode or pl_seq_share, or were copied from such
+ * sequences. With attention windows, the cache must still hold all positions
+ * that the next token attends to. Recurrent models resume only at checkpoints
+ * (pl_seq_trim) and at the lengths at which sequences were trimmed, emptied or
+ * copied over. Setting weights or caches (pl_tensor_set) evicts all cached
+ * pages.
  *
- * Uses no further page. When pages run out, unused cached pages are evicted,
- * the least recently used first. BAD_ARGUMENT: the sequence has tokens; n < 0;
- * an id is not a token. FULL: n is more than the context. */
+ * The call takes no free page. When pages run out, cached pages that no
+ * sequence uses are evicted, the least recently used first. BAD_ARGUMENT: the
+ * sequence has tokens; n < 0; an id is not a token. FULL: n is more than the
+ * context. */
 PL_API pl_status pl_seq_share(pl_engine *e, int seq, const int32_t *token,
                               int64_t n, int64_t *n_shared, pl_err *err);
 /* Returns the number of tokens that pl_seq_share would find, or 0 if it would
  * fail. Changes nothing. */
 PL_API int64_t pl_prefix_match_length(pl_engine *e, const int32_t *token,
                                       int64_t n);
-/* Records that a sequence whose state was restored has these n tokens, which
- * must be all it holds. Its pages are then cached for others once it is
- * emptied. BAD_ARGUMENT: it has another number of tokens, or its tokens are
- * known. */
+/* Tells the engine the tokens of a sequence whose state was restored; n must be
+ * the sequence's length. The sequence's pages are then cached for others once
+ * it is emptied. BAD_ARGUMENT: the sequence has another number of tokens, or
+ * its tokens are known. */
 PL_API pl_status pl_seq_set_tokens(pl_engine *e, int seq, const int32_t *token,
                                    int64_t n, pl_err *err);
 /* Returns how many more tokens a sequence could take now if no other took any
- * and unused cached pages were evicted. 0: no such sequence. seq -1: all
- * sequences together, if each began a new page of 64 tokens; space in the last
- * pages of sequences that have tokens comes on top. */
+ * and unused cached pages were evicted; 0 if the sequence does not exist. For
+ * seq -1 returns the tokens of all free pages of 64; space in the partly filled
+ * last pages of sequences is not counted. */
 PL_API int64_t pl_engine_free_tokens(const pl_engine *e, int seq);
 
 /* ---- state ------------------------------------------------------------- */
@@ -581,60 +609,66 @@ PL_API int64_t pl_engine_free_tokens(const pl_engine *e, int seq);
 /* A state is the cache content of sequences as a stream of bytes in logical
  * order. Saved under any devices, ranks, pages and steps, it can be restored
  * under any others. With the same ranks the continuation has the same bits as
- * without saving. With others it is computed from a past that has the saver's
- * bits; a message says so through the `log` of the engine's options, which is
- * used until pl_engine_free. Token ids are not included. */
+ * without saving. With other ranks the earlier tokens keep the bits of the
+ * engine that saved them, and later tokens have those of the new ranks. The
+ * engine reports this through the `log` of its options, which is used until
+ * pl_engine_free. Token ids are not included. */
 
-/* Consumes all n bytes; returns false on failure. */
+/* A callback that writes all n bytes; returns false on failure. */
 typedef bool pl_state_write_fn(void *user, const void *data, size_t n);
-/* Reads n bytes, fewer only at the end. Returns the number read, or -1 on
- * failure. */
+/* A callback that reads n bytes, fewer only at the end of the state. Returns
+ * the number read, or -1 on failure. */
 typedef int64_t pl_state_read_fn(void *user, void *data, size_t n);
 
-/* Computes the checksum of all bytes of the weights, by which a saved state
- * identifies its model. Otherwise the first function that needs it reads the
- * file once more. `cancel` is polled and may be NULL. PL_CANCELLED;
- * PL_BAD_FILE: the file cannot be read completely. The checksum of a large file
- * is stored on this machine, and computed again only after the file was written
- * to. */
+/* Computes the checksum of the weights, which identifies the model in saved
+ * states. Without this call, the first function that needs the checksum reads
+ * the whole file to compute it. `cancel` is polled and may be NULL.
+ * PL_CANCELLED: *cancel was nonzero. PL_BAD_FILE: the file cannot be read
+ * completely. The checksum of a large file is stored on this machine, and
+ * computed again only after the file has changed. */
 PL_API pl_status pl_engine_sum(pl_engine *e, const volatile int *cancel,
                                pl_err *err);
 
-/* Saves positions [first, first + n) of a sequence; n < 0: all from `first` on.
- * seq -1: all sequences (then first is 0 and n < 0). A range may end before the
- * sequence does, as a prefix for others, only where pl_seq_trim could end the
- * sequence: else NOT_FOUND. Needs memory for 64 positions of one layer. */
+/* Saves positions [first, first + n) of a sequence; n < 0 means all positions
+ * from `first` to the end. seq -1 means all sequences; first must then be 0 and
+ * n < 0. A range may end before the sequence does, but only at a length to
+ * which pl_seq_trim could trim the sequence (else NOT_FOUND). Needs memory for
+ * 64 positions of one layer. */
 PL_API pl_status pl_state_save(pl_engine *e, int seq, int64_t first, int64_t n,
                                pl_state_write_fn *write, void *user,
                                pl_err *err);
-/* Computes the size of that state in bytes. */
+/* Computes the size in bytes of the state that pl_state_save would write. */
 PL_API pl_status pl_state_size(pl_engine *e, int seq, int64_t first, int64_t n,
                                uint64_t *bytes, pl_err *err);
-/* Saves to memory. *data is malloc'ed; the caller frees it. */
+/* Like pl_state_save, but writes to memory. *data [*bytes] is malloc'ed; the
+ * caller frees it. */
 PL_API pl_status pl_state_save_memory(pl_engine *e, int seq, int64_t first,
                                       int64_t n, void **data, size_t *bytes,
                                       pl_err *err);
-/* Saves all that a sequence has, for this engine only: others reject it, and it
- * needs no checksum of the weights. *data as above. */
+/* Saves a whole sequence to memory, to be restored by the same engine only;
+ * other engines reject the state. Needs no checksum of the weights. *data
+ * [*bytes] is malloc'ed; the caller frees it. */
 PL_API pl_status pl_state_swap_out(pl_engine *e, int seq, void **data,
                                    size_t *bytes, pl_err *err);
-/* Saves to a file by pl_file_open's rules. The engine's model files are
- * rejected, by any name or link. `note` [note_bytes] is stored with the state:
- * bytes of the caller's own, such as the tokens, at most 64 MiB; NULL if
- * empty. */
+/* Like pl_state_save, but writes to a file, atomically as pl_file_open
+ * describes. The engine's model files are rejected, by any name or link. `note`
+ * [note_bytes] is stored with the state: data of the caller's own, such as the
+ * tokens, at most 64 MiB; NULL if empty. */
 PL_API pl_status pl_state_save_file(pl_engine *e, int seq, int64_t first,
                                     int64_t n, const void *note,
                                     size_t note_bytes, const char *path,
                                     pl_err *err);
 
 enum {
-    PL_STATE_CONVERT = 1, /* convert from another cache format, through F32 */
+    /* convert values from another cache format, through F32 */
+    PL_STATE_CONVERT = 1,
 };
 
-/* Restores a state into sequence `seq`, which needs a state of one sequence;
- * seq -1: into the sequences that were saved. A state that begins at 0 replaces
- * a sequence. Any other is appended to one, whose length must be the position
- * where it begins. A state of all sequences empties the others.
+/* Restores a state. If seq >= 0, the state must be of one sequence and is
+ * restored into `seq`; seq -1 restores the sequences that were saved. A state
+ * that begins at 0 replaces a sequence. A state that begins later is appended
+ * to a sequence, whose length must be the position where the state begins. A
+ * state of all sequences empties the others.
  *
  * Nothing changes unless the state is complete and fits: it is read into free
  * pages. If there are too few, a state in a file or in memory is first read
@@ -644,33 +678,37 @@ PL_API pl_status pl_state_restore(pl_engine *e, int seq, pl_state_read_fn *read,
 PL_API pl_status pl_state_restore_memory(pl_engine *e, int seq,
                                          const void *data, size_t bytes,
                                          unsigned flags, pl_err *err);
-/* Restores from a file. *note becomes the state's note [*note_bytes], malloc'ed
- * even if empty; NULL after a failure. `note` NULL: the note is skipped. */
+/* Restores a state from a file. *note [*note_bytes] becomes the note that was
+ * stored with the state, malloc'ed even if empty, or NULL on failure. If `note`
+ * is NULL, the note is skipped. */
 PL_API pl_status pl_state_restore_file(pl_engine *e, int seq, const char *path,
                                        unsigned flags, void **note,
                                        size_t *note_bytes, pl_err *err);
 
-/* Cached pages (pl_options.prefix_cache) can be exported, for callers that keep
- * more of them than device memory holds: in host memory or on disk. An exported
- * page is a stream like a state, also in logical order. Only an engine with the
- * same model, cache formats and numeric plan imports it, on any devices, so
- * that it keeps its bits. Until the engine has the checksum of its weights
- * (pl_engine_sum), only that engine can import it. */
+/* Cached pages (pl_options.prefix_cache) can be exported, so that a caller can
+ * keep more of them than fit in device memory, in host memory or on disk. An
+ * exported page is a stream like a state, also in logical order. Only an engine
+ * with the same model, cache formats and numeric plan can import it, on any
+ * devices, because only then results keep their bits. Until the engine has the
+ * checksum of its weights (pl_engine_sum), only that engine can import it. */
 
-/* Exports the page that has been cached longest and was not exported yet. It
- * holds the last (*n - 1) % 64 + 1 of the *n tokens that end with it; *n is 0
- * if there is none. Sequences of a recurrent model can resume only after some
- * pages: *goes_on says so, and a page that becomes resumable later is exported
- * again. `token` has space for `room` ids, pl_engine_n_ctx or more. *data is
- * malloc'ed. */
+/* Exports the page that has been cached longest and was not exported yet.
+ * `token` receives the *n tokens from the start of the sequence to the end of
+ * the page, of which the page holds the last (*n - 1) % 64 + 1. *n is 0 if
+ * there is no page to export. *goes_on is true if a sequence can resume after
+ * this page. Sequences of a recurrent model can resume only after some pages; a
+ * page after which this becomes possible later is exported again. `room` is the
+ * capacity of `token`, at least pl_engine_n_ctx. *data [*bytes] is malloc'ed;
+ * the caller frees it. */
 PL_API pl_status pl_prefix_export_page(pl_engine *e, int32_t *token,
                                        int64_t room, int64_t *n, bool *goes_on,
                                        void **data, size_t *bytes, pl_err *err);
-/* Appends a page whose tokens are token[0 .. n-1] to a sequence. The sequence
- * must have whole pages only, all from pl_engine_decode, pl_seq_share or this
- * function. Nothing changes unless the page is complete. A recurrent model can
- * resume only after a page that has its states: otherwise trim the sequence
- * first (pl_seq_trim). */
+/* Appends an exported page `data` [bytes] to a sequence. token[0 .. n-1] are
+ * the tokens from the start of the sequence to the end of the page. The
+ * sequence must have whole pages only, all from pl_engine_decode, pl_seq_share
+ * or this function. Nothing changes unless the page is complete. A recurrent
+ * model can resume only after a page that has its states: after any other page,
+ * trim the sequence before decoding (pl_seq_trim). */
 PL_API pl_status pl_seq_import_page(pl_engine *e, int seq, const int32_t *token,
                                     int64_t n, const void *data, size_t bytes,
                                     pl_err *err);
@@ -685,24 +723,27 @@ PL_API void pl_tokenizer_free(pl_tokenizer *t);
 PL_API int64_t pl_tokenizer_n_vocab(const pl_tokenizer *t);
 
 enum {
-    PL_ADD_SPECIAL = 1,   /* BOS/EOS if the tokenizer asks for them */
-    PL_PARSE_SPECIAL = 2, /* "<|im_end|>" in the text is that token */
+    PL_ADD_SPECIAL = 1, /* add BOS and EOS if the tokenizer asks for them */
+    /* "<|im_end|>" in the text becomes its special token */
+    PL_PARSE_SPECIAL = 2,
 };
-/* Converts text [len] to tokens. It may contain NUL and bytes that are not
- * UTF-8. *ids is malloc'ed, *n its length, perhaps 0; the caller frees it. */
+/* Converts text [len] to tokens. `text` may contain NUL and bytes that are not
+ * UTF-8. `flags` are PL_ADD_SPECIAL and PL_PARSE_SPECIAL. *ids is malloc'ed,
+ * and *n is its length, perhaps 0; the caller frees it. */
 PL_API pl_status pl_tokenize(const pl_tokenizer *t, const char *text,
                              size_t len, int flags, int32_t **ids, int64_t *n,
                              pl_err *err);
-/* Return true if the tokenizer asks for a BOS, and its token (-1: none). */
+/* Return true if the tokenizer asks for a BOS token, and the id of that token,
+ * or -1 if there is none. */
 PL_API bool pl_tokenizer_adds_bos(const pl_tokenizer *t);
 PL_API int32_t pl_tokenizer_bos(const pl_tokenizer *t);
 /* Returns true if the token ends a generation (EOS, end of turn, ...). */
 PL_API bool pl_token_is_eog(const pl_tokenizer *t, int32_t id);
 
 /* Special tokens with which code models mark the parts of a prompt that has a
- * gap to fill. Each precedes its part: the text before the gap, the text after
- * it, the gap itself, the project's name, a file's name. pl_token_fim returns
- * -1 if the model lacks one. */
+ * gap to fill. Each precedes one part. In the order of the enum: the text
+ * before the gap, the text after it, the gap itself, the project's name, a
+ * file's name. pl_token_fim returns -1 if the model lacks the token. */
 typedef enum pl_fim {
     PL_FIM_PREFIX,
     PL_FIM_SUFFIX,
@@ -713,7 +754,8 @@ typedef enum pl_fim {
 } pl_fim;
 PL_API int32_t pl_token_fim(const pl_tokenizer *t, pl_fim which);
 
-/* Converts ids to text step by step, in valid UTF-8 only. */
+/* Converts tokens to text one by one. Bytes of an incomplete UTF-8 character
+ * are held back until the next token. */
 typedef struct pl_detokenizer pl_detokenizer;
 PL_API pl_status pl_detokenizer_create(pl_detokenizer **out,
                                        const pl_tokenizer *t, bool special,
@@ -723,22 +765,25 @@ PL_API void pl_detokenizer_free(pl_detokenizer *d);
  * valid until the next call, and may be empty, as it is for an id that does not
  * exist. */
 PL_API const char *pl_detokenize(pl_detokenizer *d, int32_t id);
-/* Returns the text held back, made valid, and resets the detokenizer. */
+/* Returns the bytes held back as valid UTF-8, with replacement characters, and
+ * resets the detokenizer for a new text. */
 PL_API const char *pl_detokenize_flush(pl_detokenizer *d);
 
 /* ---- chat -------------------------------------------------------------- */
 
 /* A chat template turns a list of messages into the prompt format that a model
- * was trained on. It is Jinja with Hugging Face's additions and settings. It
- * comes with the file and is not trusted, so it is limited to 2 * 10^7 steps
- * and 64 MiB of text.
+ * was trained on. It is Jinja with Hugging Face's additions and settings.
+ * Templates come with model files and are not trusted, so that rendering is
+ * limited to 2 * 10^7 interpreter steps and 64 MiB of text.
  *
- * text, len: the template. NULL: the file's tokenizer.chat_template, and also
- * tokenizer.chat_template.tool_use, which is used if tools are given. path: any
- * GGUF with a vocabulary, whose special tokens the template sees as bos_token,
- * eos_token and so on. NULL, with a text: there are none. PL_NOT_FOUND: the
- * file has no template. PL_BAD_FILE, PL_UNSUPPORTED: the template is invalid or
- * uses an unsupported feature; the message names the line. */
+ * `text` [len] is the template. If it is NULL, the template is the file's
+ * tokenizer.chat_template, or tokenizer.chat_template.tool_use for
+ * conversations with tools. `path` is any GGUF file with a vocabulary, whose
+ * special tokens the template sees as bos_token, eos_token and so on. `path`
+ * may be NULL if `text` is given; then these variables are undefined.
+ * PL_NOT_FOUND: the file has no template. PL_BAD_FILE, PL_UNSUPPORTED: the
+ * template is invalid or uses an unsupported feature; the message names the
+ * line. */
 PL_API pl_status pl_template_create(pl_template **out, const char *text,
                                     size_t len, const char *path, pl_err *err);
 PL_API void pl_template_free(pl_template *t);
@@ -747,14 +792,14 @@ PL_API void pl_template_free(pl_template *t);
 typedef struct pl_conversation {
     size_t size;
     const char *messages; /* a list of objects with "role" and "content" */
-    const char *tools;    /* a list; NULL: none */
+    const char *tools;    /* a list of tools; NULL if none */
     /* More variables of the template, which replace those of the same name:
-     * {"enable_thinking": false}; NULL: none. */
+     * {"enable_thinking": false}. NULL if none. */
     const char *extra;
     /* end the text with the last message, not with the start of the model's
      * answer */
     bool no_generation_prompt;
-    int64_t now; /* seconds since 1970, for dates; 0: the clock's */
+    int64_t now; /* seconds since 1970, for dates; 0 for the current time */
 } pl_conversation;
 
 static inline void pl_conversation_init(pl_conversation *c)
@@ -790,234 +835,253 @@ typedef enum pl_reply_kind {
 /* Texts are valid during the call; `text` is not terminated. */
 typedef struct pl_reply_part {
     pl_reply_kind kind;
-    /* [len], the new text; of a call: its arguments, a JSON object */
+    /* [len], the new text; for a call its arguments, a JSON object */
     const char *text;
     size_t len;
-    const char *name; /* of a call: the tool's name */
-    const char *id;   /* of a call: its id; NULL: the model gave none */
+    const char *name; /* of a call: the tool's name; else NULL */
+    const char *id;   /* of a call; NULL if the model gave none */
 } pl_reply_part;
 typedef void pl_reply_fn(void *user, const pl_reply_part *part);
 
-/* Creates a parser. t: borrowed until pl_reply_free. prompt [len]: the prompt
- * that the model continues, which may end within reasoning; not kept. tools:
- * those of the conversation, which define the arguments that are strings; NULL:
- * none. part: called with each new part; may be NULL. */
+/* Creates a parser. `t` is borrowed until pl_reply_free. `prompt` [len] is the
+ * prompt that the model continues, which may end within reasoning; it is not
+ * kept. `tools` are those of the conversation, whose schemas tell which
+ * arguments are strings; NULL if none. `part` is called with each new part and
+ * may be NULL. */
 PL_API pl_status pl_reply_create(pl_reply **out, const pl_template *t,
                                  const char *prompt, size_t len,
                                  const char *tools, pl_reply_fn *part,
                                  void *user, pl_err *err);
 PL_API void pl_reply_free(pl_reply *r);
-/* Makes the reply report tool calls early: when their arguments begin, and then
- * these as they are generated. This holds if the model writes them as a JSON
- * object; other calls are reported complete. The pieces together equal the
- * arguments, unless these turn out not to be JSON or end too early: then the
- * reported pieces remain a call. */
+/* Makes the reply report a tool call as soon as its arguments begin, followed
+ * by the arguments in fragments (PL_REPLY_CALL_MORE) as they are generated.
+ * This needs a model that writes arguments as a JSON object; calls in other
+ * forms are still reported complete. The fragments together equal the
+ * arguments. If these turn out not to be JSON or end too early, what was
+ * reported remains a call. */
 PL_API void pl_reply_in_pieces(pl_reply *r);
-/* Allows a JSON document in place of calls (`content` of pl_template_calls).
- * Content that begins as one is content up to its end, even if its strings
- * contain markers. */
+/* Allows a JSON document instead of calls (`content` of pl_template_calls).
+ * Content that begins like a JSON document is content up to the document's end,
+ * even if its strings contain markers. */
 PL_API void pl_reply_of_document(pl_reply *r);
-/* Adds text, in UTF-8, including special tokens (from a pl_detokenizer that
- * shows them). Text that may belong to a marker is held back until that is
- * known. After PL_NO_MEMORY further calls return it again. BAD_ARGUMENT: called
- * from within `part`, or after pl_reply_finish. */
+/* Adds generated text, in UTF-8, with its special tokens (from a pl_detokenizer
+ * created with `special`). Text that may be the start of a marker is held back
+ * until this is decided. After PL_NO_MEMORY all further calls return
+ * PL_NO_MEMORY. BAD_ARGUMENT: called from within `part`, or after
+ * pl_reply_finish. */
 PL_API pl_status pl_reply_add(pl_reply *r, const char *text, size_t len,
                               pl_err *err);
 /* Ends the text and reports what was held back. May be called once. */
 PL_API pl_status pl_reply_finish(pl_reply *r, pl_err *err);
-/* Returns true once the marker that ends a message has been added, which the
- * tokenizer may not know (pl_token_is_eog). Text after it is not part of the
- * message. */
+/* Returns true once the text contains the template's marker for the end of a
+ * message. pl_token_is_eog may not know this marker. Text after it is not part
+ * of the message. */
 PL_API bool pl_reply_ended(const pl_reply *r);
-/* Returns true if content comes next, as far as is known. Returns false in
- * reasoning, in a call, and in a header before a message. */
+/* Returns true if, by the text so far, the next text is content. Returns false
+ * in reasoning, in a call, and in a header before a message. */
 PL_API bool pl_reply_in_content(const pl_reply *r);
 /* Returns all text added so far, unchanged and terminated. len may be NULL. */
 PL_API const char *pl_reply_text(const pl_reply *r, size_t *len);
 /* Writes the message so far as a JSON object to append to a conversation's
- * messages: role, content, reasoning_content, tool_calls. Arguments of calls
- * are objects, or JSON texts if the template takes only these. *json is
- * malloc'ed. */
+ * messages, with the fields role, content, reasoning_content and tool_calls.
+ * Arguments of calls are objects, or strings of JSON if the template accepts
+ * only strings. *json is malloc'ed; the caller frees it. */
 PL_API pl_status pl_reply_message(const pl_reply *r, char **json, pl_err *err);
 
 /* ---- sampling ---------------------------------------------------------- */
 
-/* The samplers, which are applied one after the other after biases are added,
+/* The samplers. They are applied one after the other, after biases are added,
  * in this order unless pl_sampling.step gives another. */
 typedef enum pl_sampling_step {
     PL_STEP_PENALTIES,   /* repeat, frequency, presence */
-    PL_STEP_DRY,         /* penalizes what would repeat a longer passage */
-    PL_STEP_TOP_N_SIGMA, /* keeps those near the best logit */
-    PL_STEP_TOP_K,       /* keeps the k likeliest */
-    PL_STEP_TYPICAL,     /* keeps those nearest to the entropy */
-    PL_STEP_TOP_P,       /* keeps the likeliest of a mass */
-    PL_STEP_MIN_P,       /* keeps those likely enough compared to the best */
-    PL_STEP_XTC,         /* removes the likeliest, by chance */
-    PL_STEP_TEMPERATURE, /* fixed, or by the entropy */
+    PL_STEP_DRY,         /* penalizes tokens that would continue a repetition */
+    PL_STEP_TOP_N_SIGMA, /* keeps tokens near the best logit */
+    PL_STEP_TOP_K,       /* keeps the k likeliest tokens */
+    PL_STEP_TYPICAL,     /* keeps tokens of typical surprise */
+    PL_STEP_TOP_P,       /* keeps the likeliest, up to a total */
+    PL_STEP_MIN_P,       /* drops those far less likely than the best */
+    PL_STEP_XTC,         /* randomly removes the likeliest tokens */
+    PL_STEP_TEMPERATURE, /* fixed, or depending on the entropy */
     PL_N_STEP
 } pl_sampling_step;
 
-/* Zeros are not the defaults: begin with pl_sampling_init. */
+/* The settings of a sampler. Zeros are not the defaults: begin with
+ * pl_sampling_init. Comments give the default as "default N" or in
+ * parentheses. */
 typedef struct pl_sampling {
     size_t size;
-    int penalty_last_n;                        /* 64 */
-    float repeat_penalty;                      /* 1 = off */
-    float frequency_penalty, presence_penalty; /* 0 = off */
+    int penalty_last_n;   /* default 64; last tokens that penalties consider */
+    float repeat_penalty; /* default 1 = off */
+    float frequency_penalty, presence_penalty; /* default 0 = off */
     int n_bias;
     const int32_t *bias_id;
     const float *bias; /* added to logits */
-    int top_k;         /* 40; 0 = off */
-    float typical_p;   /* 1 = off */
-    float top_p;       /* 0.95; 1 = off */
-    float min_p;       /* 0.05; 0 = off */
-    float temperature; /* 0.8; 0 = greedy */
+    int top_k;         /* default 40; 0 = off */
+    float typical_p;   /* default 1 = off */
+    float top_p;       /* default 0.95; 1 = off */
+    float min_p;       /* default 0.05; 0 = off */
+    float temperature; /* default 0.8; 0 = greedy */
     uint64_t seed;
 
-    /* Keeps logits within this many standard deviations of the best; 0 =
-     * off. */
+    /* Top-n-sigma: keeps tokens whose logit is at most this many standard
+     * deviations below the best; 0 = off. */
     float top_n_sigma;
-    /* With this probability (0 = off), of all tokens that have at least the
-     * share xtc_threshold (0.1; above 0.5 = off) only the least likely
-     * stays. */
+    /* XTC: with the probability xtc_probability (0 = off), only the least
+     * likely of all tokens whose probability is at least xtc_threshold (0.1;
+     * above 0.5 = off) stays. */
     float xtc_probability, xtc_threshold;
-    /* The temperature varies within +- this of `temperature` (not below 0), by
-     * (entropy / greatest entropy) ^ exponent (1); 0 = off. */
+    /* The temperature varies between `temperature` - range (at least 0) and
+     * `temperature` + range; it rises with (entropy / greatest entropy) ^
+     * exponent. range 0 = off; the exponent's default is 1. */
     float dynatemp_range, dynatemp_exponent;
 
     /* "Don't repeat yourself": if the last n tokens occurred before, the token
      * that followed them there is penalized. For n of at least
      * dry_allowed_length (2), multiplier (0 = off) x base (1.75) ^ (n -
-     * allowed) is subtracted from its logit. Scans the last dry_last_n tokens
-     * (4096; at most 2^20), and not past text that contains one of the
-     * breakers. These are strings of at most 64 bytes; NULL: a newline, a
-     * colon, a double quote and an asterisk. */
+     * allowed) is subtracted from its logit. Repetitions are sought in the last
+     * dry_last_n tokens (4096; at most 2^20) and do not extend across a
+     * breaker. Breakers are strings of at most 64 bytes; NULL means a newline,
+     * a colon, a double quote and an asterisk. */
     float dry_multiplier, dry_base;
     int dry_allowed_length, dry_last_n;
     int n_dry_breaker; /* at most 256 */
     const char *const *dry_breaker;
     const pl_tokenizer *tokenizer; /* for the breakers; borrowed */
 
-    /* 1 or 2: Mirostat of that version (arXiv:2007.14966) with the surprise tau
-     * (5 bits) and the rate eta (0.1), after the temperature and in place of
-     * all other samplers; 0 = off. */
+    /* Version of Mirostat (arXiv:2007.14966), 1 or 2; 0 = off. Its target
+     * surprise is tau (5 bits), its learning rate eta (0.1). It is applied
+     * after the temperature and instead of all other samplers. */
     int mirostat;
     float mirostat_tau, mirostat_eta;
 
-    int n_step; /* 0: all */
-    /* enum pl_sampling_step, each at most once; those left out are off */
+    int n_step; /* length of step[]; 0 for all samplers */
+    /* The samplers to apply, in order: values of enum pl_sampling_step, each at
+     * most once. Samplers that are not listed are off. The array is longer than
+     * needed now, for samplers of later versions. */
     uint8_t step[PL_N_STEP + 7];
 } pl_sampling;
 
-/* Sets the defaults of a struct of `size` bytes. */
+/* Sets the defaults in *s, whose size in the caller's header is `size`. Call
+ * pl_sampling_init instead. */
 PL_API void pl_sampling_init_size(pl_sampling *s, size_t size);
 static inline void pl_sampling_init(pl_sampling *s)
 {
     pl_sampling_init_size(s, sizeof *s);
 }
 
-/* Creates a sampler. s: NULL for the defaults; only s->tokenizer is kept,
- * borrowed. n_vocab: the number of logits (pl_model_n_vocab), which may exceed
- * the number of tokens in the tokenizer. A grammar never allows an id that its
- * tokenizer lacks. */
+/* Creates a sampler with the settings `s`, or the defaults if NULL. `s` is
+ * copied; s->tokenizer is borrowed. n_vocab is the number of logits
+ * (pl_model_n_vocab), which may exceed the number of tokens in the tokenizer. A
+ * grammar never allows an id that its tokenizer lacks. */
 PL_API pl_status pl_sampler_create(pl_sampler **out, const pl_sampling *s,
                                    int64_t n_vocab, pl_err *err);
 PL_API void pl_sampler_free(pl_sampler *s);
 /* Chooses from logits [n_vocab] and remembers the choice for penalties. Returns
- * -1 if any logit is NaN or +inf, if all are -inf with biases included, if the
- * grammar allows none, or if logits is NULL. pl_sampler_status says which. */
+ * the token's id, or -1 if any logit is NaN or +inf, if all are -inf after
+ * biases are added, if the grammar allows no token, or if logits is NULL.
+ * pl_sampler_status returns the reason. */
 PL_API int32_t pl_sample(pl_sampler *s, const float *logits);
 /* Returns PL_OK, or the reason why the last pl_sample returned -1. */
 PL_API pl_status pl_sampler_status(const pl_sampler *s, pl_err *err);
-/* Remembers a token that was not sampled (the prompt's). An id that does not
- * exist is ignored. */
+/* Remembers, for penalties, a token that was not sampled, such as one of the
+ * prompt. An id that does not exist is ignored. */
 PL_API void pl_sampler_accept(pl_sampler *s, int32_t id);
 
 /* ---- grammars ---------------------------------------------------------- */
 
 typedef enum pl_grammar_form {
-    PL_GRAMMAR_GBNF, /* llama.cpp's notation; root is the whole text */
-    /* the documents of a schema; the schema `true` means any JSON */
+    /* llama.cpp's notation; the rule `root` is the whole text */
+    PL_GRAMMAR_GBNF,
+    /* a JSON Schema, which allows the documents valid by it; `true` allows
+     * any */
     PL_GRAMMAR_JSON_SCHEMA,
-    /* GBNF of pl_template_calls: control tokens may spell its markers */
+    /* GBNF from pl_template_calls, in which control tokens can match markers */
     PL_GRAMMAR_CALLS,
 } pl_grammar_form;
 
-/* Compiles a grammar. text: [len], not kept. t: the tokenizer whose tokens
- * spell the texts; may be freed. name: the text's name in messages; NULL:
- * "grammar". PL_BAD_ARGUMENT: the text is wrong in the line and column named,
- * left-recursive, or too large, or a schema is wrong. PL_UNSUPPORTED: a schema
- * has an unsupported keyword or is too complex. The message has the path in a
- * schema. */
+/* Compiles a grammar from `text` [len], which is not kept. `t` is the tokenizer
+ * of the tokens that it will constrain; it may be freed afterwards. `name` is
+ * used for the grammar in messages; NULL for "grammar". PL_BAD_ARGUMENT: the
+ * text has an error (the message gives line and column), is left-recursive or
+ * too large, or the schema is invalid. PL_UNSUPPORTED: a schema has an
+ * unsupported keyword or is too complex. Messages about a schema give the path
+ * in it. */
 PL_API pl_status pl_grammar_create(pl_grammar **out, const pl_tokenizer *t,
                                    pl_grammar_form form, const char *text,
                                    size_t len, const char *name, pl_err *err);
-/* Writes a grammar, for PL_GRAMMAR_CALLS, of the replies to a template's prompt
- * that call tools and contain nothing else. tools: those of the conversation.
- * only: the one that must be called; NULL: any of them. single: one call, else
- * one or more. content: a JSON Schema whose documents may come in place of
- * calls; NULL: not allowed.
+/* Writes a grammar, for PL_GRAMMAR_CALLS, that allows only replies consisting
+ * of tool calls in the format of the template. `tools` are those of the
+ * conversation. `only` is the tool that must be called, or NULL for any of
+ * them. `single` limits a reply to one call; otherwise one or more are allowed.
+ * `content` is a JSON Schema; a document valid by it is then allowed instead of
+ * calls. NULL allows none.
  *
- * pl_reply parses each of these texts into calls of these tools, with arguments
- * valid by their schemas, or into content that is such a document. *gbnf is
- * malloc'ed. *reasons: the texts may begin with reasoning; else the grammar
- * covers what comes after it (pl_reply_in_content). PL_UNSUPPORTED: the
- * template shows no calls, or in a form that cannot be enforced, or a schema is
- * too complex. */
+ * pl_reply parses every text of the grammar into calls of these tools, with
+ * arguments valid by their schemas, or into content that is such a document.
+ * *gbnf is malloc'ed; the caller frees it. *reasons is true if the grammar
+ * itself allows reasoning before the calls. If it is false, apply the grammar
+ * only once the reasoning has ended (pl_reply_in_content). PL_UNSUPPORTED: the
+ * template does not render tool calls or renders them in a form that cannot be
+ * enforced, or a schema is too complex. */
 PL_API pl_status pl_template_calls(const pl_template *t, const char *tools,
                                    const char *only, bool single,
                                    const char *content, char **gbnf,
                                    bool *reasons, pl_err *err);
-/* Must be called after the samplers that use it are freed. */
+/* Frees a grammar. Samplers that use it must be freed before. */
 PL_API void pl_grammar_free(pl_grammar *g);
-/* Makes pl_sample allow only tokens that continue a text of the grammar, before
- * all that pl_sampling says. The text begins with the next chosen token; tokens
- * of pl_sampler_accept are not part of it. A token that ends a text
- * (pl_token_is_eog) is allowed exactly if the text is complete. Borrows g until
- * another is set; NULL allows any token. A failure changes nothing. */
+/* Makes pl_sample allow only tokens that continue a text of the grammar; other
+ * tokens are excluded before biases and samplers. The text begins with the next
+ * chosen token; tokens given to pl_sampler_accept are not part of it. A token
+ * that ends a text (pl_token_is_eog) is allowed exactly if the text is
+ * complete. `g` is borrowed until another is set; NULL allows any token. */
 PL_API pl_status pl_sampler_set_grammar(pl_sampler *s, pl_grammar *g,
                                         pl_err *err);
-/* Computes in advance which tokens the grammar allows next, which pl_sample
- * does otherwise. Another thread may call it while the engine computes, if no
- * other call uses the sampler meanwhile. pl_sample reports its failures. */
+/* Computes in advance which tokens the grammar allows next; otherwise pl_sample
+ * computes that. May be called on another thread while the engine computes, if
+ * no other call uses the sampler at that time. A failure is reported by the
+ * next pl_sample. */
 PL_API void pl_sampler_prepare(pl_sampler *s);
 
 /* ---- machine ----------------------------------------------------------- */
 
-/* Returns the bytes of host memory that this process may use, by the machine
- * and by the limits of its cgroups, and how many are available now. Plans are
- * rejected by the latter. 0: unknown. Either pointer may be NULL. */
+/* Returns how many bytes of host memory this process may use (*all), by the
+ * machine and the limits of its cgroups, and how many are available now
+ * (*available). 0 means unknown. Planning fails if a plan needs more than
+ * *available. Either pointer may be NULL. */
 PL_API pl_status pl_host_memory(uint64_t *all, uint64_t *available,
                                 pl_err *err);
 /* Prints NUMA nodes, cores, total and available memory, instruction sets, and
- * GPUs, each of which is queried for its memory. */
+ * GPUs with their memory. */
 PL_API pl_status pl_devices_print(bool json, pl_write_fn *write, void *user,
                                   pl_err *err);
 /* Measures in a few seconds how fast the machine's cores, memory and
- * collectives are, and prints that. Stores it in $XDG_CACHE_HOME/plait, else
- * ~/.cache/plait, for the estimates of later plans; a failure to store is not
- * an error.
+ * collectives are, and prints the rates. They are also stored in
+ * $XDG_CACHE_HOME/plait, else ~/.cache/plait, for the estimates of later plans;
+ * a failure to store is not an error.
  *
  * Also measures each GPU that opt->devices names (by default every usable one):
  * memory, multiplication, attention, launches, copies from and to the host, and
- * collectives between neighbours. That takes some ten seconds each plus the
- * driver's time to compile kernels. Earlier figures of other GPUs stay. If a
- * GPU fails meanwhile, the error names it and nothing is stored. Uses cpu,
- * no_pin and devices of `opt`, which may be NULL. */
+ * collectives between GPUs. That takes some ten seconds each plus the driver's
+ * time to compile kernels. Stored rates of other GPUs are kept. If a GPU fails
+ * during this, the error names it and nothing is stored. Only the fields cpu,
+ * no_pin and devices of `opt` are used; `opt` may be NULL. */
 PL_API pl_status pl_devices_measure(const pl_options *opt, bool json,
                                     pl_write_fn *write, void *user,
                                     pl_err *err);
 
 /* ---- synthetic models and peak rates ----------------------------------- */
 
-/* Writes a model with the shape of a known one ("qwen3-8b") and random weights
- * of a type ("q4_k_m", "q8_0", any format), by pl_file_open's rules.
- * PL_BAD_ARGUMENT: no such shape or type; the message lists the valid ones.
- * `cancel` is polled like pl_engine_decode's; it and `progress` may be NULL. */
+/* Writes a model file with the shape of a known model ("qwen3-8b") and random
+ * weights of a type ("q4_k_m", "q8_0", any format), atomically as pl_file_open
+ * describes. PL_BAD_ARGUMENT: no such shape or type; the message lists the
+ * valid ones. If *cancel becomes nonzero, writing ends with PL_CANCELLED.
+ * `cancel` and `progress` may be NULL. */
 PL_API pl_status pl_synth_save(const char *shape, const char *type,
                                const char *path, pl_progress_fn *progress,
                                void *user, const volatile int *cancel,
                                pl_err *err);
-/* Computes the bytes of its weights. */
+/* Computes the size in bytes of the weights of a model that pl_synth_save
+ * writes. */
 PL_API pl_status pl_synth_size(const char *shape, const char *type,
                                uint64_t *bytes, pl_err *err);
 
@@ -1028,24 +1092,24 @@ typedef struct pl_limits {
     char cpu[128]; /* the processor's name */
     int n_threads;
     double read_bytes_per_s; /* from memory, past all caches */
-    /* streams that a thread read at once: the best of 1, 2, 4 */
+    /* arrays that each thread read at once for this: the best of 1, 2 and 4 */
     int n_streams;
     double int8_ops_per_s; /* vectors of 8-bit integers */
     const char *int8_unit;
     double float_ops_per_s; /* vectors of float */
     const char *float_unit;
-    double amx_ops_per_s;  /* tiles of 8-bit integers; 0: none */
-    double bf16_ops_per_s; /* vectors of BF16; 0: none */
+    double amx_ops_per_s;  /* tiles of 8-bit integers; 0 if none */
+    double bf16_ops_per_s; /* vectors of BF16; 0 if none */
 } pl_limits;
-/* Measures pl_limits with a thread per core. Uses 64 MiB of memory per core, at
- * least 1 GiB, but at most an eighth of what is available. */
+/* Measures pl_limits with one thread per core. Uses 64 MiB of memory per core,
+ * at least 1 GiB, but at most an eighth of the available memory. */
 typedef struct pl_meter pl_meter;
 PL_API pl_status pl_meter_create(pl_meter **out, pl_err *err);
 PL_API void pl_meter_free(pl_meter *m);
 /* Measures for some tenths of a second. *now is the result of this call, to
- * compare with work that ran just before or after. *best is the best of all
- * calls so far, because other load only lowers the rates. Either may be NULL;
- * `size` is that of each. */
+ * compare with computations made just before or after. *best has the highest
+ * rates of all calls so far, because other load only lowers them. Either may be
+ * NULL; `size` is sizeof(pl_limits). */
 PL_API pl_status pl_meter_measure(pl_meter *m, pl_limits *now, pl_limits *best,
                                   size_t size, pl_err *err);
 

@@ -1,7 +1,9 @@
-/* plait's graphs: custom tensors and ops, executed on several devices as if
- * they were one, and access to the graph of a model's plan and engine.
+/* plait's graphs: custom tensors and ops that are executed on several devices
+ * as if they were one. Also gives access to the graph of a model's plan and
+ * engine.
  *
- * Programs that only run models need pl.h alone. Its rules hold here too. */
+ * Programs that only run models need only pl.h. The rules at its start hold
+ * here too. */
 #ifndef PL_GRAPH_H
 #define PL_GRAPH_H
 
@@ -18,13 +20,15 @@ extern "C" {
  * sequence, or states. Pools are numbered in the order of first use. */
 enum { PL_MAX_POOL = 4 };
 
-/* A dimension: n times 1, n_tok, n_out or the slots of a pool. */
+/* The factor of a dimension that is known only when a graph is planned or a
+ * step is executed. A dimension (pl_dim) has the size n times this factor;
+ * PL_CONST is 1. */
 typedef enum pl_symbol {
     PL_CONST,
-    PL_N_TOK, /* tokens of the step */
-    PL_N_OUT, /* rows of the step whose results are wanted */
-    /* token slots of pool 0, fixed when a plan is made; pool i: PL_N_SLOT +
-     * i */
+    PL_N_TOK, /* number of tokens of the step */
+    PL_N_OUT, /* number of tokens whose results are wanted */
+    /* Number of slots of pool 0, fixed when a plan is made. PL_N_SLOT + i is
+     * that of pool i. */
     PL_N_SLOT,
 } pl_symbol;
 
@@ -33,15 +37,19 @@ typedef struct pl_dim {
     pl_symbol symbol;
 } pl_dim;
 
-/* The purpose of a leaf. A tensor is split by its role, never by its name.
- * PL_ROLE_NONE: mirrored unless a layout is requested.
+/* The purpose of a leaf (an input, weight, cache or state). It decides how the
+ * tensor is split; the name never does. A leaf with PL_ROLE_NONE is mirrored
+ * unless a layout is requested.
  *
- * In addition to the names that files use: ATTN_GATE, a value for each value of
- * the heads' results; CONV, taps of channels, q, k and v of a delta net;
- * DELTA_GATE, a row or a value per value head; DELTA_GATES, rows of two such
- * gates: for each key head, the rows of its value heads of the first gate, then
- * of the second; STATE and CONV_STATE, a state per value head and per
- * channel. */
+ * Most roles are named like the tensors of GGUF files. The others are:
+ *
+ *   ATTN_GATE    rows that give a gate value for each value of a head's result
+ *   CONV         convolution taps of the channels of a delta net's q, k and v
+ *   DELTA_GATE   one row or value per value head of a delta net
+ *   DELTA_GATES  the rows of two such gates; for each key head, the rows of its
+ *                value heads of the first gate, then those of the second
+ *   STATE        a recurrent state per value head
+ *   CONV_STATE   earlier inputs per channel of a convolution */
 #define PL_ROLE_MAP(X)                                                         \
     X(NONE)                                                                    \
     X(TOKEN_EMBD)                                                              \
@@ -99,12 +107,13 @@ typedef enum pl_role {
         PL_ROLE_COUNT
 } pl_role;
 
-/* The layout of one logical tensor in a group. SPLIT: dimension `dim` is tiled
- * by intervals. Interval i covers run[i].len indices held by the ranks in
- * run[i].owners (bit r = rank r). The tiling repeats every `period` indices:
- * the sum of the lengths, which divides the dimension's size. */
+/* The layout of one logical tensor among the ranks. If it is SPLIT, dimension
+ * `dim` is tiled by intervals. Interval i covers run[i].len indices, which the
+ * ranks in run[i].owners (bit r is rank r) hold. The tiling repeats every
+ * `period` indices. `period` is the sum of the lengths and divides the
+ * dimension's size. */
 typedef enum pl_layout_kind {
-    PL_MIRRORED, /* every rank sees all values */
+    PL_MIRRORED, /* every rank has all values */
     PL_PARTIAL,  /* the value is the sum of the ranks' addends */
     PL_SPLIT,
 } pl_layout_kind;
@@ -116,37 +125,37 @@ typedef struct pl_interval {
 
 typedef struct pl_layout {
     pl_layout_kind kind;
-    int dim;        /* SPLIT only, counted from the outermost */
-    int64_t period; /* SPLIT only */
-    int n_run;      /* SPLIT only */
-    const pl_interval *run;
+    int dim;                /* SPLIT only; 0 is the outermost */
+    int64_t period;         /* SPLIT only: sum of the lengths in run[] */
+    int n_run;              /* SPLIT only: number of intervals */
+    const pl_interval *run; /* [n_run] */
 } pl_layout;
 
 typedef struct pl_graph pl_graph; /* opaque */
 
-/* A tensor of a graph: its index, or -1 after an error. Builders accept -1 and
- * pass it on, and the graph keeps the first error, so only pl_graph_check needs
- * testing. In this sense all functions that change a graph are builders: after
- * an error they do nothing. Changing a graph that an executor uses is an error,
- * too. With g NULL they return -1 or do nothing. */
+/* A tensor of a graph: its index, or -1 after an error. The functions that
+ * change a graph are its builders. Builders accept -1 and return it, and the
+ * graph keeps the first error, so a caller needs to test only pl_graph_check.
+ * After an error, and if `g` is NULL, builders do nothing. Changing a graph
+ * that an executor uses is an error. */
 typedef int32_t pl_tensor;
 
-/* Expert scores from router logits. */
+/* The function that turns router logits into the scores of experts. */
 typedef enum pl_gating {
-    PL_GATING_SOFTMAX,          /* over all experts */
-    PL_GATING_SIGMOID,          /* each on its own */
-    PL_GATING_SOFTMAX_SELECTED, /* over the selected ones */
+    PL_GATING_SOFTMAX,          /* softmax over all experts */
+    PL_GATING_SIGMOID,          /* sigmoid of each expert's logit */
+    PL_GATING_SOFTMAX_SELECTED, /* softmax over selected experts */
 } pl_gating;
 
 typedef struct pl_rope {
     size_t size;
-    int n_rot;        /* rotated values of a head; even */
-    bool neox;        /* pairs (i, i + n_rot/2), else (2i, 2i + 1) */
+    int n_rot;        /* how many values of a head are rotated; even */
+    bool neox;        /* rotates pairs (i, i + n_rot/2); else (2i, 2i + 1) */
     float base;       /* frequency base */
     float freq_scale; /* 1 / factor of linear or YaRN scaling; 0 means 1 */
     bool yarn;
-    float yarn_low, yarn_high; /* ramp over pair indices */
-    float mscale;              /* on cos and sin; 0 means 1 */
+    float yarn_low, yarn_high; /* pair indices where YaRN's ramp begins, ends */
+    float mscale;              /* factor of cos and sin; 0 means 1 */
 } pl_rope;
 
 static inline void pl_rope_init(pl_rope *r)
@@ -162,19 +171,21 @@ PL_API void pl_graph_free(pl_graph *g);
 /* Returns the first error of any builder, with its message. */
 PL_API pl_status pl_graph_check(const pl_graph *g, pl_err *err);
 
-/* Assigns the tensors created from now on to this layer of the model, counted
- * from 0; -1, as in a new graph: to none. Devices are given layers, and options
- * and plans count by them. */
+/* Assigns the tensors created from now on to a layer of the model, counted from
+ * 0. -1, the value in a new graph, assigns them to no layer. Planning assigns
+ * whole layers to devices. */
 PL_API void pl_layer(pl_graph *g, int layer);
 
-/* Sets the numerics of ops created from now on. A new graph is exact. */
+/* Sets the numerics of ops created from now on. A new graph has
+ * PL_NUMERICS_EXACT. */
 PL_API void pl_set_numerics(pl_graph *g, pl_numerics numerics);
 
 /* Create leaves. Names are unique. An input is filled by the host before each
- * step (F32 or I32). A weight is loaded once; block formats need two or three
- * dimensions, the last of whole blocks. A cache holds [slots, n_head, d_head]
- * of keys or values for attention: of all tokens, or, if window > 0, of those
- * that an attention with that window still sees. */
+ * step (F32 or I32). A weight is loaded once. In a block format it needs two or
+ * three dimensions, the last a multiple of the block's size. A cache [slots,
+ * n_head, d_head] holds keys, or values if `values`, for attention. It holds
+ * those of all tokens, or, if window > 0, of the tokens in the attention
+ * window. */
 PL_API pl_tensor pl_input(pl_graph *g, const char *name, pl_format f, int n_dim,
                           const pl_dim *dim);
 PL_API pl_tensor pl_weight(pl_graph *g, const char *name, pl_format f,
@@ -183,84 +194,101 @@ PL_API pl_tensor pl_cache(pl_graph *g, const char *name, pl_format f,
                           int64_t n_head, int64_t d_head, bool values,
                           int64_t window);
 /* Creates a state [slots, n_head, d_head] (F32), one slot per sequence. The op
- * that reads it updates it with each token. Role STATE or CONV_STATE. */
+ * that reads the state updates it with each token. The role is PL_ROLE_STATE or
+ * PL_ROLE_CONV_STATE. */
 PL_API pl_tensor pl_state(pl_graph *g, const char *name, int64_t n_head,
                           int64_t d_head, pl_role role);
 
-/* Returns rows of `table` [v, d] by ids [*] (I32): [*, d]. Ids out of range
- * give zeros. */
+/* The builders of ops follow. Each comment gives the shapes of the operands
+ * and, after "->", of the result; [*] stands for any leading dimensions, t for
+ * tokens.
+ *
+ * Gathers rows: table [v, d], ids [*] (I32) -> [*, d]. Ids out of range give
+ * zeros. */
 PL_API pl_tensor pl_gather_rows(pl_graph *g, pl_tensor table, pl_tensor ids);
-/* x [*, k] times w [n, k] (a weight): [*, n]. */
+/* Multiplies by a weight: x [*, k], w [n, k] -> [*, n]. */
 PL_API pl_tensor pl_matmul(pl_graph *g, pl_tensor x, pl_tensor w);
-/* x [t, h, k], w [h, n, k] (a weight): [t, h, n]; each head has its own
- * matrix. */
+/* Multiplies each head by its own matrix of a weight: x [t, h, k], w [h, n, k]
+ * -> [t, h, n]. */
 PL_API pl_tensor pl_head_matmul(pl_graph *g, pl_tensor x, pl_tensor w);
-/* x [t, u or 1, k], w [e, n, k], ids [t, u]: [t, u, n]; choice u uses expert
+/* Multiplies by the matrices of chosen experts: x [t, u or 1, k], w [e, n, k],
+ * ids [t, u] (I32) -> [t, u, n]. Choice u of token t uses the matrix of expert
  * ids[t, u]. */
 PL_API pl_tensor pl_expert_matmul(pl_graph *g, pl_tensor x, pl_tensor w,
                                   pl_tensor ids);
-/* x [t, u, k], w [e, n, k], ids [t, u]: [t, n], summed over choices and k,
- * experts ascending. The caller multiplies router weights into x beforehand. */
+/* Multiplies by the matrices of chosen experts and adds up the results of a
+ * token: x [t, u, k], w [e, n, k], ids [t, u] (I32) -> [t, n]. Experts are
+ * added in ascending order. The caller multiplies x by the router weights
+ * beforehand. */
 PL_API pl_tensor pl_expert_down(pl_graph *g, pl_tensor x, pl_tensor w,
                                 pl_tensor ids);
-/* x / sqrt(mean(x^2) + eps) over the last dimension, times w [d] unless -1. */
+/* Computes x / sqrt(mean(x^2) + eps) over the last dimension, multiplied by w
+ * [d] unless `w` is -1. */
 PL_API pl_tensor pl_rms_norm(pl_graph *g, pl_tensor x, pl_tensor w, float eps);
-/* Rotates x [t, h, d] by positions pos [t] (I32); freqs [n_rot/2] divides the
- * angles, -1 for none. */
+/* Rotary position embedding: rotates pairs of values of x [t, h, d] by angles
+ * in proportion to the positions pos [t] (I32). freqs [n_rot/2] divides the
+ * angles; -1 for none. */
 PL_API pl_tensor pl_rope_apply(pl_graph *g, pl_tensor x, pl_tensor pos,
                                pl_tensor freqs, const pl_rope *rope);
-/* Stores x [t, n_head, d_head] at the step's positions; returns the cache for
- * attention to read. */
+/* Stores x [t, n_head, d_head] in the cache at the positions of the step's
+ * tokens. Returns the cache, for attention to read. */
 PL_API pl_tensor pl_cache_write(pl_graph *g, pl_tensor cache, pl_tensor x);
-/* q [t, n_head, d], caches with n_head a multiple of theirs: [t, n_head, e].
- * Causal within each sequence; window 0 and softcap 0 mean none; sinks
- * [n_head] or -1. */
+/* Causal attention within each sequence: q [t, n_head, d], caches k [slots,
+ * n_kv, d] and v [slots, n_kv, e] -> [t, n_head, e]. n_head is a multiple of
+ * n_kv. `sinks` [n_head] are logits of attention sinks; -1 for none. A token
+ * attends to the last `window` tokens; 0 for all. `softcap` limits scores; 0
+ * for no limit. */
 PL_API pl_tensor pl_attention(pl_graph *g, pl_tensor q, pl_tensor k,
                               pl_tensor v, pl_tensor sinks, float scale,
                               int64_t window, float softcap);
-/* The same over latents: one cache (of values) [slots, n_head, d_head] holds
- * the keys, and the first d_value of a key are its values. Returns [t, n_head,
- * d_value]. */
+/* Causal attention over latents (MLA): one cache, created with `values`, holds
+ * the keys, and the first d_value values of a key are its value vector. q [t,
+ * n_head, d], cache [slots, n_kv, d] -> [t, n_head, d_value]. */
 PL_API pl_tensor pl_latent_attention(pl_graph *g, pl_tensor q, pl_tensor cache,
                                      int64_t d_value, float scale);
-/* Causal convolution of each channel of x [t, c] with its taps w [c, n], the
- * last of which applies to the token itself; followed by SiLU, if `silu`: [t,
- * c]. The state [slots, c, n - 1] holds the inputs of earlier tokens. */
+/* Causal convolution of each channel: x [t, c], taps w [c, n] -> [t, c]. The
+ * last tap applies to the token itself, those before it to earlier tokens,
+ * whose inputs the state [slots, c, n - 1] holds. If `silu`, SiLU follows. */
 PL_API pl_tensor pl_short_conv(pl_graph *g, pl_tensor x, pl_tensor w,
                                pl_tensor state, bool silu);
-/* Gated delta net: q and k [t, n_key, d], v [t, n_head, e], decay and beta [t,
- * n_head], the state [slots, n_head, d * e], a matrix M [d, e] per head:
+/* Gated delta net (arXiv:2412.06464): q and k [t, n_key, d], v [t, n_head, e],
+ * decay and beta [t, n_head] -> [t, n_head, e]. The state [slots, n_head, d *
+ * e] is a matrix M [d, e] per head. For each token in turn:
  *
  *   k, q divided by max(their Euclidean norm, eps)
  *   M = exp(decay) M;  M += k (beta (v - M^T k))^T;  result M^T q / sqrt(d)
  *
- * token after token: [t, n_head, e]. Head h has the key head h / (n_head /
- * n_key) or, tiled, h % n_key. Source: arXiv:2412.06464. */
+ * Head h uses key head h / (n_head / n_key), or h % n_key if `tiled`. */
 PL_API pl_tensor pl_delta_net(pl_graph *g, pl_tensor q, pl_tensor k,
                               pl_tensor v, pl_tensor decay, pl_tensor beta,
                               pl_tensor state, float eps, bool tiled);
 PL_API pl_tensor pl_softmax(pl_graph *g, pl_tensor x);
-/* Returns the n_used best experts of logits [*, e], best first, ties by lower
- * id: I32 [*, n_used]. bias [e] or -1 is added for the choice only. n_group >
- * 1: only experts of the n_group_used best groups, ranked by the sum of their
- * two best experts (softmax gating: by their best). */
+/* Chooses the n_used best experts: logits [*, e] -> ids [*, n_used] (I32), best
+ * first; of equal ones the lower id comes first. bias [e] is added to the
+ * scores for the choice only; -1 for none. If n_group > 1, experts form groups
+ * and only those of the n_group_used best groups are chosen from. Groups are
+ * ranked by the sum of their two best scores, or by their best score with
+ * softmax gating. */
 PL_API pl_tensor pl_router_topk(pl_graph *g, pl_tensor logits, pl_tensor bias,
                                 pl_gating gating, int n_used, int n_group,
                                 int n_group_used);
-/* Returns the weights [*, n_used] of the chosen experts. `normalise` divides by
- * max(sum, 2^-14); then `scale` multiplies. */
+/* Returns the weights of the chosen experts: logits [*, e], ids [*, n_used] ->
+ * [*, n_used]. If `normalise`, they are divided by max(their sum, 2^-14). Then
+ * they are multiplied by `scale`. */
 PL_API pl_tensor pl_router_weights(pl_graph *g, pl_tensor logits, pl_tensor ids,
                                    pl_gating gating, bool normalise,
                                    float scale);
 
-/* Elementwise with broadcast (sizes 1, missing outer dimensions). */
+/* Elementwise operations. An operand is broadcast along dimensions of size 1
+ * and outer dimensions that it lacks. */
 PL_API pl_tensor pl_add(pl_graph *g, pl_tensor a, pl_tensor b);
 PL_API pl_tensor pl_sub(pl_graph *g, pl_tensor a, pl_tensor b);
 PL_API pl_tensor pl_mul(pl_graph *g, pl_tensor a, pl_tensor b);
 PL_API pl_tensor pl_div(pl_graph *g, pl_tensor a, pl_tensor b);
-/* silu(gate) * up;  gelu(gate) * up (tanh form);  gpt-oss:
- * (clamp(up, -limit, limit) + 1) * g * sigmoid(1.702 g),
- * g = min(gate, limit) */
+/* Gated activations. pl_swiglu computes silu(gate) * up; pl_geglu computes
+ * gelu(gate) * up with the tanh form of gelu. pl_swiglu_oai, of gpt-oss,
+ * computes (clamp(up, -limit, limit) + 1) * g * sigmoid(1.702 g) with
+ * g = min(gate, limit). */
 PL_API pl_tensor pl_swiglu(pl_graph *g, pl_tensor gate, pl_tensor up);
 PL_API pl_tensor pl_geglu(pl_graph *g, pl_tensor gate, pl_tensor up);
 PL_API pl_tensor pl_swiglu_oai(pl_graph *g, pl_tensor gate, pl_tensor up,
@@ -278,43 +306,45 @@ PL_API pl_tensor pl_gelu(pl_graph *g, pl_tensor x);
 PL_API pl_tensor pl_relu(pl_graph *g, pl_tensor x);
 /* Sums over the second-last dimension: [*, u, d] -> [*, d]. */
 PL_API pl_tensor pl_sum(pl_graph *g, pl_tensor x);
-/* Rounds to F16 or BF16 and back to F32 values (format F32: unchanged). */
+/* Rounds values to F16 or BF16; the result is F32 again. With format F32,
+ * values are unchanged. */
 PL_API pl_tensor pl_cast(pl_graph *g, pl_tensor x, pl_format f);
 PL_API pl_tensor pl_contiguous(pl_graph *g, pl_tensor x);
 PL_API pl_tensor pl_reshape(pl_graph *g, pl_tensor x, int n_dim,
                             const pl_dim *dim);
-/* Result dimension i is x's dimension perm[i]. */
+/* Permutes dimensions: dimension i of the result is dimension perm[i] of x. */
 PL_API pl_tensor pl_permute(pl_graph *g, pl_tensor x, const int *perm);
-/* Returns len indices of `axis` from start on; not along a symbolic
- * dimension. */
+/* Returns the indices start .. start + len - 1 of dimension `axis`, whose size
+ * must be constant. */
 PL_API pl_tensor pl_slice(pl_graph *g, pl_tensor x, int axis, int64_t start,
                           int64_t len);
 PL_API pl_tensor pl_concat(pl_graph *g, int n, const pl_tensor *x, int axis);
 
 /* ---- custom ops --------------------------------------------------------- */
 
-/* A part of a split dimension that this device holds: indices index .. index +
- * n - 1 lie at at .. at + n - 1. */
+/* A range of a split dimension that this device holds. Indices index .. index +
+ * n - 1 of the whole dimension are at .. at + n - 1 in the device's data. */
 typedef struct pl_op_part {
     int64_t index, at, n;
 } pl_op_part;
 
-/* An operand or the result as a kernel sees it: the values that this device
+/* An operand or the result in a kernel's call: the values that this device
  * holds, contiguous, the last dimension innermost. The size of a split
- * dimension counts only these, and may be 0. */
+ * dimension counts only the indices that the device holds, and may be 0. */
 typedef struct pl_op_value {
-    /* float or int32_t; operands are read-only; NULL: absent */
+    /* float or int32_t; read-only for operands; NULL if the operand is
+     * absent */
     void *data;
-    pl_format format; /* F32 or I32; the result: F32 */
+    pl_format format; /* F32 or I32; F32 for the result */
     int n_dim;
     int64_t dim[4];         /* on this device, in this step */
     int split;              /* the split dimension, or -1 */
-    int n_part;             /* split >= 0: parts on this device, ascending */
+    int n_part;             /* if split >= 0: number of ranges */
     const pl_op_part *part; /* [n_part] */
 } pl_op_value;
 
 typedef struct pl_op_call {
-    void *user; /* the definition's */
+    void *user; /* pl_op_def.user */
     pl_op_value out;
     int n_in;
     pl_op_value in[4];
@@ -322,33 +352,35 @@ typedef struct pl_op_call {
 } pl_op_call;
 
 /* Computes an op on this device. All nth threads of a device call it at once,
- * and each computes its share of the result's values. The bits must not depend
- * on nth, on the other rows, or on how much of a split dimension the device
- * holds. It must not fail, nor write anything but the result. Several devices
- * call it at the same time. */
+ * and each computes its share of the result's values. The bits of a row must
+ * not depend on nth, on other rows, or on how much of a split dimension the
+ * device holds. The kernel must not fail or write anything but the result.
+ * Several devices call it at the same time. */
 typedef void pl_op_kernel(const pl_op_call *c);
 
-/* The operands that may be PARTIAL: one addend per rank, not yet summed. The
- * kernel is then called once per rank with that rank's addends.
+/* Values of pl_op_def.partial: which operands may be PARTIAL, that is, one
+ * addend per rank, not yet summed. With a PARTIAL operand the kernel is called
+ * once per rank, with that rank's addend.
  *
  *   PL_OP_NONE       none
- *   PL_OP_ONE | m    one of those whose bits are in m, the others complete; the
- *                    kernel must be linear in it
+ *   PL_OP_ONE | m    one of the operands whose bits are set in m, if the others
+ *                    are not PARTIAL; the kernel must be linear in that operand
  *   PL_OP_SUM        any of them; the kernel must be linear in all of them
- *                    together. One without an addend on a rank is absent there
- *                    (in[i].data NULL) and counts as zeros */
+ *                    together. An operand without an addend on a rank is absent
+ *                    in that call (in[i].data is NULL) and counts as zeros */
 enum { PL_OP_NONE = 0, PL_OP_SUM = 0x100, PL_OP_ONE = 0x200 };
 
 /* The definition of an op. `dims` has a letter for each dimension of each
  * operand, then of the result, outermost first: "tk,nk->tn" is a matrix
- * product. Dimensions with the same letter have the same size. It also says
- * which may be split:
+ * product. Dimensions with the same letter have the same size. It also tells
+ * which dimensions may be split:
  *
- *   a letter of the result       may be split: then the operands that have it
- *                                are split alike, and the kernel sees parts
- *   one that the result lacks    is summed over. If it is split, the kernel is
- *                                called once per rank with that rank's part of
- *                                it, and computes an addend
+ *   a letter of the result       may be split. Operands with the letter are
+ *                                then split alike, and the kernel gets the
+ *                                device's ranges
+ *   a letter only of operands    is summed over. If it is split, the kernel is
+ *                                called once per rank with that rank's range of
+ *                                the dimension, and computes an addend
  *   x!                           is never split
  *   n_tok, n_out                 dimensions of these sizes are never split
  *   *                            any number of leading dimensions, aligned at
@@ -360,14 +392,14 @@ enum { PL_OP_NONE = 0, PL_OP_SUM = 0x100, PL_OP_ONE = 0x200 };
  *   ?                            at the end of an operand: it may be absent */
 typedef struct pl_op_def {
     size_t size;
-    /* letters, digits, "._-/+"; not the name of a built-in op */
+    /* of letters, digits and "._-/+"; not that of a built-in op */
     const char *name;
-    const char *dims; /* one to four operands, of up to four dimensions */
+    const char *dims; /* of 1 to 4 operands with up to 4 dimensions */
     unsigned partial; /* PL_OP_NONE, PL_OP_SUM, PL_OP_ONE | mask */
     pl_op_kernel *run;
-    void *user; /* passed to run; must outlive graph and plans */
-    /* A different number whenever run gives different bits. It is part of the
-     * numeric hash, with name and row. */
+    void *user; /* passed to `run`; must outlive graphs and plans */
+    /* Version of the kernel's numerics; the caller changes it whenever `run`
+     * gives other bits. The numeric hash includes it, the name and the dims. */
     uint64_t edition;
 } pl_op_def;
 
@@ -379,33 +411,34 @@ static inline void pl_op_def_init(pl_op_def *d)
     d->size = sizeof *d;
 }
 
-/* Applies a custom op to n_in operands (F32 or I32; -1: absent); its result is
- * F32. The definition is copied. Ops of one graph with the same name must have
- * the same definition. */
+/* Applies a custom op to n_in operands in[] (F32 or I32; -1 if absent). The
+ * result is F32. The definition is copied. Ops of one graph with the same name
+ * must have the same definition. */
 PL_API pl_tensor pl_custom(pl_graph *g, const pl_op_def *def, int n_in,
                            const pl_tensor *in);
 
-/* Mark a result. An output is read after every step; a kept tensor may be
- * read. */
+/* Mark results of the graph. An output is made available after every step. A
+ * kept tensor is an intermediate value that may be read between steps. */
 PL_API void pl_output(pl_graph *g, pl_tensor x);
 PL_API void pl_keep(pl_graph *g, pl_tensor x);
-/* Requests a layout for any tensor (copied). Caches are split by heads only.
- * Caches that one attention reads are split alike: a rank has every head that
- * was requested for it in either. */
+/* Requests a layout for a tensor; `l` is copied. Caches can be split by heads
+ * only. The two caches that an attention reads are split alike: a rank holds
+ * each head that was requested for it in either of them. */
 PL_API void pl_want_layout(pl_graph *g, pl_tensor x, const pl_layout *l);
 PL_API const char *pl_tensor_name(const pl_graph *g, pl_tensor x);
 /* Names a tensor for pl_tensor_get and messages; leaves already have names. */
 PL_API void pl_name(pl_graph *g, pl_tensor x, const char *name);
 PL_API pl_tensor pl_tensor_find(const pl_graph *g, const char *name);
-/* Returns the number of dimensions, or -1; fills dim[4], which may be NULL. */
+/* Returns the number of dimensions, or -1 on failure. Fills dim[4], which may
+ * be NULL. */
 PL_API int pl_tensor_shape(const pl_graph *g, pl_tensor x, pl_dim dim[4]);
 
-/* Convert to and from the text form: one line per tensor, `name: f32[n_tok, 64]
- * = add(a, b)`. */
+/* Convert a graph to and from its text form, which has one line per tensor:
+ * `name: f32[n_tok, 64] = add(a, b)`. */
 PL_API pl_status pl_graph_print(const pl_graph *g, pl_write_fn *write,
                                 void *user, pl_err *err);
 PL_API pl_status pl_graph_parse(pl_graph **out, const char *text, pl_err *err);
-/* Parses a text that names custom ops. */
+/* Like pl_graph_parse, but the text may also use the custom ops def[n_def]. */
 PL_API pl_status pl_graph_parse_ops(pl_graph **out, const char *text, int n_def,
                                     const pl_op_def *const *def, pl_err *err);
 
@@ -419,58 +452,64 @@ PL_API pl_status pl_exec_create(pl_exec **out, const pl_graph *g,
                                 const pl_options *opt, pl_err *err);
 PL_API void pl_exec_free(pl_exec *x);
 
-/* Writes bytes of the logical tensor in its own format, row by row; packed
- * weights in the format's blocks. A weight that was never set is zeros. This
- * function and those below change nothing if the range exceeds the tensor, or
- * if the tensor is a computed value (BAD_ARGUMENT). */
+/* Writes `bytes` bytes at `offset` of the logical tensor, which is the whole
+ * tensor in its own format, row after row, in blocks for block formats. A
+ * weight that was never set is zero. BAD_ARGUMENT, with nothing changed: the
+ * range exceeds the tensor, or the tensor is computed. The same holds for the
+ * functions below. */
 PL_API pl_status pl_tensor_set(pl_exec *x, pl_tensor t, const void *data,
                                size_t offset, size_t bytes, pl_err *err);
 /* Reads any byte range of a weight, a cache, an input, an output or a kept
- * tensor (any other: BAD_ARGUMENT). Sizes that depend on the step are those of
- * the last one, 0 before the first. */
+ * tensor (any other: BAD_ARGUMENT). A tensor whose size depends on the step has
+ * its size in the last step, or 0 before the first. */
 PL_API pl_status pl_tensor_get(pl_exec *x, pl_tensor t, void *data,
                                size_t offset, size_t bytes, pl_err *err);
 
-/* The same, asynchronously: executed in the order of the calls, on a thread of
- * the executor. `data` must stay valid until pl_exec_wait, or until a step or
- * another get or set has returned: these wait on their own. The call that waits
- * returns the first failure; operations queued after it are not executed. Wait
- * before any other call of an engine. */
+/* Asynchronous forms of pl_tensor_get and pl_tensor_set, executed in the order
+ * of the calls on a thread of the executor. `data` must stay valid until
+ * pl_exec_wait, a step, or a synchronous get or set has returned; each of these
+ * waits for all earlier operations. The call that waits returns the first
+ * failure; operations queued after a failed one are not executed. Call
+ * pl_exec_wait before any other function of an engine. */
 PL_API pl_status pl_tensor_get_async(pl_exec *x, pl_tensor t, void *data,
                                      size_t offset, size_t bytes, pl_err *err);
 PL_API pl_status pl_tensor_set_async(pl_exec *x, pl_tensor t, const void *data,
                                      size_t offset, size_t bytes, pl_err *err);
 PL_API pl_status pl_exec_wait(pl_exec *x, pl_err *err);
 
-/* A strided view: its index i is value start + sum of i_d * stride_d of the
- * tensor, counted row by row. Strides may be 0 or negative. */
+/* A strided view of a tensor. The value at index (i_0, i_1, ...) of the view is
+ * value start + sum of i_d * stride[d] of the tensor, whose values are numbered
+ * row by row. Strides may be 0 or negative. */
 typedef struct pl_view {
     int n_dim; /* 1 to 4 */
     int64_t dim[4], stride[4];
     int64_t start;
 } pl_view;
 
-/* Read and write a view's values in its own order, densely packed: in the
- * tensor's format, or F32 for block formats. Whole rows of weights and caches
- * are read for it. Values of block formats cannot be set. If a view has a value
- * several times, the last one is set. */
+/* Read and write the values of a view. `data` has them densely packed in the
+ * view's order, in the tensor's format, or as F32 for block formats. Values of
+ * block formats cannot be set. If a view contains a value several times, the
+ * last one is set. */
 PL_API pl_status pl_tensor_get_view(pl_exec *x, pl_tensor t, const pl_view *v,
                                     void *data, pl_err *err);
 PL_API pl_status pl_tensor_set_view(pl_exec *x, pl_tensor t, const pl_view *v,
                                     const void *data, pl_err *err);
 
-/* Tokens of a step, in order; those of one sequence are adjacent. */
+/* The tokens of a step, in order. Tokens of the same sequence are adjacent. */
 typedef struct pl_step_tokens {
     size_t size;
     int64_t n_tok, n_out;
-    const int32_t *pos; /* [n_tok] position in its sequence */
-    const int32_t *seq; /* [n_tok] row of pages */
-    /* For each pool, [n_seq, page_stride]: the page of 64 slots that holds
-     * positions 64 i .. 64 i + 63. If the pool has a window, only pages with
-     * positions that the tokens see are read. For the pool of states, three
-     * words: the slot of the state that is read; the slot, the same or another,
-     * where the state after the step's tokens is written; and the position that
-     * the former state stands before, where these tokens begin. At 0 nothing is
+    const int32_t *pos; /* [n_tok] positions in the sequences */
+    const int32_t *seq; /* [n_tok] sequences: rows of `pages` */
+    /* The page table of each pool, [n_seq, page_stride]. Entry i of a row is
+     * the number of the page, of 64 slots, that holds positions 64 i .. 64 i +
+     * 63 of the sequence. If the pool has a window, only entries of positions
+     * inside the windows of the step's tokens are read.
+     *
+     * For a pool of states the first three entries are: the slot of the state
+     * to read; the slot, perhaps the same, to which the state after the step's
+     * tokens is written; and the number of tokens that the state to read
+     * covers, at which the step's tokens begin. If that is 0, the state is not
      * read. */
     const int32_t *pages[PL_MAX_POOL];
     int64_t page_stride;
@@ -484,14 +523,16 @@ static inline void pl_rows_init(pl_step_tokens *r)
     r->size = sizeof *r;
 }
 
-/* Executes the graph once. Inputs are those set by pl_tensor_set, or unchanged.
- * pos, seq and pages may each be NULL: then all tokens are at position 0, of
- * sequence 0, in the first page. But in a graph with caches or states, seq
- * needs pages. BAD_ARGUMENT, with nothing executed: more tokens or results than
- * planned, or no token; a position or sequence outside the page table; a page
- * or slot that the pool does not have; tables for only some pools; tokens of a
- * state out of order, not adjacent, or before the state's position; an executor
- * that belongs to an engine. */
+/* Executes the graph once. Inputs that pl_tensor_set has not set since the last
+ * step keep their values. If `pos`, `seq` or a page table is NULL, all tokens
+ * are at position 0, of sequence 0, or in the first page. In a graph with
+ * caches or states, `seq` needs page tables.
+ *
+ * BAD_ARGUMENT, with nothing executed: no token, or more tokens or results than
+ * planned; a position or sequence outside the page table; a page or slot that
+ * the pool does not have; page tables for only some of the pools; tokens of a
+ * sequence with a state that are out of order, not adjacent, or before the
+ * state's position; an executor that belongs to an engine. */
 PL_API pl_status pl_exec_step(pl_exec *x, const pl_step_tokens *rows,
                               pl_err *err);
 
@@ -503,10 +544,10 @@ PL_API void pl_exec_counters(const pl_exec *x, pl_counters *out, size_t size);
 
 /* Returns the graph of a model as planned; valid as long as the plan. */
 PL_API const pl_graph *pl_plan_graph(const pl_plan *p);
-/* Return the engine's executor, and a tensor by name, or -1. With them tensors
- * are read and set between calls of the engine; kept values are those of its
- * last step. The engine owns the executor: pl_exec_free does nothing, and
- * pl_exec_step gives BAD_ARGUMENT. */
+/* Return the engine's executor, and the tensor of its graph that has a name, or
+ * -1 if there is none. They serve to read and set tensors between calls of the
+ * engine. Kept values are those of the last step. The engine owns the executor:
+ * pl_exec_free does nothing, and pl_exec_step gives BAD_ARGUMENT. */
 PL_API pl_exec *pl_engine_exec(pl_engine *e);
 PL_API pl_tensor pl_engine_tensor(const pl_engine *e, const char *name);
 

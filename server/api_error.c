@@ -40,7 +40,7 @@ bool api_error_set(struct api_error *r, int status, const char *code,
 bool api_error_set_memory(struct api_error *r)
 {
     return api_error_set(r, 503, "no_memory", NULL,
-                         "no memory for this request; try again later");
+                         "out of memory for this request; try again later");
 }
 
 bool api_error_set_status(struct api_error *r, pl_status s, const pl_err *err)

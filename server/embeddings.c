@@ -173,10 +173,9 @@ static bool check_numbers(struct embedded *t)
         return true;
     return api_error_set(
         &g->why, 500, "not_finite", "",
-        "text %d: the model %.100s computed numbers for it that are "
-        "not finite (NaN or infinite): its file is damaged, or its "
-        "values are too large for the formats used; check the file, "
-        "or try another quantization of the model",
+        "text %d: model %.100s returned values that are not finite (NaN or "
+        "infinite); check the model file for damage, or use another "
+        "quantization if its values overflow this one",
         (int)(t - g->text) + 1, g->service->name);
 }
 
@@ -277,7 +276,7 @@ static void set_gone(void *user)
     ((struct embeddings *)user)->gone = true;
 }
 
-static enum client_state on_wish(void *user)
+static enum client_state on_poll_client(void *user)
 {
     return ((struct embedded *)user)->of->gone ? CLIENT_GONE : CLIENT_READY;
 }
@@ -294,7 +293,8 @@ static void on_end(void *user, const struct task_report *report)
             api_error_set_status(&g->why, report->err.status, &report->err);
         else if (report->why == FINISH_TIMEOUT)
             api_error_set(&g->why, 408, "timeout", "",
-                          "the request took longer than the %g s that it may",
+                          "the request timed out after %g s; send a shorter "
+                          "one, or start the server with a larger --timeout",
                           g->service->time_s);
         else
             api_error_set(&g->why, 503, "unavailable", "",
@@ -332,11 +332,10 @@ static bool read_form(struct embeddings *g, const struct fields *f)
     g->base64 = format == 1;
     g->norm = (int)norm;
     return width == g->width ||
-           api_error_set(
-               f->why, 400, "unsupported_value", "dimensions",
-               "dimensions: the model's vectors have %lld, and others are "
-               "not supported; leave it out",
-               (long long)g->width);
+           api_error_set(f->why, 400, "unsupported_value", "dimensions",
+                         "dimensions: only %lld is supported, the width of the "
+                         "model; leave it out",
+                         (long long)g->width);
 }
 
 /* Makes *out, the request with its texts; owned by the caller also if
@@ -373,10 +372,10 @@ static bool read_request(struct service *v, struct http_request *r, bool plain,
                                 .n_left = a.n_prompt};
     service_hold(v);
     if (!plain && v->pooling == EMBEDDINGS_NONE)
-        return api_error_set(
-            why, 400, "unsupported_value", "input",
-            "the server was started with --pooling none, which "
-            "/v1/embeddings has no form for; ask for /embedding");
+        return api_error_set(why, 400, "unsupported_value", "input",
+                             "input: /v1/embeddings cannot return one vector "
+                             "per token (--pooling none); use /embedding, or "
+                             "start the server with another --pooling");
     return read_form(*out, &in.f);
 }
 
@@ -400,9 +399,8 @@ static bool make_text(struct embeddings *g, int i, struct task_params *params,
         free(ids);
         return api_error_set(
             why, 400, "invalid_value", "input",
-            "all vectors of the request's tokens together have more "
-            "than the %d numbers that may be asked for: give less "
-            "text at once",
+            "input: one vector per token needs more than the limit of %d "
+            "values per request; send less text per request",
             MOST_NUMBERS);
     }
     t->row = calloc(n_row * (size_t)g->width + 1, sizeof *t->row);
@@ -413,11 +411,12 @@ static bool make_text(struct embeddings *g, int i, struct task_params *params,
         .n_prompt = t->n,
         .rows = how == EMBEDDINGS_LAST ? TASK_LAST_ROW : TASK_ALL_ROWS,
         .no_cache = how != EMBEDDINGS_LAST,
+        .slot = -1,
         .client = http_client(g->r),
         .time_s = g->service->time_s,
         .listener = {.row = on_row,
                      .token = on_token,
-                     .poll_client = on_wish,
+                     .poll_client = on_poll_client,
                      .end = on_end,
                      .user = t}};
     return (t->row && (t->sum || how != EMBEDDINGS_MEAN)) ||
@@ -425,7 +424,7 @@ static bool make_text(struct embeddings *g, int i, struct task_params *params,
 }
 
 /* Submits the tasks. If it returns true the loop's thread owns g. */
-static bool hand_over(struct embeddings *g, struct api_error *why)
+static bool submit_tasks(struct embeddings *g, struct api_error *why)
 {
     struct task_params *params = calloc((size_t)g->n + 1, sizeof *params);
     bool ok = params ? true : api_error_set_memory(why);
@@ -464,8 +463,8 @@ void embeddings_start(struct service *v, struct http_request *r, bool plain)
     if (v->pooling == EMBEDDINGS_OFF)
         api_error_set(
             &why, 501, "not_supported", "",
-            "this server gives no embeddings; start it with --embeddings");
-    else if (read_request(v, r, plain, &g, &why) && hand_over(g, &why))
+            "embeddings are disabled; start the server with --embeddings");
+    else if (read_request(v, r, plain, &g, &why) && submit_tasks(g, &why))
         return;
     if (g)
         embeddings_free(g);

@@ -26,15 +26,15 @@ struct choice {
     pl_detokenizer *text;
     pl_detokenizer *piece; /* of single tokens; NULL: not requested */
     struct stops stops;
-    pl_reply *reply; /* NULL: not a conversation */
-    bool told;       /* response_prompt was called */
-    bool broken;     /* memory was short: its text is incomplete */
-    bool called;     /* it called a tool */
-    bool full;       /* it has enough, not even another call is wanted */
-    bool begins;     /* the reply parser is reading request.begun */
-    size_t n_begun;  /* bytes of it that were skipped in the content */
+    pl_reply *reply;  /* NULL: not a conversation */
+    bool prompt_sent; /* response_prompt was called */
+    bool broken;      /* memory was short: its text is incomplete */
+    bool called;      /* it called a tool */
+    bool full;        /* it has enough, not even another call is wanted */
+    bool begins;      /* the reply parser is reading request.begun */
+    size_t n_begun;   /* bytes of it that were skipped in the content */
     int64_t n_prompt, n_cached;
-    double wrote; /* time of its last token; 0: none yet */
+    double last_token_s; /* time of its last token; 0: none yet */
 };
 
 struct generation {
@@ -45,8 +45,8 @@ struct generation {
     pl_grammar *grammar; /* counted in service->grammars; NULL: none */
     bool reasons;        /* the grammar covers reasoning, too */
     char *prompt;        /* owned; of a conversation; NULL: none */
-    double came;         /* arrival, by loop_now */
-    double spoke;        /* likewise: when data was last sent */
+    double arrival_s;    /* arrival, by loop_now */
+    double last_sent_s;  /* likewise: when data was last sent */
     atomic_bool gone;    /* the client has disconnected */
     bool begun;          /* a stream has begun */
     bool answered;       /* r has ended, or was rejected */
@@ -79,7 +79,7 @@ static bool write_out(void *user, const void *data, size_t n)
 
     if (g->answered) /* rejected because another choice failed */
         return false;
-    g->spoke = loop_now();
+    g->last_sent_s = loop_now();
     if (g->request.stream) {
         if (!g->begun)
             http_begin(g->r, 200, response_type(g->response));
@@ -151,11 +151,11 @@ static bool is_written(const struct choice *c)
            (c->reply && pl_reply_ended(c->reply));
 }
 
-static void tell_prompt(struct choice *c)
+static void send_prompt(struct choice *c)
 {
-    if (c->told)
+    if (c->prompt_sent)
         return;
-    c->told = true;
+    c->prompt_sent = true;
     response_prompt(c->of->response, c->index, c->n_prompt, c->n_cached,
                     c->of->prompt);
 }
@@ -167,7 +167,7 @@ static void on_progress(void *user, int64_t done, int64_t total, int64_t cached)
     c->n_cached = cached;
     if (c->of->request.progress)
         response_progress(c->of->response, c->index, done, total, cached,
-                          loop_now() - c->of->came);
+                          loop_now() - c->of->arrival_s);
 }
 
 /* ---- tokens and their probabilities -------------------------------------- */
@@ -202,7 +202,7 @@ static struct response_token as_token(struct choice *c, const struct logprob *p,
         .id = p->id, .text = text->text, .len = text->len, .logprob = p->p};
 }
 
-static bool tell_token(struct choice *c, int32_t id, const float *logits)
+static bool send_token(struct choice *c, int32_t id, const float *logits)
 {
     const struct generation *g = c->of;
     struct logprob own = {.id = id}, top[REQUEST_MAX_TOP];
@@ -229,12 +229,12 @@ static bool on_token(void *user, int32_t id, const float *logits)
     const char *text = pl_detokenize(c->text, id);
     double now = loop_now();
 
-    if (c->wrote > 0)
-        metrics_add_token(&c->of->service->metrics, now - c->wrote);
-    c->wrote = now;
-    tell_prompt(c);
+    if (c->last_token_s > 0)
+        metrics_add_token(&c->of->service->metrics, now - c->last_token_s);
+    c->last_token_s = now;
+    send_prompt(c);
     if (c->of->request.probs || c->of->request.ids)
-        c->broken |= !tell_token(c, id, logits);
+        c->broken |= !send_token(c, id, logits);
     if (!stop_add(&c->stops, text, strlen(text), take_text, c))
         c->broken = true;
     return !c->broken && !is_written(c);
@@ -260,7 +260,7 @@ static enum client_state on_poll_client(void *user)
         return CLIENT_READY;
     if (http_backlog(g->r) > MAX_BACKLOG)
         return CLIENT_BACKLOGGED;
-    if (ping_s > 0 && loop_now() - g->spoke > ping_s)
+    if (ping_s > 0 && loop_now() - g->last_sent_s > ping_s)
         response_ping(g->response);
     return CLIENT_READY;
 }
@@ -280,7 +280,7 @@ static bool finish_text(struct choice *c, const struct task_report *report)
     const char *rest = pl_detokenize_flush(c->text);
 
     c->n_cached = report->n_cached;
-    tell_prompt(c);
+    send_prompt(c);
     if (c->stops.hit < 0)
         c->broken |= !stop_add(&c->stops, rest, strlen(rest), take_text, c) ||
                      (c->stops.hit < 0 && !stop_end(&c->stops, take_text, c));
@@ -326,7 +326,8 @@ static void reject_end(struct api_error *why, const struct choice *c,
         api_error_set_status(why, report->err.status, &report->err);
     else if (report->why == FINISH_TIMEOUT)
         api_error_set(why, 408, "timeout", "",
-                      "the request took longer than the %g s that it may",
+                      "the request timed out after %g s; send a shorter one, "
+                      "or start the server with a larger --timeout",
                       c->of->service->time_s);
     else if (report->why == FINISH_CANCELLED)
         api_error_set(why, 503, "unavailable", "", "the server is stopping");
@@ -518,7 +519,7 @@ static struct generation *make(struct service *v, struct http_request *r,
     }
     g->service = v;
     service_hold(v);
-    g->came = g->spoke = loop_now();
+    g->arrival_s = g->last_sent_s = loop_now();
     g->r = r;
     g->request = *a;
     g->n_choice = n;

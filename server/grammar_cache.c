@@ -33,7 +33,7 @@ static struct grammars_entry *find(struct grammars *g, pl_grammar_form form,
 
 /* Returns a free entry, the least recently used one, whose contents move to
  * *old, or a new one. NULL if out of memory. */
-static struct grammars_entry *make_room(struct grammars *g,
+static struct grammars_entry *evict_for(struct grammars *g,
                                         struct grammars_entry *old)
 {
     struct grammars_entry *oldest = NULL, *more;
@@ -86,7 +86,7 @@ static pl_grammar *keep(struct grammars *g, struct grammars_entry *made)
 
     pthread_mutex_lock(&g->lock);
     found = use(g, made->form, made->text);
-    e = found ? NULL : make_room(g, &old);
+    e = found ? NULL : evict_for(g, &old);
     if (e) {
         *e = *made;
         *made = old;

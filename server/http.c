@@ -100,14 +100,14 @@ static enum MHD_Result on_body(struct http_request *r, const char *data,
     /* the size of a chunked body is only known now */
     if (*len > o->max_body - r->n_body)
         return reject_body(r, MHD_HTTP_CONTENT_TOO_LARGE, "Content Too Large",
-                           "the body is too large");
+                           "the request body is too large; send a smaller one");
     if (http_now() - r->began > due)
         return MHD_NO;
     s = http_request_add_body(r, data, *len);
     if (s == PL_FULL)
-        return reject_body(r, MHD_HTTP_SERVICE_UNAVAILABLE,
-                           "Service Unavailable",
-                           "no memory for the body: try again later");
+        return reject_body(
+            r, MHD_HTTP_SERVICE_UNAVAILABLE, "Service Unavailable",
+            "out of memory for the request body; try again later");
     *len = 0;
     return s == PL_OK ? MHD_YES : MHD_NO;
 }
@@ -153,9 +153,10 @@ static void log_request(struct http_request *r, bool left)
         snprintf(status, sizeof status, "%d", r->status);
     snprintf(text, sizeof text, "%s %s %s %.3f s%s", method, path, status,
              http_now() - r->began,
-             !left                          ? ""
-             : atomic_load(&r->h->stopping) ? ", cut off: the server ends"
-                                            : ", the client left");
+             !left ? ""
+             : atomic_load(&r->h->stopping)
+                 ? ", aborted: the server is stopping"
+                 : ", the client disconnected");
     pthread_mutex_lock(&r->h->log_lock);
     o->log(o->log_user, PL_LOG_INFO, text);
     pthread_mutex_unlock(&r->h->log_lock);
@@ -225,36 +226,37 @@ static void on_complaint(void *user, const char *fmt, va_list ap)
 static pl_status check_options(const struct http_options *o, pl_err *err)
 {
     if (o->port < 0 || o->port > 65535)
-        return http_fail(err, PL_BAD_ARGUMENT,
-                         "port %d: ports are 0 (any free one) to 65535",
-                         o->port);
+        return http_fail(
+            err, PL_BAD_ARGUMENT,
+            "port %d: out of range; use 0 (any free port) to 65535", o->port);
     for (int i = 0; i < o->n_key; i++) {
         if (!o->key[i] || !*o->key[i])
             return http_fail(err, PL_BAD_ARGUMENT,
-                             "key %d of %d is empty: anybody would have it",
+                             "API key %d of %d: empty, so any client would "
+                             "have it; remove the empty line or value",
                              i + 1, o->n_key);
     }
     if (o->prefix &&
         (o->prefix[0] != '/' || o->prefix[strlen(o->prefix) - 1] == '/'))
         return http_fail(err, PL_BAD_ARGUMENT,
-                         "prefix \"%s\": it begins with a slash and ends "
-                         "without, as \"/api\"",
+                         "prefix \"%s\": must start with a slash and not end "
+                         "with one, for example \"/api\"",
                          o->prefix);
     if (!o->cert_file != !o->cert_key_file)
-        return http_fail(err, PL_BAD_ARGUMENT,
-                         "TLS needs a certificate and its key: the %s is not "
-                         "given",
-                         o->cert_file ? "key" : "certificate");
+        return http_fail(
+            err, PL_BAD_ARGUMENT,
+            "TLS: no %s given; give both the certificate and its key",
+            o->cert_file ? "key" : "certificate");
     if (o->cert_file && MHD_is_feature_supported(MHD_FEATURE_TLS) != MHD_YES)
-        return http_fail(err, PL_UNSUPPORTED,
-                         "the libmicrohttpd of this machine was built without "
-                         "TLS: install one with it, or have a proxy speak TLS");
+        return http_fail(
+            err, PL_UNSUPPORTED,
+            "TLS: the installed libmicrohttpd was built without it; install "
+            "one with TLS, or terminate TLS in a proxy");
     if (o->max_connections < 0 || o->max_of_address < 0 || o->timeout_s < 0 ||
         o->drain_s < 0)
         return http_fail(err, PL_BAD_ARGUMENT,
-                         "limits of %d connections, %d of an address, a "
-                         "timeout of %d s and %d s to drain: none may be "
-                         "negative",
+                         "limits must not be negative: %d connections, %d per "
+                         "address, timeout %d s, drain %d s",
                          o->max_connections, o->max_of_address, o->timeout_s,
                          o->drain_s);
     return PL_OK;
@@ -286,7 +288,7 @@ static pl_status read_pem(char **out, const char *path, pl_err *err)
     if (!f)
         s = http_fail(err, PL_IO, "%s: %s", path, strerror(e));
     else if (!text)
-        s = http_fail(err, PL_NO_MEMORY, "no memory for %s", path);
+        s = http_fail(err, PL_NO_MEMORY, "%s: out of memory", path);
     else if (ferror(f))
         s = http_fail(err, PL_IO, "%s: %s", path, strerror(e));
     else if (n > MAX_PEM || memchr(text, '\0', n) || !strstr(text, "-----"))
@@ -339,10 +341,10 @@ static pl_status start_daemon(struct http *h, pl_err *err)
             MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_ARRAY,
             h->o.cert_file ? tls : tls + 2, MHD_OPTION_END);
         if (!h->daemon && h->o.cert_file)
-            s = http_fail(err, PL_IO, "%s and %s: not taken for TLS: %s",
+            s = http_fail(err, PL_IO, "TLS: cannot use %s and %s (%s)",
                           h->o.cert_file, h->o.cert_key_file, h->said);
         else if (!h->daemon)
-            s = http_fail(err, PL_IO, "libmicrohttpd does not start: %s",
+            s = http_fail(err, PL_IO, "cannot start libmicrohttpd: %s",
                           h->said[0] ? h->said : strerror(errno));
     }
     free(cert);
@@ -363,13 +365,14 @@ static pl_status open_all(struct http *h, pl_err *err)
     h->n_idle = limit.rlim_cur < 1 << 20 ? (int)limit.rlim_cur : 1 << 20;
     h->idle = calloc((size_t)h->n_idle, sizeof *h->idle);
     if (!h->idle)
-        return http_fail(err, PL_NO_MEMORY, "no memory for the server");
+        return http_fail(err, PL_NO_MEMORY,
+                         "out of memory for the HTTP server");
     h->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     h->watch_fd = epoll_create1(EPOLL_CLOEXEC);
     if (h->wake_fd < 0 || h->watch_fd < 0)
         return http_fail(err, PL_IO,
-                         "the server has no file descriptors: %s; raise "
-                         "\"ulimit -n\"",
+                         "cannot open file descriptors for the server: %s; "
+                         "raise \"ulimit -n\"",
                          strerror(errno));
     s = http_listen(h, err);
     if (s == PL_OK)
@@ -378,11 +381,16 @@ static pl_status open_all(struct http *h, pl_err *err)
         return s;
     h->running = true;
     if (!http_workers_start(h))
-        return http_fail(err, PL_IO, "no threads that handle requests");
+        return http_fail(err, PL_IO,
+                         "cannot start the threads that handle requests; raise "
+                         "the limit of threads (\"ulimit -u\")");
     e = pthread_create(&h->thread, NULL, http_listen_thread, h);
     h->has_thread = e == 0;
     if (e != 0)
-        return http_fail(err, PL_IO, "no thread that listens: %s", strerror(e));
+        return http_fail(err, PL_IO,
+                         "cannot start the listening thread: %s; raise the "
+                         "limit of threads (\"ulimit -u\")",
+                         strerror(e));
     return PL_OK;
 }
 
@@ -398,7 +406,8 @@ pl_status http_start(struct http **out, const struct http_options *o,
         return s;
     h = calloc(1, sizeof *h);
     if (!h)
-        return http_fail(err, PL_NO_MEMORY, "no memory for the server");
+        return http_fail(err, PL_NO_MEMORY,
+                         "out of memory for the HTTP server");
     h->o = *o;
     fill_defaults(&h->o);
     h->route = route;
@@ -407,7 +416,7 @@ pl_status http_start(struct http **out, const struct http_options *o,
     h->user = user;
     h->listen_fd = h->watch_fd = h->wake_fd = -1;
     pthread_mutex_init(&h->lock, NULL);
-    pthread_cond_init(&h->come, NULL);
+    pthread_cond_init(&h->wake, NULL);
     pthread_mutex_init(&h->log_lock, NULL);
     s = open_all(h, err);
     if (s == PL_OK)
@@ -491,7 +500,7 @@ void http_free(struct http *h)
         close(h->watch_fd);
     if (h->wake_fd >= 0)
         close(h->wake_fd);
-    pthread_cond_destroy(&h->come);
+    pthread_cond_destroy(&h->wake);
     pthread_mutex_destroy(&h->lock);
     pthread_mutex_destroy(&h->log_lock);
     free(h->idle);

@@ -65,7 +65,7 @@ struct http {
     int n_hand;
 
     pthread_mutex_t lock;                   /* of the following */
-    pthread_cond_t come;                    /* a request was queued */
+    pthread_cond_t wake;                    /* a request was queued */
     struct http_request *queue, *queue_end; /* for handler threads, linked by
                                                `behind` */
     bool no_more;                           /* no more are accepted */
@@ -120,7 +120,7 @@ struct http_request {
     bool early;    /* rejected before its body was read */
 
     pthread_mutex_t lock; /* of the following */
-    pthread_cond_t told;
+    pthread_cond_t notified;
     struct MHD_Connection *connection; /* NULL: it has finished with this
                                           request */
     int fd;                            /* its socket */
@@ -138,7 +138,7 @@ struct http_request {
     size_t from, end, cap;
     void (*on_gone)(void *user);
     void *gone_user;
-    bool telling; /* on_gone is running */
+    bool notifying; /* on_gone is running */
 };
 
 /* ---- http.c -------------------------------------------------------------- */

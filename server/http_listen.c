@@ -37,14 +37,14 @@ static pl_status cannot_listen(const struct http *h, int e, pl_err *err)
     const char *remedy = "";
 
     if (e == EADDRINUSE)
-        remedy = ": another program listens there; stop it, or choose another "
-                 "port (0: any free one)";
+        remedy = "; stop the program that uses this port, or choose another "
+                 "(0: any free port)";
     else if (e == EACCES)
-        remedy = ": ports below 1024 need privileges; choose a higher one";
+        remedy = "; ports below 1024 need privileges, choose a higher one";
     else if (e == EADDRNOTAVAIL)
-        remedy = ": this machine does not have that address; 127.0.0.1 is "
-                 "itself, 0.0.0.0 all it has";
-    return http_fail(err, PL_IO, "cannot listen at %s, port %d: %s%s",
+        remedy = "; give an address of this machine, for example 127.0.0.1 "
+                 "(local only) or 0.0.0.0 (all)";
+    return http_fail(err, PL_IO, "cannot listen on %s, port %d: %s%s",
                      host_of(h), h->o.port, strerror(e), remedy);
 }
 
@@ -102,8 +102,8 @@ pl_status http_listen(struct http *h, pl_err *err)
     e = getaddrinfo(host_of(h), port, &hint, &found);
     if (e != 0)
         return http_fail(err, PL_BAD_ARGUMENT,
-                         "cannot listen at \"%s\": %s; give an address of this "
-                         "machine, as 127.0.0.1 or 0.0.0.0",
+                         "cannot listen on \"%s\": %s; give an address of this "
+                         "machine, for example 127.0.0.1 or 0.0.0.0",
                          host_of(h), gai_strerror(e));
     e = EADDRNOTAVAIL;
     for (struct addrinfo *a = found; a && h->listen_fd < 0; a = a->ai_next) {

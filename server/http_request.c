@@ -209,7 +209,7 @@ struct http_request *http_request_create(struct http *h,
     r->has_body = announces_body(r);
     atomic_init(&r->n_ref, 1);
     pthread_mutex_init(&r->lock, NULL);
-    pthread_cond_init(&r->told, NULL);
+    pthread_cond_init(&r->notified, NULL);
     pthread_mutex_lock(&h->lock);
     r->next = h->first;
     if (r->next)
@@ -234,7 +234,7 @@ static void request_free(struct http_request *r)
     free(r->data);
     free(r->body);
     free(r->header);
-    pthread_cond_destroy(&r->told);
+    pthread_cond_destroy(&r->notified);
     pthread_mutex_destroy(&r->lock);
     free(r);
 }
@@ -321,19 +321,19 @@ pl_status http_request_add_body(struct http_request *r, const char *data,
 
 /* Calls on_gone, at most once. Caller holds r->lock, which is released
  * meanwhile. */
-static void tell(struct http_request *r)
+static void notify_gone(struct http_request *r)
 {
     void (*gone)(void *user) = r->on_gone;
 
     if (!gone)
         return;
     r->on_gone = NULL;
-    r->telling = true;
+    r->notifying = true;
     pthread_mutex_unlock(&r->lock);
     gone(r->gone_user);
     pthread_mutex_lock(&r->lock);
-    r->telling = false;
-    pthread_cond_broadcast(&r->told);
+    r->notifying = false;
+    pthread_cond_broadcast(&r->notified);
 }
 
 void http_request_leave(struct http_request *r)
@@ -341,7 +341,7 @@ void http_request_leave(struct http_request *r)
     pthread_mutex_lock(&r->lock);
     r->gone = true;
     if (!r->ended)
-        tell(r);
+        notify_gone(r);
     http_resume(r);
     pthread_mutex_unlock(&r->lock);
 }
@@ -349,12 +349,12 @@ void http_request_leave(struct http_request *r)
 void http_on_gone(struct http_request *r, void (*gone)(void *user), void *user)
 {
     pthread_mutex_lock(&r->lock);
-    while (r->telling)
-        pthread_cond_wait(&r->told, &r->lock);
+    while (r->notifying)
+        pthread_cond_wait(&r->notified, &r->lock);
     r->on_gone = gone;
     r->gone_user = user;
     if (r->gone)
-        tell(r);
+        notify_gone(r);
     pthread_mutex_unlock(&r->lock);
 }
 

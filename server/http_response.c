@@ -202,8 +202,8 @@ static void end(struct http_request *r)
 {
     r->ended = true;
     r->on_gone = NULL;
-    while (r->telling)
-        pthread_cond_wait(&r->told, &r->lock);
+    while (r->notifying)
+        pthread_cond_wait(&r->notified, &r->lock);
     http_resume(r);
 }
 

@@ -213,21 +213,20 @@ static int check_origin(struct http_request *r, const char **message)
     if (is_dns_rebinding(r)) {
         host = host_of(http_header(r, "Host"), &n);
         show(name, sizeof name, host, n);
-        snprintf(r->said, sizeof r->said,
-                 "the request is for the host \"%s\", which is not known to "
-                 "be this server: if it is, start the server with "
-                 "--allowed-hosts %s, or with --api-key",
-                 name, name);
+        snprintf(
+            r->said, sizeof r->said,
+            "host \"%s\" rejected: not known to be this server; if it is, "
+            "start the server with --allowed-hosts %s, or require --api-key",
+            name, name);
     } else if (is_cross_origin(r)) {
         if (origin && (host = strstr(origin, "://")))
             show(page, sizeof page, origin, strlen(origin));
         host = host_of(host ? host + 3 : "HOST", &n);
         show(name, sizeof name, host, n);
         snprintf(r->said, sizeof r->said,
-                 "a page of another server asks, which is not let in: start "
-                 "the server with --cors-origin %s, or with --api-key; if the "
-                 "page is this server's, behind a proxy, with --allowed-hosts "
-                 "%s",
+                 "cross-origin request rejected; allow it with --cors-origin "
+                 "%s or require --api-key; if the page is this server's behind "
+                 "a proxy, use --allowed-hosts %s",
                  page, name);
     } else {
         return 0;
@@ -279,7 +278,8 @@ static int framing(const struct http_request *r, const char **message)
     int n_host = 0;
 
     if (r->odd) {
-        *message = "a header line is malformed";
+        *message = "a header line of the request is malformed; send \"Name: "
+                   "value\" lines without control characters";
         return MHD_HTTP_BAD_REQUEST;
     }
     for (int i = 0; i < r->n_header; i++) {
@@ -288,7 +288,8 @@ static int framing(const struct http_request *r, const char **message)
         n_host += !strcasecmp(p->name, "Host");
         if (!strcasecmp(p->name, "Transfer-Encoding")) {
             if (strcasecmp(p->value, "chunked") != 0) {
-                *message = "of transfer encodings, only chunked is known";
+                *message = "transfer encoding not supported; use chunked, or "
+                           "send Content-Length";
                 return MHD_HTTP_NOT_IMPLEMENTED;
             }
             length = coding ? p->value : length; /* rejected below */
@@ -300,12 +301,14 @@ static int framing(const struct http_request *r, const char **message)
         }
     }
     if (coding && length) {
-        *message = "the length of the body is told twice";
+        *message = "the length of the body is given twice; send either one "
+                   "Content-Length or one Transfer-Encoding";
         return MHD_HTTP_BAD_REQUEST;
     }
     if ((coding && r->old) || n_host > 1) {
-        *message = n_host > 1 ? "there are two hosts"
-                              : "HTTP/1.0 has no transfer encodings";
+        *message = n_host > 1 ? "the request has two Host headers; send one"
+                              : "HTTP/1.0 does not allow Transfer-Encoding; "
+                                "use HTTP/1.1, or send Content-Length";
         return MHD_HTTP_BAD_REQUEST;
     }
     return 0;
@@ -318,13 +321,13 @@ static int check_body_size(struct http_request *r, const char **message)
     unsigned long long n = length ? strtoull(length, NULL, 10) : 0;
 
     if (n > r->h->o.max_body) {
-        *message = "the body is too large";
+        *message = "the request body is too large; send a smaller one";
         return MHD_HTTP_CONTENT_TOO_LARGE;
     }
     if (http_has_room(r->h, (size_t)n))
         return 0;
     http_set_header(r, "Retry-After", "5");
-    *message = "no memory for the body: try again later";
+    *message = "out of memory for the request body; try again later";
     return MHD_HTTP_SERVICE_UNAVAILABLE;
 }
 
@@ -336,12 +339,13 @@ static int other_method(struct http_request *r, const char **message)
     char text[128];
 
     if (!allowed(r, text, sizeof text) && !(options && r->path[0] == '*')) {
-        *message = "there is nothing at this path";
+        *message = "no route has this path; check the URL";
         return MHD_HTTP_NOT_FOUND;
     }
     http_set_header(r, "Allow", text);
     if (!options) {
-        *message = "the path does not have this method";
+        *message = "the route does not support this method; use one of the "
+                   "Allow header";
         return MHD_HTTP_METHOD_NOT_ALLOWED;
     }
     if (r->h->o.origin) {
@@ -366,14 +370,16 @@ int http_route_find(struct http_request *r, const char **message)
     if (status)
         return status;
     if (r->n_segment < 0) {
-        *message = "the path is malformed";
+        *message =
+            "the path of the URL is malformed; check its percent encoding";
         return MHD_HTTP_BAD_REQUEST;
     }
     find(r);
     if (h->o.n_key && !key && strcmp(r->method, "OPTIONS") != 0 &&
         !(r->route && (r->route->flags & HTTP_OPEN))) {
         http_set_header(r, "WWW-Authenticate", "Bearer");
-        *message = "the key is missing or wrong";
+        *message = "the API key is missing or wrong; send a valid one as "
+                   "Authorization: Bearer KEY";
         return MHD_HTTP_UNAUTHORIZED;
     }
     if (!r->route)

@@ -14,7 +14,7 @@ static void queue(struct http *h, struct http_request *r)
     else
         h->queue = r;
     h->queue_end = r;
-    pthread_cond_signal(&h->come);
+    pthread_cond_signal(&h->wake);
 }
 
 void http_dispatch(struct http_request *r)
@@ -54,7 +54,7 @@ static struct http_request *next(struct http *h)
 
     pthread_mutex_lock(&h->lock);
     while (!h->queue && !h->no_more)
-        pthread_cond_wait(&h->come, &h->lock);
+        pthread_cond_wait(&h->wake, &h->lock);
     r = h->queue;
     if (r)
         h->queue = r->behind;
@@ -92,7 +92,7 @@ void http_hands_stop(struct http *h)
 {
     pthread_mutex_lock(&h->lock);
     h->no_more = true;
-    pthread_cond_broadcast(&h->come);
+    pthread_cond_broadcast(&h->wake);
     pthread_mutex_unlock(&h->lock);
     while (h->n_hand > 0)
         pthread_join(h->hand[--h->n_hand], NULL);

@@ -48,7 +48,7 @@ bool field_unsupported(const struct fields *f, const char *name,
 
     name_of(f, name, full);
     return api_error_set(f->why, 400, "unsupported_value", full,
-                         "%s: %s not supported by this server", full, what);
+                         "%s: %s not supported; leave it out", full, what);
 }
 
 size_t field_values(const char *text, size_t len)
@@ -76,7 +76,8 @@ bool fields_read(struct fields *f, json_t **root, const char *body, size_t len,
     *root = NULL;
     if (field_values(body, len) > FIELD_MOST_VALUES)
         return api_error_set(why, 400, "invalid_json", NULL,
-                             "the request's body has more than %d JSON values",
+                             "the request body has more than the limit of %d "
+                             "JSON values; send less at once",
                              FIELD_MOST_VALUES);
     *root = json_loadb(body, len, 0, &e);
     /* An unknown error means out of memory, too. */
@@ -86,23 +87,22 @@ bool fields_read(struct fields *f, json_t **root, const char *body, size_t len,
     if (*root == NULL && json_error_code(&e) == json_error_null_character)
         return api_error_set(
             why, 400, "invalid_json", NULL,
-            "the request's body has a text with the character zero "
-            "(\\u0000; line %d, column %d), which is not supported: "
-            "leave it out",
+            "the request body has a string with a NUL character (\\u0000; line "
+            "%d, column %d), which is not supported; leave it out",
             e.line, e.column);
     if (*root == NULL) {
         json_t *text = json_string(e.text); /* NULL: not UTF-8 */
 
-        api_error_set(why, 400, "invalid_json", NULL,
-                      "the request's body is no JSON: %s (line %d, column %d)",
-                      text != NULL ? e.text : "bytes that are no UTF-8", e.line,
-                      e.column);
+        api_error_set(
+            why, 400, "invalid_json", NULL,
+            "the request body is not valid JSON: %s (line %d, column %d)",
+            text != NULL ? e.text : "invalid UTF-8", e.line, e.column);
         json_decref(text);
         return false;
     }
     if (!json_is_object(*root))
         return api_error_set(why, 400, "invalid_json", NULL,
-                             "the request's body must be a JSON object");
+                             "the request body is not a JSON object; send one");
     f->in = *root;
     return true;
 }
@@ -165,12 +165,11 @@ bool field_int(const struct fields *f, const char *name, int64_t least,
     }
     if (!whole || n < least || n > most) {
         if (most == INT64_MAX || most == INT32_MAX)
-            snprintf(allowed, sizeof(allowed), "a whole number of %lld or more",
+            snprintf(allowed, sizeof(allowed), "an integer of %lld or more",
                      (long long)least);
         else
-            snprintf(allowed, sizeof(allowed),
-                     "a whole number from %lld to %lld", (long long)least,
-                     (long long)most);
+            snprintf(allowed, sizeof(allowed), "an integer from %lld to %lld",
+                     (long long)least, (long long)most);
         return field_wrong(f, name, v, allowed);
     }
     *out = n;
@@ -263,5 +262,5 @@ bool field_need(const struct fields *f, const char *name)
         return true;
     name_of(f, name, full);
     return api_error_set(f->why, 400, "missing_field", full,
-                         "%s is missing, and it must be given", full);
+                         "%s is missing; it is required", full);
 }

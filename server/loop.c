@@ -47,7 +47,8 @@ static pl_status fail(pl_err *err, pl_status s, const char *form, ...)
 
 static pl_status no_memory(pl_err *err)
 {
-    return fail(err, PL_NO_MEMORY, "out of memory for a job of the server");
+    return fail(err, PL_NO_MEMORY,
+                "out of memory for a task of the server; try again later");
 }
 
 /* ---- tasks --------------------------------------------------------------- */
@@ -78,13 +79,13 @@ void loop_finish_task(struct loop *l, struct task *w, enum task_finish why,
                             .n_written = w->n_written};
     struct task_callbacks j;
     double now = loop_now(), began = w->admitted_s > 0 ? w->admitted_s : now;
-    double wrote = w->first_token_s > 0 ? w->first_token_s : now;
+    double first_token_s = w->first_token_s > 0 ? w->first_token_s : now;
 
     if (err)
         r.err = *err;
     r.queue_s = began - w->arrival_s;
-    r.prompt_s = wrote - began;
-    r.written_s = now - wrote;
+    r.prompt_s = first_token_s - began;
+    r.written_s = now - first_token_s;
     if (w->at == TASK_RUNNING) {
         pl_seq_trim(l->e, w->seq, 0, NULL, NULL);
         l->taken[w->seq] = false;
@@ -115,28 +116,28 @@ static pl_status check_params(const struct loop *l,
 {
     if (params->n_prompt < 1)
         return fail(err, PL_BAD_ARGUMENT,
-                    "the prompt has no token: give one at least");
+                    "the prompt has no tokens; give at least one");
     for (int64_t i = 0; i < params->n_prompt; i++)
         if (params->prompt[i] < 0 || params->prompt[i] >= l->n_vocab)
             return fail(err, PL_BAD_ARGUMENT,
-                        "token %" PRId64 " of the prompt is %" PRId32
-                        "; the vocabulary has 0 to %" PRId64,
+                        "prompt: token %" PRId64 " is %" PRId32
+                        ", not in the vocabulary; use ids from 0 to %" PRId64,
                         i, params->prompt[i], l->n_vocab - 1);
-    if (params->slot < 0 || params->slot > l->o.n_seq)
-        return fail(err, PL_BAD_ARGUMENT,
-                    "id_slot %d: the server has the slots 0 to %d (-np); name "
-                    "one of them, or -1 for any",
-                    params->slot - 1, l->o.n_seq - 1);
+    if (params->slot < -1 || params->slot >= l->o.n_seq)
+        return fail(
+            err, PL_BAD_ARGUMENT,
+            "id_slot %d: no such slot; use 0 to %d (-np), or -1 for any",
+            params->slot, l->o.n_seq - 1);
     if (params->rows && l->o.d_model == 0)
-        return fail(err, PL_UNSUPPORTED,
-                    "the server gives no embeddings: start it with "
-                    "--embeddings");
+        return fail(
+            err, PL_UNSUPPORTED,
+            "embeddings are disabled; start the server with --embeddings");
     if (params->n_prompt >= l->n_ctx)
         return fail(err, PL_BAD_ARGUMENT,
                     "the prompt has %" PRId64
-                    " tokens; the context has %" PRId64
-                    ", and what is written needs one: shorten it, or start "
-                    "the server with a larger context (-c)",
+                    " tokens, but the context has %" PRId64
+                    ", of which the output needs at least 1; shorten the "
+                    "prompt, or start the server with a larger context (-c)",
                     params->n_prompt, l->n_ctx);
     return PL_OK;
 }
@@ -191,10 +192,10 @@ static pl_status task_create(struct task **out, const struct loop *l,
 /* Estimates the wait from the mean step time per task so far. */
 static double retry_after_s(const struct loop *l)
 {
-    double a_job =
+    double per_task_s =
         l->counts.n_task > 0 ? l->counts.step_s / (double)l->counts.n_task : 1;
 
-    return a_job < 1 ? 1 : a_job > 60 ? 60 : a_job;
+    return per_task_s < 1 ? 1 : per_task_s > 60 ? 60 : per_task_s;
 }
 
 /* Adds all tasks or none. Caller holds the lock. */
@@ -209,9 +210,9 @@ static pl_status enqueue_tasks(struct loop *l, struct task **w, int n,
         return fail(err, PL_DEVICE, "%s", l->lost.message);
     if (n > l->o.max_waiting)
         return fail(err, PL_BAD_ARGUMENT,
-                    "%d texts at once are more than the %d that may wait: ask "
-                    "for fewer, or start the server with a larger "
-                    "--max-waiting",
+                    "the request has %d tasks, more than the queue holds (%d); "
+                    "send fewer prompts or choices, or start the server with a "
+                    "larger --max-waiting",
                     n, l->o.max_waiting);
     if (n > l->o.max_waiting - l->counts.n_waiting ||
         n > l->max_task - l->n_task) {
@@ -219,8 +220,8 @@ static pl_status enqueue_tasks(struct loop *l, struct task **w, int n,
         if (retry_s)
             *retry_s = retry_after_s(l);
         return fail(err, PL_FULL,
-                    "%d requests wait already, of %d that may, and %d more "
-                    "are too many: try again later",
+                    "the queue is full: %d of %d tasks are waiting, no space "
+                    "for %d more; try again later",
                     l->counts.n_waiting, l->o.max_waiting, n);
     }
     while (k < n &&
@@ -237,7 +238,7 @@ static pl_status enqueue_tasks(struct loop *l, struct task **w, int n,
     }
     l->counts.n_waiting += n;
     l->counts.n_task += (uint64_t)n;
-    pthread_cond_signal(&l->come);
+    pthread_cond_signal(&l->wake);
     return PL_OK;
 }
 
@@ -281,7 +282,7 @@ pl_status loop_run_between_steps(struct loop *l,
     for (end = &l->loop_call; *end;)
         end = &(*end)->next;
     *end = &a;
-    pthread_cond_signal(&l->come);
+    pthread_cond_signal(&l->wake);
     while (!a.done)
         pthread_cond_wait(&l->done, &l->lock);
     pthread_mutex_unlock(&l->lock);
@@ -317,7 +318,7 @@ static void *loop_thread(void *user)
         run_pending_calls(l);
         while (!busy && !l->stops && !l->loop_call && l->n_task == 0 &&
                !loop_tiers_backlogged(l)) {
-            pthread_cond_wait(&l->come, &l->lock);
+            pthread_cond_wait(&l->wake, &l->lock);
             busy = l->n_task > 0; /* a new task is served at once */
         }
         if (!busy && !l->stops && !l->loop_call) {
@@ -329,7 +330,7 @@ static void *loop_thread(void *user)
             soon.tv_nsec += 5000000;
             soon.tv_sec += soon.tv_nsec / 1000000000;
             soon.tv_nsec %= 1000000000;
-            pthread_cond_timedwait(&l->come, &l->lock, &soon);
+            pthread_cond_timedwait(&l->wake, &l->lock, &soon);
         }
         stops = l->stops;
         pthread_mutex_unlock(&l->lock);
@@ -395,7 +396,7 @@ static bool init_locks(struct loop *l)
         return false;
     pthread_condattr_setclock(&a, CLOCK_MONOTONIC);
     pthread_mutex_init(&l->lock, NULL);
-    pthread_cond_init(&l->come, &a);
+    pthread_cond_init(&l->wake, &a);
     pthread_cond_init(&l->done, &a);
     pthread_condattr_destroy(&a);
     return true;
@@ -431,8 +432,8 @@ pl_status loop_create(struct loop **out, pl_engine *e, const pl_tokenizer *t,
     if (pthread_create(&l->thread, NULL, loop_thread, l) != 0) {
         loop_free(l);
         return fail(err, PL_NO_MEMORY,
-                    "the thread of the server's loop: the "
-                    "system gives no more threads");
+                    "cannot start the thread of the scheduling loop; raise the "
+                    "limit of threads (\"ulimit -u\")");
     }
     l->started = true;
     *out = l;
@@ -445,11 +446,11 @@ void loop_free(struct loop *l)
         return;
     pthread_mutex_lock(&l->lock);
     l->stops = true;
-    pthread_cond_signal(&l->come);
+    pthread_cond_signal(&l->wake);
     pthread_mutex_unlock(&l->lock);
     if (l->started)
         pthread_join(l->thread, NULL);
-    pthread_cond_destroy(&l->come);
+    pthread_cond_destroy(&l->wake);
     pthread_cond_destroy(&l->done);
     pthread_mutex_destroy(&l->lock);
     schedule_fini(&l->schedule);

@@ -78,7 +78,7 @@ struct task_params {
     bool ignore_end;     /* continue after an end-of-text token */
     bool no_cache;       /* compute the whole prompt */
     enum task_rows rows; /* needs loop_options.d_model */
-    int slot;            /* 1 + the only slot it may run in; 0: any */
+    int slot;            /* the only slot it may run in; -1: any */
     uint64_t client;     /* see http_client */
     double time_s;       /* limit including waiting; 0: none */
     /* Called once the whole prompt is in the sequence, for tasks with

@@ -70,7 +70,7 @@ struct loop {
     pthread_t thread;
     bool started;
     pthread_mutex_t lock;
-    pthread_cond_t come;         /* there is something to do */
+    pthread_cond_t wake;         /* there is something to do */
     pthread_cond_t done;         /* a call has returned */
     bool stops;                  /* guarded */
     struct loop_call *loop_call; /* guarded; a queue */

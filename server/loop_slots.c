@@ -76,7 +76,7 @@ static pl_status restore(void *user, pl_engine *e, pl_err *err)
         seq++;
     if (seq == r->l->o.n_seq) {
         snprintf(err->message, sizeof err->message,
-                 "all %d places are taken: try again later", seq);
+                 "all %d slots are busy; try again later", seq);
         return err->status = PL_FULL;
     }
     s = pl_state_restore_memory(e, seq, r->state, r->bytes, 0, err);

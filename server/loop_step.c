@@ -64,7 +64,7 @@ static void set_task_state(struct loop *l, struct task *w, enum task_state at)
 /* Returns a free sequence that the task may have, or -1. */
 static int find_free_slot(const struct loop *l, const struct task *w)
 {
-    const int slot = w->params.slot - 1;
+    const int slot = w->params.slot;
 
     if (slot >= 0)
         return l->taken[slot] ? -1 : slot;
@@ -80,7 +80,7 @@ static int find_free_slot(const struct loop *l, const struct task *w)
 static bool fits_in_cache(struct loop *l, const struct task *w)
 {
     enum { TO_WRITE = 64 };
-    int64_t wish = w->n_text + TO_WRITE;
+    int64_t n_needed = w->n_text + TO_WRITE;
     int n = 0;
 
     pthread_mutex_lock(&l->lock);
@@ -90,18 +90,17 @@ static bool fits_in_cache(struct loop *l, const struct task *w)
         if (other->at != TASK_RUNNING)
             continue;
         n++;
-        wish += other->n_text - other->n_done + TO_WRITE;
+        n_needed += other->n_text - other->n_done + TO_WRITE;
     }
     pthread_mutex_unlock(&l->lock);
-    return n == 0 || wish <= pl_engine_free_tokens(l->e, -1);
+    return n == 0 || n_needed <= pl_engine_free_tokens(l->e, -1);
 }
 
-/* Returns the paused task in slot `slot` - 1, or NULL. Caller holds the lock.
- */
+/* Returns the paused task in the slot, or NULL. Caller holds the lock. */
 static struct task *paused_task_in_slot(const struct loop *l, int slot)
 {
     for (int i = 0; i < l->n_task; i++)
-        if (l->task[i]->at == TASK_RUNNING && l->task[i]->seq == slot - 1 &&
+        if (l->task[i]->at == TASK_RUNNING && l->task[i]->seq == slot &&
             l->task[i]->client_state == CLIENT_BACKLOGGED)
             return l->task[i];
     return NULL;
@@ -115,7 +114,7 @@ static bool is_admissible(const struct loop *l, const struct task *w,
 {
     return w->at == at && w->client_state == CLIENT_READY &&
            !loop_tiers_is_pending(l, w) &&
-           (w->params.slot == 0 || find_free_slot(l, w) >= 0 ||
+           (w->params.slot < 0 || find_free_slot(l, w) >= 0 ||
             paused_task_in_slot(l, w->params.slot));
 }
 
@@ -146,7 +145,7 @@ static struct task *pick_next_task(struct loop *l)
  * else the newest. NULL if none is paused. */
 static struct task *find_paused_task(struct loop *l, const struct task *w)
 {
-    bool named = w && w->params.slot > 0 && find_free_slot(l, w) < 0;
+    bool named = w && w->params.slot >= 0 && find_free_slot(l, w) < 0;
     struct task *idle = NULL;
 
     pthread_mutex_lock(&l->lock);
@@ -441,7 +440,9 @@ static void emit_next_token(struct loop *l, struct task *w, float *logits)
     } else if (!w->params.ignore_end && pl_token_is_eog(l->t, id)) {
         loop_finish_task(l, w, FINISH_EOG, NULL);
     } else if (!append_token(l, w, id)) {
-        err = (pl_err){PL_NO_MEMORY, "out of memory for what a job writes"};
+        err =
+            (pl_err){PL_NO_MEMORY,
+                     "out of memory for the output of a task; try again later"};
         loop_finish_task(l, w, FINISH_ERROR, &err);
     } else if (!w->params.listener.token(w->params.listener.user, id, logits)) {
         loop_finish_task(l, w, FINISH_STOPPED, NULL);
@@ -526,7 +527,7 @@ static void fail_all_device_lost(struct loop *l, const pl_err *why)
     l->is_lost = true;
     l->lost = *why;
     pthread_mutex_unlock(&l->lock);
-    loop_log(l, PL_LOG_WARN, "all requests of this model end: %s",
+    loop_log(l, PL_LOG_WARN, "device lost, all requests of this model fail: %s",
              why->message);
     /* First, because a client may retry at once after its error. */
     if (l->o.lost)
@@ -540,8 +541,9 @@ static void retry_one_by_one(struct loop *l, bool rows, const pl_err *why)
 {
     pl_err err;
 
-    loop_log(l, PL_LOG_WARN, "a step of %d jobs failed: %s", l->n_run,
-             why->message);
+    loop_log(l, PL_LOG_WARN,
+             "a step of %d tasks failed, retrying them one by one: %s",
+             l->n_run, why->message);
     for (int i = 0; i < l->n_run; i++) {
         pl_status s;
 

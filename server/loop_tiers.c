@@ -29,7 +29,7 @@ bool loop_tiers_offload(struct loop *l, double seconds)
         return false;
     do {
         int64_t n;
-        bool goes_on;
+        bool resumable;
         void *data;
         size_t bytes;
         pl_err err;
@@ -37,14 +37,15 @@ bool loop_tiers_offload(struct loop *l, double seconds)
         if (tiers_is_full(l->o.tiers))
             return gave;
         if (pl_prefix_export_page(l->e, l->path, pl_engine_n_ctx(l->e), &n,
-                                  &goes_on, &data, &bytes, &err) != PL_OK) {
-            loop_log(l, PL_LOG_WARN, "a page of the cache is not saved: %s",
+                                  &resumable, &data, &bytes, &err) != PL_OK) {
+            loop_log(l, PL_LOG_WARN,
+                     "cannot save a KV cache page to the tiers: %s",
                      err.message);
             return gave;
         }
         if (n == 0)
             return gave;
-        tiers_store(l->o.tiers, l->path, n, goes_on, data, bytes);
+        tiers_store(l->o.tiers, l->path, n, resumable, data, bytes);
         gave = true;
     } while (loop_now() < end);
     return gave;
@@ -63,7 +64,7 @@ static void wake(void *user)
 {
     struct loop *l = user;
 
-    pthread_cond_signal(&l->come);
+    pthread_cond_signal(&l->wake);
 }
 
 static int count_lookups(struct loop *l)
@@ -142,8 +143,8 @@ void loop_tiers_start(struct loop *l, struct task *w)
         return;
     if (!tiers_search_done(w->search)) {
         loop_log(l, PL_LOG_WARN,
-                 "job %" PRIu64 " waits no longer for the cache's folder, "
-                 "which does not answer; its prompt is computed",
+                 "task %" PRIu64 ": lookup in the cache folder timed out; "
+                 "computing the whole prompt",
                  w->id);
         loop_tiers_cancel(l, w);
         return;
@@ -179,8 +180,8 @@ static void load_entry(struct loop *l, struct task *w,
         w->n_done += e->n;
         w->n_cached = w->n_done;
     } else {
-        loop_log(l, PL_LOG_WARN, "a page of the cache does not come back: %s",
-                 err.message);
+        loop_log(l, PL_LOG_WARN,
+                 "cannot load a KV cache page from the tiers: %s", err.message);
         if (s == PL_BAD_FILE || s == PL_BAD_ARGUMENT || s == PL_UNSUPPORTED)
             tiers_report_corrupt(l->o.tiers, e);
     }
@@ -207,8 +208,8 @@ static bool load_next(struct loop *l, struct task *w)
         finish_loading(l, w);
     if (!e && !ended && late)
         loop_log(l, PL_LOG_WARN,
-                 "job %" PRIu64 " waits no longer for the cache's folder, "
-                 "which does not answer; the rest of its prompt is computed",
+                 "task %" PRIu64 ": loading pages from the cache folder timed "
+                 "out; computing the rest of the prompt",
                  w->id);
     return e || ended || late;
 }

@@ -8,7 +8,7 @@ bool ahead_init(struct ahead *a, int most)
 {
     *a = (struct ahead){.most = most};
     pthread_mutex_init(&a->lock, NULL);
-    pthread_cond_init(&a->come, NULL);
+    pthread_cond_init(&a->wake, NULL);
     pthread_cond_init(&a->done, NULL);
     a->sampler = calloc((size_t)most, sizeof(pl_sampler *));
     return a->sampler != NULL;
@@ -20,11 +20,11 @@ void ahead_fini(struct ahead *a)
         return;
     pthread_mutex_lock(&a->lock);
     a->stops = true;
-    pthread_cond_signal(&a->come);
+    pthread_cond_signal(&a->wake);
     pthread_mutex_unlock(&a->lock);
     if (a->started)
         pthread_join(a->thread, NULL);
-    pthread_cond_destroy(&a->come);
+    pthread_cond_destroy(&a->wake);
     pthread_cond_destroy(&a->done);
     pthread_mutex_destroy(&a->lock);
     free(a->sampler);
@@ -38,14 +38,14 @@ static void prepare_all(struct ahead *a)
         pl_sampler_prepare(a->sampler[i]);
 }
 
-static void *work_on(void *user)
+static void *mask_thread(void *user)
 {
     struct ahead *a = user;
 
     pthread_mutex_lock(&a->lock);
     while (!a->stops) {
         if (!a->due) {
-            pthread_cond_wait(&a->come, &a->lock);
+            pthread_cond_wait(&a->wake, &a->lock);
             continue;
         }
         a->due = false;
@@ -71,13 +71,13 @@ void ahead_begin(struct ahead *a)
     if (a->n == 0)
         return;
     if (!a->started && !a->failed) {
-        a->started = pthread_create(&a->thread, NULL, work_on, a) == 0;
+        a->started = pthread_create(&a->thread, NULL, mask_thread, a) == 0;
         a->failed = !a->started;
     }
     a->next = 0;
     pthread_mutex_lock(&a->lock);
     a->due = true;
-    pthread_cond_signal(&a->come);
+    pthread_cond_signal(&a->wake);
     pthread_mutex_unlock(&a->lock);
 }
 

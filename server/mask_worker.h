@@ -13,7 +13,7 @@ struct ahead {
     pthread_t thread;
     bool started, failed; /* failed: the thread could not be created */
     pthread_mutex_t lock;
-    pthread_cond_t come, done;
+    pthread_cond_t wake, done;
     bool due, busy, stops; /* guarded */
     pl_sampler **sampler;  /* owned, [n] of [most]; its elements are borrowed */
     int n, most;

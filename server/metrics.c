@@ -70,9 +70,9 @@ struct writer {
     bool ok;
 };
 
-static void say(struct writer *w, const char *form, ...)
+static void print(struct writer *w, const char *form, ...)
     __attribute__((format(printf, 2, 3)));
-static void say(struct writer *w, const char *form, ...)
+static void print(struct writer *w, const char *form, ...)
 {
     char line[256];
     va_list a;
@@ -87,28 +87,28 @@ static void say(struct writer *w, const char *form, ...)
 static void head(struct writer *w, const char *name, const char *type,
                  const char *help)
 {
-    say(w, "# HELP plait_%s %s\n", name, help);
-    say(w, "# TYPE plait_%s %s\n", name, type);
+    print(w, "# HELP plait_%s %s\n", name, help);
+    print(w, "# TYPE plait_%s %s\n", name, type);
 }
 
 static void counter(struct writer *w, const char *name, uint64_t n,
                     const char *help)
 {
     head(w, name, "counter", help);
-    say(w, "plait_%s %" PRIu64 "\n", name, n);
+    print(w, "plait_%s %" PRIu64 "\n", name, n);
 }
 
 static void gauge(struct writer *w, const char *name, int n, const char *help)
 {
     head(w, name, "gauge", help);
-    say(w, "plait_%s %d\n", name, n);
+    print(w, "plait_%s %d\n", name, n);
 }
 
 static void seconds(struct writer *w, const char *name, double s,
                     const char *help)
 {
     head(w, name, "counter", help);
-    say(w, "plait_%s %.6f\n", name, s);
+    print(w, "plait_%s %.6f\n", name, s);
 }
 
 static void histogram(struct writer *w, const char *name, const double *le,
@@ -119,33 +119,31 @@ static void histogram(struct writer *w, const char *name, const double *le,
     head(w, name, "histogram", help);
     for (int i = 0; i < METRICS_BUCKETS; i++) {
         n += h->n[i];
-        say(w, "plait_%s_bucket{le=\"%g\"} %" PRIu64 "\n", name, le[i], n);
+        print(w, "plait_%s_bucket{le=\"%g\"} %" PRIu64 "\n", name, le[i], n);
     }
-    say(w, "plait_%s_bucket{le=\"+Inf\"} %" PRIu64 "\n", name, h->all);
-    say(w, "plait_%s_sum %.6f\n", name, h->sum);
-    say(w, "plait_%s_count %" PRIu64 "\n", name, h->all);
+    print(w, "plait_%s_bucket{le=\"+Inf\"} %" PRIu64 "\n", name, h->all);
+    print(w, "plait_%s_sum %.6f\n", name, h->sum);
+    print(w, "plait_%s_count %" PRIu64 "\n", name, h->all);
 }
 
 static void write_loop(struct writer *w, const struct loop_counts *c)
 {
-    gauge(w, "requests_running", c->n_running, "texts that have a sequence");
-    gauge(w, "requests_waiting", c->n_waiting, "texts that wait for one");
-    gauge(w, "requests_away", c->n_preempted,
-          "texts that gave their place and wait in host memory");
-    counter(w, "texts_total", c->n_task, "texts asked for");
-    counter(w, "texts_refused_total", c->n_rejected,
-            "texts refused since too many waited");
-    counter(w, "places_given_total", c->n_preemptions,
-            "times that a text gave its place");
-    counter(w, "prompt_tokens_total", c->n_prompt,
-            "tokens of prompts, computed");
+    gauge(w, "requests_running", c->n_running, "Tasks in a slot.");
+    gauge(w, "requests_waiting", c->n_waiting, "Tasks waiting for a slot.");
+    gauge(w, "requests_preempted", c->n_preempted,
+          "Preempted tasks, whose cache is in host memory.");
+    counter(w, "requests_total", c->n_task, "Tasks received.");
+    counter(w, "requests_rejected_total", c->n_rejected,
+            "Tasks rejected because the queue was full.");
+    counter(w, "preemptions_total", c->n_preemptions, "Preemptions of tasks.");
+    counter(w, "prompt_tokens_total", c->n_prompt, "Prompt tokens computed.");
     counter(w, "cached_tokens_total", c->n_cached,
-            "tokens of prompts, found in the cache");
-    counter(w, "written_tokens_total", c->n_written, "tokens written");
-    counter(w, "steps_total", c->n_step, "steps of the engine");
-    seconds(w, "step_seconds_total", c->step_s, "time within steps");
+            "Prompt tokens found in the prefix cache.");
+    counter(w, "generation_tokens_total", c->n_written, "Tokens generated.");
+    counter(w, "steps_total", c->n_step, "Engine steps.");
+    seconds(w, "step_seconds_total", c->step_s, "Time in engine steps.");
     seconds(w, "loop_seconds_total", c->overhead_s,
-            "time between steps, choosing and telling");
+            "Time between engine steps: scheduling, sampling and sending.");
 }
 
 /* Counts pages, which have 64 tokens or fewer. */
@@ -153,34 +151,37 @@ static void write_tiers(struct writer *w, const struct loop_counts *c,
                         const struct tiers_counts *t)
 {
     head(w, "cache_tier_hits_total", "counter",
-         "pages of prompts that came back, by tier");
-    say(w, "plait_cache_tier_hits_total{tier=\"ram\"} %" PRIu64 "\n",
-        t->ram_hits);
-    say(w, "plait_cache_tier_hits_total{tier=\"disk\"} %" PRIu64 "\n",
-        t->disk_hits);
-    head(w, "cache_tier_hit_bytes_total", "counter", "their bytes");
-    say(w, "plait_cache_tier_hit_bytes_total{tier=\"ram\"} %" PRIu64 "\n",
-        t->ram_hit_bytes);
-    say(w, "plait_cache_tier_hit_bytes_total{tier=\"disk\"} %" PRIu64 "\n",
-        t->disk_hit_bytes);
-    head(w, "cache_tier_bytes", "gauge", "bytes of pages, by tier");
-    say(w, "plait_cache_tier_bytes{tier=\"ram\"} %" PRIu64 "\n", t->ram_bytes);
-    say(w, "plait_cache_tier_bytes{tier=\"disk\"} %" PRIu64 "\n",
-        t->disk_bytes);
-    counter(w, "cache_restored_tokens_total", c->n_restored,
-            "tokens of prompts, of those found in the cache, that came from "
-            "host memory or disk");
+         "Prompt pages loaded from a tier.");
+    print(w, "plait_cache_tier_hits_total{tier=\"ram\"} %" PRIu64 "\n",
+          t->ram_hits);
+    print(w, "plait_cache_tier_hits_total{tier=\"disk\"} %" PRIu64 "\n",
+          t->disk_hits);
+    head(w, "cache_tier_hit_bytes_total", "counter",
+         "Bytes of prompt pages loaded from a tier.");
+    print(w, "plait_cache_tier_hit_bytes_total{tier=\"ram\"} %" PRIu64 "\n",
+          t->ram_hit_bytes);
+    print(w, "plait_cache_tier_hit_bytes_total{tier=\"disk\"} %" PRIu64 "\n",
+          t->disk_hit_bytes);
+    head(w, "cache_tier_bytes", "gauge", "Bytes of pages in a tier.");
+    print(w, "plait_cache_tier_bytes{tier=\"ram\"} %" PRIu64 "\n",
+          t->ram_bytes);
+    print(w, "plait_cache_tier_bytes{tier=\"disk\"} %" PRIu64 "\n",
+          t->disk_bytes);
+    counter(
+        w, "cache_restored_tokens_total", c->n_restored,
+        "Prompt tokens loaded from the tiers, a part of cached_tokens_total.");
     seconds(w, "cache_restore_seconds_total", c->restore_s,
-            "time between steps for that");
+            "Time between engine steps for loading from the tiers.");
     counter(w, "cache_pages_written_total", t->written,
-            "pages written to the disk");
-    counter(w, "cache_bytes_written_total", t->written_bytes, "their bytes");
+            "Pages written to disk.");
+    counter(w, "cache_bytes_written_total", t->written_bytes,
+            "Bytes written to disk.");
     counter(w, "cache_writes_failed_total", t->failed,
-            "writes that the disk refused");
+            "Failed writes to disk.");
     counter(w, "cache_pages_damaged_total", t->damaged,
-            "pages that were not what was written, and are gone");
+            "Pages that failed verification and were deleted.");
     counter(w, "cache_pages_lost_total", t->lost,
-            "pages that were to be written, and are not");
+            "Pages dropped without being written to disk.");
 }
 
 /* Writes one counter for each device. */
@@ -191,36 +192,39 @@ static void of_devices(struct writer *w, const struct metrics_now *now,
     for (int i = 0; i < now->n_device; i++) {
         const pl_device_counters *d = &now->device[i];
 
-        say(w, "plait_%s{device=\"%s\"} %.6f\n", name, d->name,
-            *(const double *)((const char *)d + field));
+        print(w, "plait_%s{device=\"%s\"} %.6f\n", name, d->name,
+              *(const double *)((const char *)d + field));
     }
 }
 
 static void write_devices(struct writer *w, const struct metrics_now *now)
 {
     of_devices(w, now, "device_busy_seconds_total",
-               offsetof(pl_device_counters, busy_s), "a device computed");
+               offsetof(pl_device_counters, busy_s),
+               "Time the device computed.");
     of_devices(w, now, "device_reduce_seconds_total",
                offsetof(pl_device_counters, reduce_s),
-               "it took its part in collectives");
+               "Time the device took part in collectives.");
     of_devices(w, now, "device_wait_seconds_total",
                offsetof(pl_device_counters, wait_s),
-               "it waited for other devices");
+               "Time the device waited for other devices.");
     of_devices(w, now, "device_copy_seconds_total",
                offsetof(pl_device_counters, copy_s),
-               "it copied between groups of devices");
-    head(w, "device_copy_bytes_total", "counter", "bytes of these copies");
+               "Time the device copied between groups.");
+    head(w, "device_copy_bytes_total", "counter",
+         "Bytes the device copied between groups.");
     for (int i = 0; i < now->n_device; i++)
-        say(w, "plait_device_copy_bytes_total{device=\"%s\"} %" PRIu64 "\n",
-            now->device[i].name, now->device[i].copy_bytes);
+        print(w, "plait_device_copy_bytes_total{device=\"%s\"} %" PRIu64 "\n",
+              now->device[i].name, now->device[i].copy_bytes);
 }
 
 static void write_cache(struct writer *w, const pl_cache_counters *c)
 {
-    gauge(w, "cache_pages", (int)c->n_page, "pages of the cache");
-    gauge(w, "cache_pages_used", (int)c->n_used, "pages that texts hold");
-    gauge(w, "cache_pages_kept", (int)c->n_kept,
-          "pages of prefixes that nobody uses now");
+    gauge(w, "cache_pages", (int)c->n_page, "Pages of the KV cache.");
+    gauge(w, "cache_pages_used", (int)c->n_used,
+          "KV cache pages that tasks use.");
+    gauge(w, "cache_pages_cached", (int)c->n_kept,
+          "KV cache pages of cached prefixes that no task uses.");
 }
 
 static void write_ends(struct writer *w, const struct metrics *m)
@@ -230,10 +234,10 @@ static void write_ends(struct writer *w, const struct metrics *m)
         [FINISH_LENGTH] = "length", [FINISH_CANCELLED] = "cancelled",
         [FINISH_TIMEOUT] = "late",  [FINISH_ERROR] = "failed"};
 
-    head(w, "texts_ended_total", "counter", "texts, by why they ended");
+    head(w, "requests_finished_total", "counter", "Tasks by finish reason.");
     for (int i = 0; i <= FINISH_ERROR; i++)
-        say(w, "plait_texts_ended_total{why=\"%s\"} %" PRIu64 "\n", why[i],
-            m->n_end[i]);
+        print(w, "plait_requests_finished_total{reason=\"%s\"} %" PRIu64 "\n",
+              why[i], m->n_end[i]);
 }
 
 bool metrics_write(struct metrics *m, const struct metrics_now *now,
@@ -243,28 +247,30 @@ bool metrics_write(struct metrics *m, const struct metrics_now *now,
 
     write_loop(&w, &now->loop);
     write_tiers(&w, &now->loop, &now->tiers);
-    gauge(&w, "connections", now->n_connection, "connections that are open");
-    gauge(&w, "http_requests", now->n_request, "requests under way");
-    counter(&w, "messages_total", now->loop.messages, "collectives of devices");
-    counter(&w, "message_bytes_total", now->loop.message_bytes, "their bytes");
+    gauge(&w, "connections", now->n_connection, "Open connections.");
+    gauge(&w, "http_requests", now->n_request, "HTTP requests in progress.");
+    counter(&w, "collectives_total", now->loop.messages,
+            "Collectives between devices.");
+    counter(&w, "collective_bytes_total", now->loop.message_bytes,
+            "Bytes of these collectives.");
     counter(&w, "copy_bytes_total", now->loop.copy_bytes,
-            "bytes copied between groups of devices");
+            "Bytes copied between device groups.");
     write_cache(&w, &now->loop.cache);
     write_devices(&w, now);
     pthread_mutex_lock(&m->lock);
     write_ends(&w, m);
     histogram(&w, "queue_seconds", seconds_le, &m->queue,
-              "wait for a sequence");
-    histogram(&w, "prompt_seconds", seconds_le, &m->prompt,
-              "from a sequence to the first token");
+              "Time from arrival to admission to a slot.");
+    histogram(&w, "prefill_seconds", seconds_le, &m->prompt,
+              "Time from admission to the first token.");
     histogram(&w, "time_to_first_token_seconds", seconds_le, &m->first,
-              "from the request to the first token");
-    histogram(&w, "time_between_tokens_seconds", seconds_le, &m->next,
-              "between two tokens of a text");
+              "Time from arrival to the first token.");
+    histogram(&w, "inter_token_latency_seconds", seconds_le, &m->next,
+              "Time between two consecutive tokens of a task.");
     histogram(&w, "prompt_tokens_per_second", rate_le, &m->prompt_rate,
-              "of a prompt, but for what was cached");
-    histogram(&w, "written_tokens_per_second", rate_le, &m->rate,
-              "of what a text wrote");
+              "Prefill rate of a task, without the cached part of its prompt.");
+    histogram(&w, "generation_tokens_per_second", rate_le, &m->rate,
+              "Generation rate of a task.");
     pthread_mutex_unlock(&m->lock);
     return w.ok;
 }

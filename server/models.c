@@ -28,7 +28,7 @@ void models_use(struct model *a, int more)
 {
     a->n_use += more;
     if (a->n_use == 0)
-        pthread_cond_signal(&a->of->come);
+        pthread_cond_signal(&a->of->wake);
 }
 
 /* Callbacks of a loaded service. */
@@ -51,7 +51,7 @@ static void on_lost(void *user, const pl_err *err)
     (void)err; /* the loop has logged it */
     pthread_mutex_lock(&m->lock);
     a->unload_pending = true;
-    pthread_cond_signal(&m->come);
+    pthread_cond_signal(&m->wake);
     pthread_mutex_unlock(&m->lock);
 }
 
@@ -66,7 +66,7 @@ void models_request_load(struct models *m, struct model *a)
         a->queue_pos = ++m->last_turn;
         a->since = loop_now();
     }
-    pthread_cond_signal(&m->come);
+    pthread_cond_signal(&m->wake);
 }
 
 void models_dispatch_waiting(struct models *m, struct model *a)
@@ -94,7 +94,7 @@ void models_finish_load(struct models *m, struct model *a)
     a->queue_pos = 0;
     a->n_try++;
     models_dispatch_waiting(m, a);
-    pthread_cond_broadcast(&m->told);
+    pthread_cond_broadcast(&m->load_ended);
 }
 
 static void stop_load(struct model *a)
@@ -110,7 +110,8 @@ bool models_cancel_load(struct models *m, struct model *a)
     }
     if (a->queue_pos == 0)
         return false;
-    fail(&a->why, PL_CANCELLED, "it was unloaded before its turn had come");
+    fail(&a->why, PL_CANCELLED,
+         "unloaded before it could be loaded; load it again");
     models_finish_load(m, a);
     return true;
 }
@@ -137,10 +138,12 @@ bool models_reject_name(const struct models *m, const char *name,
     if (n >= sizeof names)
         memcpy(names + sizeof names - 4, "...", 4);
     if (!name)
-        return api_error_set(why, 400, "model_required", "model",
-                             "there are several models; name one of %s", names);
+        return api_error_set(
+            why, 400, "model_required", "model",
+            "model: required, because the server has several; use one of %s",
+            names);
     return api_error_set(why, 404, "model_not_found", "model",
-                         "there is no model \"%.80s\" here; there are %s", name,
+                         "model \"%.80s\" not found; use one of %s", name,
                          names);
 }
 
@@ -155,9 +158,8 @@ static pl_status fill(struct models *m, const struct model_about *about,
         for (int k = 0; k < i; k++)
             if (strcmp(about[k].name, about[i].name) == 0)
                 return fail(err, PL_BAD_ARGUMENT,
-                            "two models are called \"%s\" (%s and %s); name "
-                            "one of them otherwise, with --alias or in a "
-                            "preset",
+                            "model name \"%s\" is used twice (%s and %s); "
+                            "rename one of them with --alias or in a preset",
                             about[i].name, about[k].path, about[i].path);
         *a = (struct model){.of = m, .about = about[i]};
     }
@@ -174,7 +176,7 @@ static void fill_routes(struct models *m)
 }
 
 /* Timed waits use the monotonic clock, which is never set. */
-static bool make_locks(struct models *m)
+static bool init_locks(struct models *m)
 {
     pthread_condattr_t a;
 
@@ -182,8 +184,8 @@ static bool make_locks(struct models *m)
         return false;
     pthread_condattr_setclock(&a, CLOCK_MONOTONIC);
     pthread_mutex_init(&m->lock, NULL);
-    pthread_cond_init(&m->come, &a);
-    pthread_cond_init(&m->told, &a);
+    pthread_cond_init(&m->wake, &a);
+    pthread_cond_init(&m->load_ended, &a);
     pthread_condattr_destroy(&a);
     return true;
 }
@@ -197,9 +199,9 @@ pl_status models_create(struct models **out, const struct model_about *about,
     pl_status s = PL_OK;
 
     *out = NULL;
-    if (!m || !make_locks(m)) {
+    if (!m || !init_locks(m)) {
         free(m);
-        return fail(err, PL_NO_MEMORY, "no memory for the table of models");
+        return fail(err, PL_NO_MEMORY, "out of memory for the table of models");
     }
     m->o = *o;
     if (m->o.max_waiting == 0)
@@ -216,7 +218,7 @@ pl_status models_create(struct models **out, const struct model_about *about,
     m->model = calloc((size_t)n + 1, sizeof *m->model);
     m->route = calloc((size_t)m->n_route + 1, sizeof *m->route);
     if (!m->model || !m->route)
-        s = fail(err, PL_NO_MEMORY, "no memory for the table of models");
+        s = fail(err, PL_NO_MEMORY, "out of memory for the table of models");
     if (s == PL_OK)
         s = fill(m, about, err);
     if (s == PL_OK) {
@@ -224,7 +226,9 @@ pl_status models_create(struct models **out, const struct model_about *about,
         m->has_keeper =
             pthread_create(&m->keeper, NULL, models_loader_thread, m) == 0;
         if (!m->has_keeper)
-            s = fail(err, PL_NO_MEMORY, "no thread that loads models");
+            s = fail(err, PL_NO_MEMORY,
+                     "cannot start the thread that loads models; raise the "
+                     "limit of threads (\"ulimit -u\")");
     }
     if (s == PL_OK)
         *out = m;
@@ -239,7 +243,7 @@ void models_drain(struct models *m)
     m->stops = true;
     for (int i = 0; m->model && i < m->n; i++)
         stop_load(&m->model[i]);
-    pthread_cond_signal(&m->come);
+    pthread_cond_signal(&m->wake);
     pthread_mutex_unlock(&m->lock);
 }
 
@@ -260,8 +264,8 @@ void models_free(struct models *m)
             m->o.close(m->o.user, a->service); /* waits for its users */
         free(a->past);
     }
-    pthread_cond_destroy(&m->come);
-    pthread_cond_destroy(&m->told);
+    pthread_cond_destroy(&m->wake);
+    pthread_cond_destroy(&m->load_ended);
     pthread_mutex_destroy(&m->lock);
     free(m->model);
     free(m->route);
@@ -279,7 +283,7 @@ pl_status models_load(struct models *m, int i, pl_err *err)
     if (!models_is_ready(a)) {
         models_request_load(m, a);
         while (a->n_try == n_try)
-            pthread_cond_wait(&m->told, &m->lock);
+            pthread_cond_wait(&m->load_ended, &m->lock);
         if (a->state != MODEL_LOADED)
             s = fail(err, a->why.status, "%s", a->why.message);
     }

@@ -52,14 +52,14 @@ struct models {
     pthread_t keeper;
     bool has_keeper;
     pthread_mutex_t lock;
-    pthread_cond_t come; /* the loader may have something to do */
-    pthread_cond_t told; /* a load has ended */
-    struct http *http;   /* guarded */
-    bool stops;          /* guarded */
-    int n_waiting;       /* guarded: requests */
-    uint64_t last_turn;  /* guarded */
-    uint64_t n_request;  /* guarded */
-    uint64_t n_load;     /* guarded: successful loads */
+    pthread_cond_t wake;       /* the loader may have something to do */
+    pthread_cond_t load_ended; /* a load has ended */
+    struct http *http;         /* guarded */
+    bool stops;                /* guarded */
+    int n_waiting;             /* guarded: requests */
+    uint64_t last_turn;        /* guarded */
+    uint64_t n_request;        /* guarded */
+    uint64_t n_load;           /* guarded: successful loads */
 };
 
 /* Returns the index of the model of that name, or -1. */

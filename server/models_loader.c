@@ -6,10 +6,11 @@
 #include <stdlib.h>
 #include <time.h>
 
-static void say(const struct models *m, pl_log_level level, const char *form,
-                ...) __attribute__((format(printf, 3, 4)));
-static void say(const struct models *m, pl_log_level level, const char *form,
-                ...)
+static void log_line(const struct models *m, pl_log_level level,
+                     const char *form, ...)
+    __attribute__((format(printf, 3, 4)));
+static void log_line(const struct models *m, pl_log_level level,
+                     const char *form, ...)
 {
     char text[1400];
     va_list a;
@@ -35,7 +36,7 @@ static void unload(struct models *m, struct model *a, const char *why)
     past = models_saved_totals(v, a->past); /* changed only here */
     pthread_mutex_lock(&m->lock);
     while (a->n_use > 0) /* readers of its metrics */
-        pthread_cond_wait(&m->come, &m->lock);
+        pthread_cond_wait(&m->wake, &m->lock);
     a->service = NULL;
     if (past) {
         free(a->past);
@@ -43,7 +44,7 @@ static void unload(struct models *m, struct model *a, const char *why)
     }
     pthread_mutex_unlock(&m->lock);
     m->o.close(m->o.user, v);
-    say(m, PL_LOG_INFO, "%s is unloaded: %s", a->about.name, why);
+    log_line(m, PL_LOG_INFO, "%s: unloaded, %s", a->about.name, why);
     pthread_mutex_lock(&m->lock);
     a->state = MODEL_UNLOADED;
     a->unload_pending = a->evict_pending = false;
@@ -84,7 +85,7 @@ static void await_till(struct models *m, double at)
     at += 1e-3; /* after it, in spite of rounding */
     t.tv_sec = (time_t)at;
     t.tv_nsec = (long)((at - (double)t.tv_sec) * 1e9);
-    pthread_cond_timedwait(&m->come, &m->lock, &t);
+    pthread_cond_timedwait(&m->wake, &m->lock, &t);
 }
 
 static bool is_idle_too_long(const struct model *a, double now)
@@ -107,9 +108,9 @@ static bool unload_one(struct models *m)
             !is_idle_too_long(a, now))
             continue;
         unload(m, a,
-               a->unload_pending  ? "as was wished"
-               : a->evict_pending ? "others have waited for its place"
-                                  : "nobody used it");
+               a->unload_pending  ? "as requested"
+               : a->evict_pending ? "evicted for a waiting model"
+                                  : "idle for too long");
         return true;
     }
     return false;
@@ -149,7 +150,7 @@ static pl_status open_model(struct models *m, struct model *a,
         pthread_mutex_lock(&m->lock);
         other = find_idle_victim(m);
         if (other)
-            unload(m, other, "its memory is needed");
+            unload(m, other, "to free its memory for another model");
         pthread_mutex_unlock(&m->lock);
         if (!other)
             break;
@@ -158,12 +159,12 @@ static pl_status open_model(struct models *m, struct model *a,
 }
 
 /* Sets the error of a cancelled load. */
-static void set_given_up(const struct models *m, struct model *a)
+static void set_cancelled(const struct models *m, struct model *a)
 {
     a->why.status = PL_CANCELLED;
     snprintf(a->why.message, sizeof a->why.message, "%s",
              m->stops ? "the server is stopping"
-                      : "it was unloaded while it was being loaded");
+                      : "unloaded while loading; load it again");
 }
 
 static void load(struct models *m, struct model *a)
@@ -178,13 +179,14 @@ static void load(struct models *m, struct model *a)
     pthread_mutex_unlock(&m->lock);
     s = open_model(m, a, &v, &err);
     if (s == PL_OK)
-        say(m, PL_LOG_INFO, "%s is loaded, in %.1f s", a->about.name,
-            loop_now() - began);
+        log_line(m, PL_LOG_INFO, "%s: loaded in %.1f s", a->about.name,
+                 loop_now() - began);
     else if (s == PL_CANCELLED)
-        say(m, PL_LOG_INFO, "%s is not loaded: %s", a->about.name, err.message);
+        log_line(m, PL_LOG_INFO, "%s: loading cancelled, %s", a->about.name,
+                 err.message);
     else
-        say(m, PL_LOG_WARN, "%s could not be loaded: %s", a->about.name,
-            err.message);
+        log_line(m, PL_LOG_WARN, "%s: cannot load: %s", a->about.name,
+                 err.message);
     pthread_mutex_lock(&m->lock);
     a->state = s == PL_OK          ? MODEL_LOADED
                : s == PL_CANCELLED ? MODEL_UNLOADED
@@ -200,7 +202,7 @@ static void load(struct models *m, struct model *a)
     a->why = err;
     a->why.status = s;
     if (s == PL_CANCELLED || a->unload_pending)
-        set_given_up(m, a);
+        set_cancelled(m, a);
     a->used = a->loaded = loop_now();
     a->requested = ++m->n_request;
     models_finish_load(m, a);
@@ -237,8 +239,8 @@ static void fail_all_pinned(struct models *m, struct model *a)
     a->state = MODEL_FAILED;
     a->why.status = PL_FULL;
     snprintf(a->why.message, sizeof a->why.message,
-             "all %d places are taken by pinned models: unload one of them, or "
-             "start the server with a larger --models-max",
+             "all %d loaded models are pinned; unload one of them, or start "
+             "the server with a larger --models-max",
              m->o.max_loaded);
     models_finish_load(m, a);
 }
@@ -296,8 +298,9 @@ static bool request_eviction(struct models *m, const struct model *a)
     if (!first || loop_now() < eviction_time(m, a, first))
         return false;
     first->evict_pending = true;
-    say(m, PL_LOG_INFO, "%s takes no new requests until it has made way for %s",
-        first->about.name, a->about.name);
+    log_line(m, PL_LOG_INFO,
+             "%s: queueing new requests until it is evicted for %s",
+             first->about.name, a->about.name);
     return true;
 }
 
@@ -317,7 +320,7 @@ static bool load_one(struct models *m)
     }
     other = lru_model(m);
     if (other)
-        unload(m, other, "its place is needed");
+        unload(m, other, "evicted for another model (--models-max)");
     else if (!any_evictable(m))
         fail_all_pinned(m, a);
     else
@@ -353,7 +356,7 @@ static void wait_for_request(struct models *m)
     if (way > 0 && (at == 0 || way < at))
         at = way;
     if (at == 0)
-        pthread_cond_wait(&m->come, &m->lock);
+        pthread_cond_wait(&m->wake, &m->lock);
     else
         await_till(m, at);
 }
@@ -369,7 +372,7 @@ void *models_loader_thread(void *models)
     for (int i = 0; i < m->n; i++) { /* rejects waiting requests */
         struct model *a = &m->model[i];
 
-        set_given_up(m, a);
+        set_cancelled(m, a);
         models_finish_load(m, a);
     }
     pthread_mutex_unlock(&m->lock);

@@ -78,7 +78,7 @@ static void append(struct model *a, struct models_waiting *w)
  * lock. */
 static void end_left(struct models *m, struct model *a)
 {
-    const pl_err left = {PL_CANCELLED, "the client has left"};
+    const pl_err left = {PL_CANCELLED, "the client disconnected"};
     struct models_waiting *w = a->first, *next;
 
     a->first = a->last = NULL;
@@ -105,10 +105,10 @@ static bool wait_for(struct models *m, struct model *a, struct http_request *r,
         end_left(m, &m->model[i]);
     if (m->n_waiting >= m->o.max_waiting) {
         http_set_header(r, "Retry-After", "5");
-        return api_error_set(
-            why, 429, NULL, NULL,
-            "%d requests wait for models already: try again later",
-            m->n_waiting);
+        return api_error_set(why, 429, NULL, NULL,
+                             "the queue is full: %d requests are waiting for "
+                             "models; try again later",
+                             m->n_waiting);
     }
     if (m->stops)
         return api_error_set(why, 503, "model_not_loaded", NULL,
@@ -124,15 +124,16 @@ static bool wait_for(struct models *m, struct model *a, struct http_request *r,
 
 static bool may_load(const struct models *m, const struct http_request *r)
 {
-    const char *wish = http_query(r, "autoload");
+    const char *autoload = http_query(r, "autoload");
 
-    if (!wish)
+    if (!autoload)
         return !m->o.no_autoload && !only_looks(r);
-    return strcmp(wish, "true") == 0 || strcmp(wish, "1") == 0;
+    return strcmp(autoload, "true") == 0 || strcmp(autoload, "1") == 0;
 }
 
 /* Runs the request, queues it, or rejects it. */
-static void give_to(struct models *m, struct model *a, struct http_request *r)
+static void dispatch_request(struct models *m, struct model *a,
+                             struct http_request *r)
 {
     bool autoload = may_load(m, r), run, waits = false;
     struct api_error why;
@@ -148,11 +149,10 @@ static void give_to(struct models *m, struct model *a, struct http_request *r)
              ((a->queue_pos > 0 || a->evict_pending) && !only_looks(r)))
         waits = wait_for(m, a, r, &why);
     else
-        api_error_set(
-            &why, 400, "model_not_loaded", "model",
-            "\"%.80s\" is not loaded, and requests load none here: POST "
-            "/models/load first",
-            a->about.name);
+        api_error_set(&why, 400, "model_not_loaded", "model",
+                      "model \"%.80s\" is not loaded, and this request does "
+                      "not load it; POST /models/load first",
+                      a->about.name);
     pthread_mutex_unlock(&m->lock);
     if (run)
         models_run(a, r);
@@ -213,7 +213,7 @@ void models_on_request(void *models, struct http_request *r)
     }
     a = find_model(m, r, &why);
     if (a)
-        give_to(m, a, r);
+        dispatch_request(m, a, r);
     else
         service_reject(r, &why);
 }
@@ -350,11 +350,13 @@ static void on_unload(void *user, struct http_request *r)
     ok = a->state == MODEL_LOADED;
     a->unload_pending |= ok;
     if (ok)
-        pthread_cond_signal(&m->come);
+        pthread_cond_signal(&m->wake);
     ok = ok || models_cancel_load(m, a);
     if (!ok)
         api_error_set(&why, 400, "model_not_loaded", "model",
-                      "\"%.80s\" is not loaded", a->about.name);
+                      "model \"%.80s\" is not loaded; list the loaded models "
+                      "with GET /models",
+                      a->about.name);
     pthread_mutex_unlock(&m->lock);
     if (ok)
         respond_json(r, json_pack("{s:b}", "success", 1));

@@ -28,7 +28,7 @@ static pl_status fail(pl_err *err, int line, const char *form, ...)
 static pl_status no_memory(pl_err *err)
 {
     if (err)
-        *err = (pl_err){PL_NO_MEMORY, "no memory for presets"};
+        *err = (pl_err){PL_NO_MEMORY, "out of memory for presets"};
     return PL_NO_MEMORY;
 }
 
@@ -64,20 +64,24 @@ static pl_status add_section(struct preset *p, const char *s, size_t n,
     char *name;
 
     if (n < 2 || s[n - 1] != ']')
-        return fail(err, line, "a section ends with a ]");
+        return fail(err, line, "section header without \"]\"; write [NAME]");
     s++;
     n -= 2;
     trim(&s, &n);
     if (n == 0)
-        return fail(err, line, "a section has a name, like [tales]");
+        return fail(err, line,
+                    "section without a name; write one, for example [tales]");
     if (p->n == MAX_SECTIONS)
-        return fail(err, line, "more than %d sections", MAX_SECTIONS);
+        return fail(err, line, "more than %d sections; remove some",
+                    MAX_SECTIONS);
     name = strndup(s, n);
     if (!name)
         return no_memory(err);
     if (preset_find(p, name)) {
-        fail(err, line, "[%.80s] was there already, in line %d", name,
-             preset_find(p, name)->line);
+        fail(err, line,
+             "section [%.80s] is already defined in line %d; merge or rename "
+             "one",
+             name, preset_find(p, name)->line);
         free(name);
         return PL_BAD_FILE;
     }
@@ -98,7 +102,8 @@ static pl_status add_key(struct preset_section *t, const char *key, size_t n,
     struct preset_key *more, *k;
 
     if (t->n_key == MAX_KEYS)
-        return fail(err, line, "more than %d keys in a section", MAX_KEYS);
+        return fail(err, line, "more than %d keys in a section; remove some",
+                    MAX_KEYS);
     more = realloc(t->key, ((size_t)t->n_key + 1) * sizeof *more);
     if (!more)
         return no_memory(err);
@@ -116,8 +121,7 @@ static pl_status read_key(struct preset *p, const char *s, size_t n, int line,
     size_t n_key, n_value;
 
     if (!equals)
-        return fail(err, line,
-                    "this is neither [NAME] nor KEY = VALUE: \"%.*s\"",
+        return fail(err, line, "neither [NAME] nor KEY = VALUE: \"%.*s\"",
                     n < 80 ? (int)n : 80, s);
     value = equals + 1;
     n_key = (size_t)(equals - s);
@@ -125,16 +129,17 @@ static pl_status read_key(struct preset *p, const char *s, size_t n, int line,
     trim(&s, &n_key);
     trim(&value, &n_value);
     if (n_key == 0)
-        return fail(err, line, "there is no key before the =");
+        return fail(err, line, "no key before the \"=\"; write KEY = VALUE");
     if (p->n > 0)
         return add_key(&p->section[p->n - 1], s, n_key, value, n_value, line,
                        err);
     if (n_key != 7 || memcmp(s, "version", 7) != 0)
         return fail(err, line,
-                    "%.*s stands before any section; [*] is for all models",
+                    "key %.*s is before any section; put it in one ([*] "
+                    "applies to all models)",
                     n_key < 80 ? (int)n_key : 80, s);
     if (n_value != 1 || *value != '1')
-        return fail(err, line, "of presets, version 1 is known");
+        return fail(err, line, "unknown version of presets; write version = 1");
     return PL_OK;
 }
 
@@ -142,9 +147,10 @@ static pl_status read_line(struct preset *p, const char *s, size_t n, int line,
                            pl_err *err)
 {
     if (n > MAX_LINE)
-        return fail(err, line, "it has more than %d bytes", MAX_LINE);
+        return fail(err, line, "longer than %d bytes; shorten it", MAX_LINE);
     if (memchr(s, '\0', n))
-        return fail(err, line, "a byte of it is 0");
+        return fail(err, line,
+                    "contains a NUL byte; save the file as plain text");
     trim(&s, &n);
     if (n == 0 || *s == '#' || *s == ';')
         return PL_OK;

@@ -56,22 +56,23 @@ static const struct {
     {TALKS | WRITES, "post_sampling_probs", 0,
      "probabilities after sampling are"},
     {TALKS | WRITES, "lora", 0, "LoRA adapters are"},
-    {TALKS | WRITES, "grammar_lazy", 0, "a grammar from a trigger on is"},
-    {TALKS, "functions", 0, "\"functions\" (use \"tools\") are"},
+    {TALKS | WRITES, "grammar_lazy", 0, "lazy grammars are"},
+    {TALKS, "functions", 0, "functions (use \"tools\" instead) are"},
     {TALKS, "audio", 0, "audio is"},
     {TALKS, "prediction", 0, "predicted outputs are"},
-    {TALKS, "web_search_options", 0, "searching the web is"},
-    {WRITES, "suffix", 0, "a text behind the answer is"},
-    {WRITES, "best_of", 1, "choosing the best of several answers is"},
+    {TALKS, "web_search_options", 0, "web search is"},
+    {WRITES, "suffix", 0, "text after the completion is"},
+    {WRITES, "best_of", 1, "best-of sampling is"},
     {WRITES, "image_data", 0, "images are"},
     {WRITES, "n_indent", 0, "indented output is"},
-    {WRITES, "t_max_predict_ms", 0, "a limit of time is"},
-    {BLOCKS, "mcp_servers", 0, "servers of tools are"},
+    {WRITES, "t_max_predict_ms", 0, "a time limit is"},
+    {BLOCKS, "mcp_servers", 0, "MCP servers are"},
     {BLOCKS, "container", 0, "containers are"},
-    {ITEMS, "previous_response_id", 0, "conversations kept by the server are"},
-    {ITEMS, "conversation", 0, "conversations kept by the server are"},
-    {ITEMS, "background", 0, "answering in the background is"},
-    {ITEMS, "prompt", 0, "prompts kept by the server are"},
+    {ITEMS, "previous_response_id", 0,
+     "conversations stored by the server are"},
+    {ITEMS, "conversation", 0, "conversations stored by the server are"},
+    {ITEMS, "background", 0, "background mode is"},
+    {ITEMS, "prompt", 0, "prompts stored by the server are"},
 };
 
 static bool needs_nothing(const json_t *v, double nothing)
@@ -107,20 +108,21 @@ static bool check_needs(const struct request_reader *r)
         const char *param, *what;
     } row[] = {
         {REQUEST_GRAMMAR, a->grammar != NULL, "grammar",
-         "output by a grammar is"},
+         "grammar-constrained output is"},
         {REQUEST_SCHEMA, a->schema != NULL,
          a->kind == REQUEST_MESSAGES           ? "output_config"
          : a->kind == REQUEST_RESPONSES        ? "text.format"
          : field(&r->f, "json_schema") != NULL ? "json_schema"
                                                : "response_format",
-         "output by a JSON Schema is"},
-        {REQUEST_CALL, a->must_call, "tool_choice", "a call that has to be is"},
+         "JSON Schema output is"},
+        {REQUEST_CALL, a->must_call, "tool_choice", "a required tool call is"},
     };
 
     for (size_t i = 0; i < sizeof(row) / sizeof(row[0]); i++)
         if (row[i].needed && (r->rules->can & row[i].need) == 0)
             return api_error_set(r->f.why, 400, "unsupported_value",
-                                 row[i].param, "%s: %s not supported yet",
+                                 row[i].param,
+                                 "%s: %s not supported; leave it out",
                                  row[i].param, row[i].what);
     return true;
 }

@@ -164,7 +164,7 @@ static bool read_calls(struct request_reader *r, const struct fields *m,
         if (arguments != NULL && !json_is_string(arguments) &&
             !json_is_object(arguments))
             return field_wrong(&function, "arguments", arguments,
-                               "a JSON text or an object");
+                               "a string of JSON or an object");
         if (!request_add_call(r, message, id, name, arguments))
             return false;
     }
@@ -213,7 +213,7 @@ bool request_read_chat(struct request_reader *r)
         !field_need(&r->f, "messages") || !field_list(&r->f, "messages", &list))
         return false;
     if (json_array_size(list) == 0)
-        return field_wrong(&r->f, "messages", list, "a list of one or more");
+        return field_wrong(&r->f, "messages", list, "a non-empty list");
     r->a->no_generation_prompt = !answers;
     r->messages = json_array();
     if (r->messages == NULL)

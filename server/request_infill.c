@@ -126,17 +126,17 @@ static bool check_model(const struct request_reader *r)
     static const struct {
         pl_fim which;
         const char *name;
-    } needed[] = {{PL_FIM_PREFIX, "what stands before"},
-                  {PL_FIM_SUFFIX, "what stands behind"},
-                  {PL_FIM_MIDDLE, "the gap"}};
+    } needed[] = {{PL_FIM_PREFIX, "the prefix"},
+                  {PL_FIM_SUFFIX, "the suffix"},
+                  {PL_FIM_MIDDLE, "the middle"}};
 
     for (size_t i = 0; i < sizeof(needed) / sizeof(needed[0]); i++)
         if (r->rules->words == NULL ||
             pl_token_fim(r->rules->words, needed[i].which) < 0)
             return api_error_set(
                 r->f.why, 501, "not_supported", "",
-                "the model does not fill in the middle: it has no "
-                "token for %s (tokenizer.ggml.fim_*_token_id)",
+                "the model does not support fill-in-the-middle: no token for "
+                "%s (tokenizer.ggml.fim_*_token_id); use a model that has one",
                 needed[i].name);
     return true;
 }

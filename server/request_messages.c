@@ -162,7 +162,7 @@ bool request_read_messages(struct request_reader *r)
     if (!field_need(&r->f, "messages") || !field_list(&r->f, "messages", &list))
         return false;
     if (json_array_size(list) == 0)
-        return field_wrong(&r->f, "messages", list, "a list of one or more");
+        return field_wrong(&r->f, "messages", list, "a non-empty list");
     r->messages = json_array();
     if (r->messages == NULL)
         return api_error_set_memory(r->f.why);

@@ -69,10 +69,9 @@ static bool read_formats(struct request_reader *r)
         !take_schema(r, &r->f, "json_schema"))
         return false;
     if (a->schema != NULL && a->grammar != NULL)
-        return api_error_set(
-            r->f.why, 400, "invalid_value", "grammar",
-            "a grammar and a JSON Schema are both given; leave one "
-            "out");
+        return api_error_set(r->f.why, 400, "invalid_value", "grammar",
+                             "grammar: cannot be combined with a JSON Schema; "
+                             "leave one of them out");
     return true;
 }
 
@@ -94,7 +93,7 @@ static bool read_probs(struct request_reader *r)
         if (!a->probs && a->kind == REQUEST_CHAT)
             return api_error_set(
                 r->f.why, 400, "invalid_value", "top_logprobs",
-                "top_logprobs is given without logprobs: true");
+                "top_logprobs: requires logprobs; set logprobs to true");
         if (!field_int(&r->f, "top_logprobs", 0, REQUEST_MAX_TOP, &top))
             return false;
     }
@@ -140,7 +139,7 @@ bool request_read_output(struct request_reader *r)
 
         return top == NULL || json_integer_value(top) == 0 ||
                field_unsupported(&r->f, "top_logprobs",
-                                 "probabilities of tokens are");
+                                 "token probabilities are");
     }
     if (!fields_within(&r->f, "stream_options", &stream) ||
         !field_bool(&stream, "include_usage", &a->usage) ||
@@ -152,6 +151,6 @@ bool request_read_output(struct request_reader *r)
     a->no_cache = !cache;
     if (a->echo && a->probs)
         return field_unsupported(&r->f, "echo",
-                                 "probabilities of the prompt's tokens are");
+                                 "prompt token probabilities are");
     return a->kind != REQUEST_CHAT || read_reasoning(r);
 }

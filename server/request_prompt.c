@@ -27,7 +27,8 @@ static bool take_ids(struct request_reader *r, const json_t *list, size_t i,
 
         if (id < 0 || id >= n_vocab)
             return api_error_set(r->f.why, 400, "invalid_value", r->prompt,
-                                 "%s has token %lld; ids go from 0 to %lld",
+                                 "%s: token %lld is not in the vocabulary; use "
+                                 "ids from 0 to %lld",
                                  r->prompt, (long long)id,
                                  (long long)n_vocab - 1);
         p->ids[p->n_ids++] = (int32_t)id;
@@ -88,11 +89,11 @@ bool request_read_prompt(struct request_reader *r)
     if (!field_need(&r->f, r->prompt))
         return false;
     if (n == 0)
-        return field_wrong(&r->f, r->prompt, v, "a list of one prompt or more");
+        return field_wrong(&r->f, r->prompt, v, "a non-empty list of prompts");
     if (n * (size_t)a->n > (size_t)most)
         return api_error_set(r->f.why, 400, "invalid_value", r->prompt,
-                             "%s: %zu prompts of %d choices each are more than "
-                             "the %d texts that a request may ask for",
+                             "%s: %zu prompts with %d choices each exceed the "
+                             "limit of %d tasks per request; send fewer",
                              r->prompt, n, a->n, most);
     a->n_prompt = (int)n;
     a->prompt = calloc(n, sizeof(*a->prompt));

@@ -128,7 +128,7 @@ static bool read_item(struct request_reader *r, const json_t *list, size_t i)
         return read_result(r, &item);
     if (strcmp(type, "reasoning") == 0)
         return read_reasoning(r, &item);
-    return field_unsupported(&item, "type", "items of this type are");
+    return field_unsupported(&item, "type", "this type of item is");
 }
 
 static bool read_effort(struct request_reader *r)

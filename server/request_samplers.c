@@ -35,12 +35,12 @@ static bool read_order(struct request_reader *r)
         if (step == SAMPLER_UNKNOWN || !sampler_add(s, step))
             return api_error_set(
                 r->f.why, 400, "invalid_value", "samplers",
-                "samplers must have some of %s, each once, or their "
-                "letters, of \"edskypmxt\"",
+                "samplers: unknown or repeated; use some of %s, each once, or "
+                "their letters, of \"edskypmxt\"",
                 sampler_all_names);
     }
-    return s->n_step > 0 ||
-           field_wrong(&r->f, "samplers", v, "a list with one step or more");
+    return s->n_step > 0 || field_wrong(&r->f, "samplers", v,
+                                        "a list with at least one sampler");
 }
 
 static bool read_breakers(struct request_reader *r)

@@ -56,7 +56,7 @@ static bool read_numbers(struct request_reader *r)
     if (s->repeat_penalty <= 0)
         return field_wrong(&r->f, "repeat_penalty",
                            field(&r->f, "repeat_penalty"),
-                           "more than 0; 1 is off");
+                           "greater than 0 (1 is off)");
     if (!field_int(&r->f, "top_k", -1, INT32_MAX, &top_k) ||
         !field_int(&r->f, "repeat_last_n", -1, INT32_MAX, &last_n) ||
         !field_int(&r->f, "seed", INT64_MIN, INT64_MAX, &seed) ||
@@ -109,7 +109,7 @@ static bool add_stop(struct request_reader *r, const char *name,
 {
     if (!json_is_string(v) || json_string_length(v) > MOST_STOP_BYTES)
         return field_wrong(&r->f, name, v,
-                           "a string of at most 1024 bytes or a list of such");
+                           "a string of at most 1024 bytes, or a list of them");
     if (json_string_length(v) > 0) /* an empty one never matches */
         r->a->stop[r->a->n_stop++] = json_string_value(v);
     return true;
@@ -149,13 +149,16 @@ static bool add_bias(struct biases *b, int64_t id, float bias)
     struct request *a = b->r->a;
 
     if (id < 0 || id >= b->r->rules->n_vocab)
+        return api_error_set(b->r->f.why, 400, "invalid_value", "logit_bias",
+                             "logit_bias: token %lld is not in the vocabulary; "
+                             "use ids from 0 to %lld",
+                             (long long)id,
+                             (long long)b->r->rules->n_vocab - 1);
+    if (b->n >= MOST_BIAS)
         return api_error_set(
             b->r->f.why, 400, "invalid_value", "logit_bias",
-            "logit_bias names token %lld; ids go from 0 to %lld", (long long)id,
-            (long long)b->r->rules->n_vocab - 1);
-    if (b->n >= MOST_BIAS)
-        return api_error_set(b->r->f.why, 400, "invalid_value", "logit_bias",
-                             "logit_bias has more than %d tokens", MOST_BIAS);
+            "logit_bias: more than the limit of %d tokens; send fewer",
+            MOST_BIAS);
     if (b->n == b->cap) {
         size_t cap = 2 * b->cap + 16;
         int32_t *ids = realloc(a->bias_id, cap * sizeof(*ids));
@@ -183,10 +186,9 @@ static bool add_text_bias(struct biases *b, const char *text, float bias)
     bool ok = true;
 
     if (b->r->rules->words == NULL)
-        return api_error_set(
-            b->r->f.why, 400, "invalid_value", "logit_bias",
-            "logit_bias: the model has no vocabulary; name tokens "
-            "by their ids");
+        return api_error_set(b->r->f.why, 400, "invalid_value", "logit_bias",
+                             "logit_bias: the model has no vocabulary; give "
+                             "token ids instead of strings");
     s = pl_tokenize(b->r->rules->words, text, strlen(text), 0, &ids, &n, &err);
     if (s != PL_OK)
         return api_error_set_status(b->r->f.why, s, &err);
@@ -209,7 +211,7 @@ static bool take_bias(struct biases *b, const json_t *id, const char *text,
     if ((!json_is_number(value) && !json_is_false(value)) ||
         (json_is_number(value) && !isfinite(bias)))
         return field_wrong(&b->r->f, "logit_bias", value,
-                           "numbers, or false for never");
+                           "a number, or false to ban the token");
     if (id != NULL)
         return add_bias(b, json_integer_value(id), bias);
     errno = 0;

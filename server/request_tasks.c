@@ -9,7 +9,8 @@
 
 static pl_status no_memory(pl_err *err)
 {
-    snprintf(err->message, sizeof(err->message), "no memory for a prompt");
+    snprintf(err->message, sizeof(err->message),
+             "out of memory for a prompt; try again later");
     return err->status = PL_NO_MEMORY;
 }
 
@@ -76,9 +77,9 @@ static pl_status render_begun(const struct request *a, const pl_template *t,
     free(*text);
     *text = NULL;
     snprintf(err->message, sizeof(err->message),
-             "messages: the last one, of the assistant, is to be gone on from, "
-             "and the model's chat template does not show its text as it is; "
-             "ask with add_generation_prompt true");
+             "messages: cannot continue the last assistant message, because "
+             "the chat template does not render it unchanged; set "
+             "add_generation_prompt to true");
     return err->status = PL_UNSUPPORTED;
 }
 
@@ -187,5 +188,5 @@ void request_fill_params(const struct request *a, int choice,
     params->max_tokens = a->max_tokens;
     params->ignore_end = a->ignore_end;
     params->no_cache = a->no_cache;
-    params->slot = a->slot + 1;
+    params->slot = a->slot;
 }

@@ -15,7 +15,7 @@ static bool read_function(struct request_reader *r, const struct fields *f,
         !field_object(f, schema_name, &schema))
         return false;
     if (name[0] == '\0')
-        return field_wrong(f, "name", field(f, "name"), "a name");
+        return field_wrong(f, "name", field(f, "name"), "a non-empty string");
     tool = json_pack("{sss{ssso*sO*}}", "type", "function", "function", "name",
                      name, "description",
                      about != NULL ? json_string(about) : NULL, "parameters",
@@ -38,7 +38,7 @@ static bool read_tool(struct request_reader *r, const json_t *given, size_t i,
         type = "function";
     if (strcmp(type, "function") != 0)
         return field_unsupported(&tool, "type",
-                                 "tools that are no functions are");
+                                 "tools other than functions are");
     if (r->a->kind != REQUEST_CHAT)
         return read_function(r, &tool,
                              r->a->kind == REQUEST_MESSAGES ? "input_schema"
@@ -114,19 +114,18 @@ static bool read_choice(struct request_reader *r, const json_t *tools,
     if (a->must_call && json_array_size(tools) == 0)
         return api_error_set(
             r->f.why, 400, "invalid_value", "tool_choice",
-            "tool_choice asks for a call, but there are no tools");
+            "tool_choice: a call is required, but the request has no tools; "
+            "add tools, or set tool_choice to \"auto\"");
     if (a->must_call && a->grammar != NULL)
         return api_error_set(
             r->f.why, 400, "invalid_value", "tool_choice",
-            "tool_choice asks for a call, and grammar for a text of "
-            "its own: leave grammar out, or set tool_choice to "
-            "\"auto\" or \"none\"");
+            "tool_choice: a required call cannot be combined with grammar; "
+            "leave grammar out, or set tool_choice to \"auto\" or \"none\"");
     if (a->call != NULL && !has_tool(tools, a->call))
-        return api_error_set(
-            r->f.why, 400, "invalid_value", "tool_choice",
-            "tool_choice names \"%.100s\", which is none of the "
-            "tools",
-            a->call);
+        return api_error_set(r->f.why, 400, "invalid_value", "tool_choice",
+                             "tool_choice: function \"%.100s\" is not in "
+                             "tools; add it, or name one of them",
+                             a->call);
     return true;
 }
 

@@ -53,7 +53,8 @@ pl_status response_create(struct response **out, const struct request *a,
 no_memory:
     response_free(w);
     *out = NULL;
-    snprintf(err->message, sizeof(err->message), "no memory for an answer");
+    snprintf(err->message, sizeof(err->message),
+             "out of memory for the response; try again later");
     return err->status = PL_NO_MEMORY;
 }
 
@@ -217,7 +218,7 @@ add_block(struct response *w, struct response_choice *c, pl_reply_kind kind)
 }
 
 /* Adds valid text to the last block. */
-static bool tell_text(struct response *w, struct response_choice *c,
+static bool emit_text(struct response *w, struct response_choice *c,
                       const struct text *t)
 {
     struct response_block *b = &c->block[c->n_block - 1];
@@ -237,7 +238,7 @@ static bool end_block(struct response *w, struct response_choice *c)
         return !w->failed;
     w->failed = !utf8_end(&c->tail, &t);
     if (!w->failed && t.n > 0)
-        tell_text(w, c, &t);
+        emit_text(w, c, &t);
     text_free(&t);
     if (!w->failed && w->streamed && w->protocol->block_end != NULL)
         w->failed = !w->protocol->block_end(w, c);
@@ -257,7 +258,7 @@ static bool add_text(struct response *w, struct response_choice *c,
     }
     w->failed = !utf8_add(&c->tail, &t, s, n);
     if (!w->failed && t.n > 0)
-        tell_text(w, c, &t);
+        emit_text(w, c, &t);
     text_free(&t);
     return !w->failed;
 }
@@ -292,7 +293,7 @@ static bool add_arguments(struct response *w, struct response_choice *c,
 
     w->failed = w->failed || !utf8_add(&c->tail, &t, p->text, p->len);
     if (!w->failed && t.n > 0)
-        tell_text(w, c, &t);
+        emit_text(w, c, &t);
     text_free(&t);
     return !w->failed;
 }

@@ -12,7 +12,7 @@ static pl_status no_memory(pl_err *err)
     if (err) {
         err->status = PL_NO_MEMORY;
         snprintf(err->message, sizeof err->message,
-                 "out of memory for the clients of a server");
+                 "out of memory for the table of clients; try again later");
     }
     return PL_NO_MEMORY;
 }
@@ -113,11 +113,11 @@ void schedule_remove_task(struct schedule *s, uint64_t client)
             (size_t)(s->client + s->n_client - c) * sizeof *s->client);
 }
 
-static void charge(struct schedule *s, struct schedule_entry *job, int64_t n)
+static void charge(struct schedule *s, struct schedule_entry *entry, int64_t n)
 {
-    struct schedule_client *c = find(s, job->client);
+    struct schedule_client *c = find(s, entry->client);
 
-    job->n_now = n;
+    entry->n_now = n;
     if (!c)
         return;
     c->given = served(s, c) + n;
@@ -127,7 +127,7 @@ static void charge(struct schedule *s, struct schedule_entry *job, int64_t n)
 /* Returns the next prompt to serve of those without tokens in this step, or
  * NULL. */
 static struct schedule_entry *next_prompt(const struct schedule *s,
-                                          struct schedule_entry *job, int n)
+                                          struct schedule_entry *entry, int n)
 {
     struct schedule_entry *first = NULL;
     int64_t least = 0;
@@ -135,33 +135,33 @@ static struct schedule_entry *next_prompt(const struct schedule *s,
     for (int i = 0; i < n; i++) {
         int64_t has;
 
-        if (job[i].paused || job[i].n_left == 0 || job[i].n_now > 0)
+        if (entry[i].paused || entry[i].n_left == 0 || entry[i].n_now > 0)
             continue;
-        has = served_by_id(s, job[i].client);
+        has = served_by_id(s, entry[i].client);
         if (!first || has < least) {
-            first = &job[i];
+            first = &entry[i];
             least = has;
         }
     }
     return first;
 }
 
-int64_t schedule_step(struct schedule *s, struct schedule_entry *job, int n)
+int64_t schedule_step(struct schedule *s, struct schedule_entry *entry, int n)
 {
     struct schedule_entry *prompt;
     int64_t writing = 0, most, left;
     bool ends = false;
 
     for (int i = 0; i < n; i++) {
-        job[i].n_now = 0;
-        if (!job[i].paused && job[i].n_left == 0) {
-            charge(s, &job[i], 1);
+        entry[i].n_now = 0;
+        if (!entry[i].paused && entry[i].n_left == 0) {
+            charge(s, &entry[i], 1);
             writing++;
         }
     }
     most = left = writing > 0 ? s->chunk : s->step;
     while (left > 0 && !(ends && most - left >= s->chunk) &&
-           (prompt = next_prompt(s, job, n))) {
+           (prompt = next_prompt(s, entry, n))) {
         int64_t take = prompt->n_left < left ? prompt->n_left : left;
 
         charge(s, prompt, take);

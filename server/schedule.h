@@ -49,7 +49,7 @@ pl_status schedule_add_task(struct schedule *s, uint64_t client, pl_err *err);
 void schedule_remove_task(struct schedule *s, uint64_t client);
 /* Sets n_now of all, charges it to their clients, and returns the tokens of the
  * step. */
-int64_t schedule_step(struct schedule *s, struct schedule_entry *job, int n);
+int64_t schedule_step(struct schedule *s, struct schedule_entry *entry, int n);
 /* Returns which of n waiting tasks, the oldest first, gets the next free
  * sequence; -1 if n is 0. */
 int schedule_next(const struct schedule *s, const uint64_t *client, int n);

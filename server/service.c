@@ -79,9 +79,8 @@ bool service_render(const struct service *v, const struct request *a,
     if (!v->form)
         return api_error_set(
             why, 400, "no_template", "messages",
-            "the model has no chat template that can be used (%s): "
-            "ask for /v1/completions, or start the server with "
-            "--template",
+            "the model has no usable chat template (%s); use /v1/completions, "
+            "or start the server with --template",
             v->no_form.message);
     s = request_render(a, v->form, 0, text, len, &err);
     return s == PL_OK || api_error_set_status(why, s, &err);

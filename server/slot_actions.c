@@ -106,6 +106,7 @@ static bool fetch(struct slot_action *t, const int32_t *token, int64_t n,
     struct task_params params = {.prompt = token,
                                  .n_prompt = n,
                                  .max_tokens = 0,
+                                 .slot = -1,
                                  .time_s = WAIT_S,
                                  .client = http_client(t->r),
                                  .keep = on_keep,
@@ -129,7 +130,7 @@ static bool fetch(struct slot_action *t, const int32_t *token, int64_t n,
     return t->state ||
            api_error_set(
                why, 503, "unavailable", "",
-               "the slot was not saved: the server had no time for it");
+               "the slot was not saved: its task ended early; try again later");
 }
 
 static void response(const struct slot_action *t, json_t *j)
@@ -154,8 +155,10 @@ static bool save(struct slot_action *t, struct api_error *why)
     if (f.n >= pl_engine_n_ctx(t->service->engine))
         f.n = pl_engine_n_ctx(t->service->engine) - 1;
     ok = f.n > 0 ||
-         api_error_set(why, 400, "empty_slot", "",
-                       "slot %d has nothing that could be saved", t->slot);
+         api_error_set(
+             why, 400, "empty_slot", "",
+             "slot %d: empty, nothing to save; run a request in it first",
+             t->slot);
     ok = ok && fetch(t, f.token, f.n, why);
     f.state = t->state;
     f.state_bytes = t->bytes;
@@ -185,8 +188,9 @@ static bool restore(struct slot_action *t, struct api_error *why)
 
     if (s == PL_OK && f.n > n_ctx) {
         api_error_set(why, 400, "invalid_file", "filename",
-                      "%.200s has %" PRId64 " tokens; the context has %" PRId64
-                      ": start the server with a larger one (-c)",
+                      "%.200s has %" PRId64
+                      " tokens, but the context has %" PRId64
+                      "; start the server with a larger context (-c)",
                       t->name, f.n, n_ctx);
         slot_file_fini(&f);
         return false;
@@ -291,10 +295,9 @@ static bool read_name(struct slot_action *t, struct api_error *why)
 
     if (ok)
         ok = is_plain_filename(name) ||
-             api_error_set(
-                 why, 400, "invalid_value", "filename",
-                 "filename must be the plain name of a file, without a "
-                 "folder");
+             api_error_set(why, 400, "invalid_value", "filename",
+                           "filename: not a plain file name; give one without "
+                           "a folder, a leading dot or special characters");
     if (ok) {
         snprintf(t->name, sizeof t->name, "%s", name);
         snprintf(t->path, sizeof t->path, "%s/%s", t->service->slots.dir, name);
@@ -303,7 +306,7 @@ static bool read_name(struct slot_action *t, struct api_error *why)
     return ok;
 }
 
-static bool read_task(struct slot_action *t, struct api_error *why)
+static bool read_action(struct slot_action *t, struct api_error *why)
 {
     static const char *const actions[] = {"save", "restore", "erase"};
     const char *id = http_name(t->r), *action = http_query(t->r, "action");
@@ -313,20 +316,22 @@ static bool read_task(struct slot_action *t, struct api_error *why)
 
     if (*id < '0' || *id > '9' || *end || slot >= n)
         return api_error_set(why, 400, "invalid_value", "id",
-                             "slot %.40s; there are 0 to %d", id, n - 1);
+                             "slot %.40s: no such slot; use 0 to %d", id,
+                             n - 1);
     while (what < 3 && (!action || strcmp(action, actions[what]) != 0))
         what++;
     if (what == 3)
-        return api_error_set(why, 400, "invalid_value", "action",
-                             "action must be save, restore or erase");
+        return api_error_set(
+            why, 400, "invalid_value", "action",
+            "action: missing or unknown; use save, restore or erase");
     t->slot = (int)slot;
     t->what = what;
     if (what == ERASE)
         return true;
     if (!t->service->slots.dir)
-        return api_error_set(why, 501, "not_supported", "action",
-                             "slots are not saved here: start the server with "
-                             "--slot-save-path");
+        return api_error_set(
+            why, 501, "not_supported", "action",
+            "saving slots is disabled; start the server with --slot-save-path");
     return read_name(t, why);
 }
 
@@ -341,8 +346,9 @@ static bool start(struct slot_action *t, struct api_error *why)
     s->n_busy += ok;
     pthread_mutex_unlock(&s->lock);
     if (!ok)
-        return api_error_set(why, 503, "busy", "",
-                             "too many slots are being saved");
+        return api_error_set(
+            why, 503, "busy", "",
+            "too many slot actions are in progress; try again later");
     service_hold(t->service);
     if (pthread_create(&thread, NULL, task, t) == 0) {
         pthread_detach(thread);
@@ -369,7 +375,7 @@ void slots_act(void *user, struct http_request *r)
     t->r = r;
     pthread_mutex_init(&t->lock, NULL);
     pthread_cond_init(&t->ended, NULL);
-    if (read_task(t, &why) && start(t, &why))
+    if (read_action(t, &why) && start(t, &why))
         return;
     service_reject(r, &why);
     pthread_cond_destroy(&t->ended);

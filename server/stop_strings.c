@@ -56,7 +56,7 @@ pl_status stop_init(struct stops *s, const char *const *string, int n,
     s->n += s->match != NULL && s->n < n; /* the one that is incomplete */
     stop_fini(s);
     snprintf(err->message, sizeof(err->message),
-             "no memory for %d stop strings", n);
+             "out of memory for %d stop strings", n);
     return err->status = PL_NO_MEMORY;
 }
 

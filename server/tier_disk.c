@@ -123,7 +123,7 @@ static int older(const void *a, const void *b)
 
 /* Scans the folder. If it and `more` bytes exceed the limit, deletes the
  * oldest. */
-static bool make_room(struct tier_disk *d, uint64_t more)
+static bool evict_for(struct tier_disk *d, uint64_t more)
 {
     struct listing l;
     bool ok = list(d->dir, &l);
@@ -150,7 +150,7 @@ static pl_status cannot_open(struct tier_disk *d, const char *path, pl_status s,
     if (err) {
         err->status = s;
         snprintf(err->message, sizeof err->message,
-                 "the cache's folder %.700s: %.200s", path, why);
+                 "cache folder %.700s: %.200s", path, why);
     }
     tier_disk_close(d);
     return s;
@@ -184,12 +184,11 @@ pl_status tier_disk_open(struct tier_disk *d, const char *path, uint64_t limit,
         return cannot_open(d, path, PL_NO_MEMORY, "out of memory", err);
     d->dir = open_folder(path, &open_to_all);
     if (open_to_all)
-        return cannot_open(
-            d, path, PL_BAD_ARGUMENT,
-            "anybody may write there, and what is there is used: take that "
-            "right away (chmod o-w)",
-            err);
-    if (d->dir >= 0 && faccessat(d->dir, ".", W_OK, 0) == 0 && make_room(d, 0))
+        return cannot_open(d, path, PL_BAD_ARGUMENT,
+                           "world-writable, so other users could plant cache "
+                           "pages; remove that permission (chmod o-w)",
+                           err);
+    if (d->dir >= 0 && faccessat(d->dir, ".", W_OK, 0) == 0 && evict_for(d, 0))
         return PL_OK;
     return cannot_open(d, path, errno == ENOENT ? PL_NOT_FOUND : PL_IO,
                        strerror(errno), err);
@@ -207,7 +206,7 @@ static bool reopen(struct tier_disk *d)
     if (fd >= 0)
         close(fd);
     errno = error;
-    return ok && make_room(d, 0);
+    return ok && evict_for(d, 0);
 }
 
 void tier_disk_close(struct tier_disk *d)
@@ -267,8 +266,8 @@ static bool write_whole(int fd, const struct tier_entry *e)
     return true;
 }
 
-static bool publish(const struct tier_disk *d, int fd, bool named,
-                    const char *part, const char *name)
+static bool publish_file(const struct tier_disk *d, int fd, bool named,
+                         const char *part, const char *name)
 {
     char self[40];
 
@@ -288,7 +287,7 @@ static bool write_file(struct tier_disk *d, const struct tier_entry *e)
     if (fd < 0)
         return false;
     name_of(&e->key, name);
-    ok = write_whole(fd, e) && publish(d, fd, named, part, name);
+    ok = write_whole(fd, e) && publish_file(d, fd, named, part, name);
     error = errno;
     close(fd);
     if (!ok)
@@ -308,7 +307,7 @@ bool tier_disk_write(struct tier_disk *d, const struct tier_entry *e)
         return false;
     }
     if (d->bytes + bytes > d->limit || d->since > d->limit / 16)
-        make_room(d, bytes);
+        evict_for(d, bytes);
     return write_file(d, e) ||
            (errno == ENOENT && reopen(d) && write_file(d, e));
 }

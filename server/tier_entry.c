@@ -49,7 +49,7 @@ bool tier_key_same(const struct tier_key *a, const struct tier_key *b)
 /* ---- entries ------------------------------------------------------------- */
 
 struct tier_entry *tier_entry_new(const struct tier_key *parent, int64_t first,
-                                  const int32_t *token, int n, bool goes_on,
+                                  const int32_t *token, int n, bool resumable,
                                   void *data, size_t bytes)
 {
     struct tier_entry *e = calloc(1, sizeof *e);
@@ -61,7 +61,7 @@ struct tier_entry *tier_entry_new(const struct tier_key *parent, int64_t first,
     tier_key_next(&e->key, parent, token, n);
     e->first = first;
     e->n = n;
-    e->goes_on = goes_on;
+    e->resumable = resumable;
     memcpy(e->token, token, (size_t)n * sizeof *token);
     e->data = data;
     e->bytes = bytes;
@@ -127,7 +127,7 @@ void tier_entry_put_head(const struct tier_entry *e,
     put4(head + 8, VERSION);
     put4(head + 12, (uint32_t)e->n);
     put8(head + 16, (uint64_t)e->first);
-    put4(head + 24, e->goes_on);
+    put4(head + 24, e->resumable);
     put8(head + 32, e->bytes);
     memcpy(head + AT_PARENT, &e->parent, sizeof e->parent);
     for (int i = 0; i < e->n; i++)
@@ -142,7 +142,7 @@ bool tier_entry_get_head(struct tier_entry *e, const struct tier_key *key,
 {
     struct tier_key s;
     uint64_t first = get8(head + 16), bytes = get8(head + 32);
-    uint32_t n = get4(head + 12), goes_on = get4(head + 24);
+    uint32_t n = get4(head + 12), resumable = get4(head + 24);
 
     memset(e, 0, sizeof *e);
     sum(&s, head, AT_SUM);
@@ -150,13 +150,13 @@ bool tier_entry_get_head(struct tier_entry *e, const struct tier_key *key,
         memcmp(head, magic, sizeof magic) != 0 || get4(head + 8) != VERSION)
         return false;
     if (n < 1 || n > TIER_TOKENS || first > INT32_MAX ||
-        first % TIER_TOKENS != 0 || goes_on > 1 || get4(head + 28) != 0 ||
+        first % TIER_TOKENS != 0 || resumable > 1 || get4(head + 28) != 0 ||
         size < TIER_HEAD || bytes != size - TIER_HEAD)
         return false;
     atomic_init(&e->refs, 1);
     e->first = (int64_t)first;
     e->n = (int)n;
-    e->goes_on = goes_on;
+    e->resumable = resumable;
     e->bytes = (size_t)bytes;
     memcpy(&e->parent, head + AT_PARENT, sizeof e->parent);
     for (uint32_t i = 0; i < n; i++)

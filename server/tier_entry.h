@@ -42,7 +42,7 @@ struct tier_entry {
     struct tier_key key, parent;
     int64_t first; /* tokens before it */
     int n;         /* its own tokens */
-    bool goes_on;
+    bool resumable;
     int32_t token[TIER_TOKENS];
     void *data; /* owned; NULL: only the head was read */
     size_t bytes;
@@ -57,7 +57,7 @@ bool tier_key_same(const struct tier_key *a, const struct tier_key *b);
 /* Returns an entry with one reference, which owns `data`. NULL if out of
  * memory; then the caller keeps `data`. */
 struct tier_entry *tier_entry_new(const struct tier_key *parent, int64_t first,
-                                  const int32_t *token, int n, bool goes_on,
+                                  const int32_t *token, int n, bool resumable,
                                   void *data, size_t bytes);
 struct tier_entry *tier_entry_ref(struct tier_entry *e);
 void tier_entry_unref(struct tier_entry *e); /* takes NULL */

@@ -16,7 +16,7 @@ struct tier_item {
 static struct tier_list *list_of(struct tier_table *t,
                                  const struct tier_item *i)
 {
-    return i->dirty ? &t->owed_list : &t->list;
+    return i->dirty ? &t->dirty_list : &t->list;
 }
 
 static void join(struct tier_list *l, struct tier_item *i)
@@ -94,7 +94,7 @@ static void discard(struct tier_table *t, struct tier_item *i)
     *at = i->same;
     leave(list_of(t, i), i);
     t->bytes -= bytes;
-    t->owed -= i->dirty ? bytes : 0;
+    t->dirty -= i->dirty ? bytes : 0;
     t->n--;
     tier_entry_unref(i->entry);
     free(i);
@@ -104,8 +104,8 @@ void tier_table_fini(struct tier_table *t)
 {
     while (t->list.first)
         discard(t, t->list.first);
-    while (t->owed_list.first)
-        discard(t, t->owed_list.first);
+    while (t->dirty_list.first)
+        discard(t, t->dirty_list.first);
     free(t->bucket);
     t->bucket = NULL;
 }
@@ -117,11 +117,11 @@ static void evict_for(struct tier_table *t, uint64_t bytes)
         struct tier_item *i = t->list.first;
 
         t->n_lost += !i;
-        discard(t, i ? i : t->owed_list.first);
+        discard(t, i ? i : t->dirty_list.first);
     }
 }
 
-bool tier_table_put(struct tier_table *t, struct tier_entry *e, bool owed)
+bool tier_table_put(struct tier_table *t, struct tier_entry *e, bool dirty)
 {
     struct tier_item *i = find(t, &e->key);
     uint64_t bytes = tier_entry_size(e);
@@ -137,12 +137,12 @@ bool tier_table_put(struct tier_table *t, struct tier_entry *e, bool owed)
     if ((size_t)t->n > t->mask)
         grow_buckets(t);
     i->entry = tier_entry_ref(e);
-    i->dirty = owed;
+    i->dirty = dirty;
     i->same = *bucket_of(t, &e->key);
     *bucket_of(t, &e->key) = i;
     join(list_of(t, i), i);
     t->bytes += bytes;
-    t->owed += owed ? bytes : 0;
+    t->dirty += dirty ? bytes : 0;
     t->n++;
     return true;
 }
@@ -169,7 +169,7 @@ void tier_table_drop(struct tier_table *t, const struct tier_key *key)
 
 struct tier_entry *tier_table_oldest_dirty(const struct tier_table *t)
 {
-    return t->owed_list.first ? t->owed_list.first->entry : NULL;
+    return t->dirty_list.first ? t->dirty_list.first->entry : NULL;
 }
 
 void tier_table_mark_clean(struct tier_table *t, const struct tier_entry *e)
@@ -178,8 +178,8 @@ void tier_table_mark_clean(struct tier_table *t, const struct tier_entry *e)
 
     if (!i || i->entry != e || !i->dirty)
         return;
-    leave(&t->owed_list, i);
+    leave(&t->dirty_list, i);
     i->dirty = false;
     join(&t->list, i);
-    t->owed -= tier_entry_size(e);
+    t->dirty -= tier_entry_size(e);
 }

@@ -18,13 +18,13 @@ struct tier_list {
 
 struct tier_table {
     uint64_t limit;            /* bytes */
-    uint64_t bytes, owed;      /* of all; of dirty ones */
+    uint64_t bytes, dirty;     /* of all; of dirty ones */
     int64_t n, n_lost;         /* n_lost: evicted while dirty */
     struct tier_item **bucket; /* owned, [mask + 1] */
     size_t mask;
     /* In order of use, dirty ones and clean ones; the least recently used
      * first. */
-    struct tier_list owed_list, list;
+    struct tier_list dirty_list, list;
 };
 
 bool tier_table_init(struct tier_table *t, uint64_t limit);
@@ -32,7 +32,7 @@ void tier_table_fini(struct tier_table *t);
 /* Adds `e` with a reference of its own and replaces one with its key; others
  * may be evicted for it. Returns false if it is not stored because it is too
  * large or memory is short. */
-bool tier_table_put(struct tier_table *t, struct tier_entry *e, bool owed);
+bool tier_table_put(struct tier_table *t, struct tier_entry *e, bool dirty);
 /* Marks it as used now and returns it; NULL if it is not there. */
 struct tier_entry *tier_table_find(struct tier_table *t,
                                    const struct tier_key *key);

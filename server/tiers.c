@@ -88,15 +88,16 @@ struct tiers {
                               not */
     double flush_until;
     struct queued_page *queued_page, *last; /* a queue */
-    uint64_t given_bytes;
+    uint64_t queued_bytes;
     struct bad_entry *bad_entry;
     struct tiers_lookup *search, *last_search; /* for the reader */
     int n_search;                              /* all that exist */
     uint64_t ahead;                            /* bytes read and not consumed */
     struct tier_table table;
     struct tiers_counts counts;
-    double again;          /* no writes before then, because the disk failed */
-    bool told, told_large; /* that was logged; or that a page is too large. All
+    double again; /* no writes before then, because the disk failed */
+    bool failure_logged,
+        large_logged; /* that was logged; or that a page is too large. All
                               three belong to the writer */
 };
 
@@ -108,9 +109,9 @@ static double now(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-static void say(struct tiers *t, pl_log_level level, const char *form, ...)
+static void log_line(struct tiers *t, pl_log_level level, const char *form, ...)
     __attribute__((format(printf, 3, 4)));
-static void say(struct tiers *t, pl_log_level level, const char *form, ...)
+static void log_line(struct tiers *t, pl_log_level level, const char *form, ...)
 {
     char text[600];
     pl_log_fn *log;
@@ -155,8 +156,8 @@ static struct tier_entry *entry_of(const struct tiers *t, struct queued_page *g)
     return e;
 }
 
-/* Returns true if a write hangs. Caller holds the lock. */
-static bool disk_hangs(const struct tiers *t)
+/* Returns true if a write is stalled. Caller holds the lock. */
+static bool disk_stalled(const struct tiers *t)
 {
     return t->disk_busy_s > 0 && now() - t->disk_busy_s > t->o.hang_s;
 }
@@ -166,16 +167,16 @@ static bool disk_hangs(const struct tiers *t)
  * enabled. */
 static void put(struct tiers *t, struct tier_entry *e)
 {
-    bool hangs = disk_hangs(t);
-    struct tier_entry *owed;
+    bool stalled = disk_stalled(t);
+    struct tier_entry *dirty;
 
-    while (hangs && (owed = tier_table_oldest_dirty(&t->table))) {
-        tier_table_mark_clean(&t->table, owed);
+    while (stalled && (dirty = tier_table_oldest_dirty(&t->table))) {
+        tier_table_mark_clean(&t->table, dirty);
         t->counts.lost++;
     }
-    t->counts.lost += hangs;
-    if (!hangs || t->o.ram > 0)
-        tier_table_put(&t->table, e, t->disk.dir >= 0 && !hangs);
+    t->counts.lost += stalled;
+    if (!stalled || t->o.ram > 0)
+        tier_table_put(&t->table, e, t->disk.dir >= 0 && !stalled);
     pthread_cond_signal(&t->to_write);
 }
 
@@ -193,11 +194,11 @@ static void insert_entry(struct tiers *t)
     pthread_mutex_lock(&t->lock);
     t->queued_page = g->next;
     t->last = t->queued_page ? t->last : NULL;
-    t->given_bytes -= g->bytes;
+    t->queued_bytes -= g->bytes;
     old = e ? tier_table_find(&t->table, &e->key) : NULL;
     if (!e)
         t->counts.lost++;
-    else if (!old || (e->goes_on && !old->goes_on))
+    else if (!old || (e->resumable && !old->resumable))
         put(t, e);
     tier_entry_unref(e);
     free_given(g);
@@ -228,7 +229,7 @@ static bool is_written(const struct tiers *t, const struct tier_entry *e)
     bool damaged, good;
     struct tier_entry *old = tier_disk_read(&t->disk, &e->key, true, &damaged);
 
-    good = old && (old->goes_on || !e->goes_on) && old->bytes == e->bytes;
+    good = old && (old->resumable || !e->resumable) && old->bytes == e->bytes;
     tier_entry_unref(old);
     return good;
 }
@@ -250,20 +251,21 @@ static bool write_entry(struct tiers *t, const struct tier_entry *e,
 }
 
 /* Logs a failure once, until a write succeeds again. */
-static void tell_failure(struct tiers *t, const struct tier_entry *e, int error)
+static void log_failure(struct tiers *t, const struct tier_entry *e, int error)
 {
-    if (error == EFBIG ? t->told_large : t->told)
+    if (error == EFBIG ? t->large_logged : t->failure_logged)
         return;
     if (error == EFBIG)
-        say(t, PL_LOG_WARN,
-            "a page of %zu bytes is too large for the cache's folder; give it "
-            "more than twice as many (--cache-disk)",
+        log_line(
+            t, PL_LOG_WARN,
+            "a cache page of %zu bytes does not fit in the cache folder; set "
+            "--cache-disk to more than twice that",
             tier_entry_size(e));
     else
-        say(t, PL_LOG_WARN,
-            "the cache's folder cannot be written to (%s): what is cached "
-            "stays in memory, and it is tried again every %d s",
-            strerror(error), AGAIN_S);
+        log_line(t, PL_LOG_WARN,
+                 "cannot write to the cache folder (%s); cached pages stay in "
+                 "memory, retrying every %d s",
+                 strerror(error), AGAIN_S);
 }
 
 /* Writes the oldest dirty entry. Caller holds the lock, which is released
@@ -282,11 +284,11 @@ static void write_one(struct tiers *t)
         pthread_mutex_unlock(&t->lock);
         ok = write_entry(t, e, &there, &error);
         if (!ok)
-            tell_failure(t, e, error);
+            log_failure(t, e, error);
         if (!ok)
-            *(error == EFBIG ? &t->told_large : &t->told) = true;
+            *(error == EFBIG ? &t->large_logged : &t->failure_logged) = true;
         else if (!there)
-            t->told = t->told_large = false;
+            t->failure_logged = t->large_logged = false;
         pthread_mutex_lock(&t->lock);
         t->disk_busy_s = 0;
         tier_table_mark_clean(&t->table, e);
@@ -343,24 +345,24 @@ bool tiers_is_full(struct tiers *t)
     bool full;
 
     pthread_mutex_lock(&t->lock);
-    full = t->given_bytes + (disk_hangs(t) ? 0 : t->table.owed) >= most;
+    full = t->queued_bytes + (disk_stalled(t) ? 0 : t->table.dirty) >= most;
     pthread_mutex_unlock(&t->lock);
     return full;
 }
 
-void tiers_store(struct tiers *t, const int32_t *token, int64_t n, bool goes_on,
-                 void *data, size_t bytes)
+void tiers_store(struct tiers *t, const int32_t *token, int64_t n,
+                 bool resumable, void *data, size_t bytes)
 {
     struct queued_page *g = calloc(1, sizeof *g);
     int32_t *own = malloc((size_t)n * sizeof *own);
 
     if (g && own) {
         memcpy(own, token, (size_t)n * sizeof *own);
-        *g = (struct queued_page){NULL, own, n, goes_on, data, bytes};
+        *g = (struct queued_page){NULL, own, n, resumable, data, bytes};
         pthread_mutex_lock(&t->lock);
         *(t->last ? &t->last->next : &t->queued_page) = g;
         t->last = g;
-        t->given_bytes += bytes;
+        t->queued_bytes += bytes;
         pthread_cond_signal(&t->to_sort);
         pthread_mutex_unlock(&t->lock);
         return;
@@ -453,7 +455,7 @@ static bool find_page(struct tiers *t, struct tiers_lookup *s,
 
     if (!e)
         return false;
-    s->page[s->n_page++] = (struct found_page){*key, e->n, e->goes_on};
+    s->page[s->n_page++] = (struct found_page){*key, e->n, e->resumable};
     tier_entry_unref(e);
     return true;
 }
@@ -789,7 +791,7 @@ void tiers_counts(struct tiers *t, struct tiers_counts *out)
     *out = t->counts;
     out->ram_pages = (uint64_t)t->table.n;
     out->ram_bytes = t->table.bytes;
-    out->owed_bytes = t->given_bytes + t->table.owed;
+    out->dirty_bytes = t->queued_bytes + t->table.dirty;
     out->lost += (uint64_t)t->table.n_lost;
     pthread_mutex_unlock(&t->lock);
 }
@@ -800,8 +802,7 @@ static pl_status fail(pl_err *err, const char *what)
 {
     if (err) {
         err->status = PL_NO_MEMORY;
-        snprintf(err->message, sizeof err->message,
-                 "the tiers of the cache: %s", what);
+        snprintf(err->message, sizeof err->message, "cache tiers: %s", what);
     }
     return PL_NO_MEMORY;
 }
@@ -842,7 +843,8 @@ pl_status tiers_create(struct tiers **out, const struct tiers_options *o,
         t->writes = pthread_create(&t->writer, NULL, writer_thread, t) == 0;
         t->reads = pthread_create(&t->reader, NULL, reader_thread, t) == 0;
         if (!t->sorts || !t->writes || !t->reads)
-            s = fail(err, "the system gives no more threads");
+            s = fail(err, "cannot start a thread; raise the limit of threads "
+                          "(\"ulimit -u\")");
     }
     if (s != PL_OK) {
         tiers_free(t);
@@ -944,8 +946,9 @@ void tiers_free(struct tiers *t)
         return;
     tiers_flush(t);
     if (t->left) { /* the thread still uses *t, but not the log */
-        say(t, PL_LOG_WARN,
-            "the cache's folder does not answer; it is left as it is");
+        log_line(t, PL_LOG_WARN,
+                 "the cache folder does not respond; its pending writes are "
+                 "abandoned");
         pthread_mutex_lock(&t->lock);
         t->o.log = NULL;
         pthread_mutex_unlock(&t->lock);

@@ -37,7 +37,7 @@ struct tiers_options {
 /* Since the start, except those marked "now". Bytes are of pages. */
 struct tiers_counts {
     uint64_t ram_pages, ram_bytes;    /* now */
-    uint64_t owed_bytes;              /* now: stored but not written yet */
+    uint64_t dirty_bytes;             /* now: stored but not written yet */
     uint64_t ram_hits, ram_hit_bytes; /* pages loaded from there */
     uint64_t disk_hits, disk_hit_bytes;
     uint64_t disk_bytes;             /* in the folder, at the last scan */
@@ -66,8 +66,8 @@ void tiers_counts(struct tiers *t, struct tiers_counts *out);
 bool tiers_is_full(struct tiers *t);
 /* Stores the page that ends with the last of n tokens, in
  * pl_prefix_export_page's form; owns `data` from then on. */
-void tiers_store(struct tiers *t, const int32_t *token, int64_t n, bool goes_on,
-                 void *data, size_t bytes);
+void tiers_store(struct tiers *t, const int32_t *token, int64_t n,
+                 bool resumable, void *data, size_t bytes);
 
 /* Starts a lookup of pages that continue token[0 .. n - 1], of which the
  * devices have `length`. `done` is called on another thread when the result is

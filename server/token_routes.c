@@ -40,10 +40,10 @@ static bool take_ids(struct tokens_request *a, const struct fields *f,
         if (!json_is_integer(id))
             return field_wrong(f, "tokens", id, "a list of token ids");
         if (json_integer_value(id) < 0 || json_integer_value(id) >= n_vocab)
-            return api_error_set(f->why, 400, "invalid_value", "tokens",
-                                 "tokens has %lld; ids go from 0 to %lld",
-                                 (long long)json_integer_value(id),
-                                 (long long)n_vocab - 1);
+            return api_error_set(
+                f->why, 400, "invalid_value", "tokens",
+                "tokens: %lld is not in the vocabulary; use ids from 0 to %lld",
+                (long long)json_integer_value(id), (long long)n_vocab - 1);
         a->ids[a->n++] = (int32_t)json_integer_value(id);
     }
     return true;

@@ -1,7 +1,7 @@
 /* The test binary: runs each group of cases in a child of its own and adds up
- * what they did.
+ * the results.
  *
- * A group is the cases of one file, which register themselves before main, and
+ * A group is the cases of one file, which register themselves before main, in
  * one cmocka run. Its child writes into a pipe; the parent reads cmocka's
  * lines, counts them, and passes on whatever else the tests print. So a case
  * that crashes, hangs, leaks or leaves the process is a failure by name, the
@@ -13,8 +13,7 @@
  * A case that fails runs once more, alone, after all others. If it passes then
  * it is unstable: it counts as passed, is named, and both logs are kept. More
  * than MAX_UNSTABLE of them fail the run. The last line is always
- *     N passed, N failed, N skipped
- */
+ *     N passed, N failed, N skipped */
 #include "lib/support.h"
 
 #include <errno.h>
@@ -51,7 +50,8 @@ enum {
     MAX_UNSTABLE = 2,
 };
 
-/* The share of a core below which a child does nothing: what polls is idle. */
+/* A child that uses less than this share of a core is idle, so one that polls
+ * is. */
 static const double LEAST_SHARE = 0.05;
 
 enum outcome { PASSED, FAILED, SKIPPED, N_OUTCOME };
@@ -67,7 +67,7 @@ static const struct {
 static const char mark_run[] = "[ RUN      ] ";
 static const char mark_cpu[] = "[ CPU SECONDS ] ";
 
-/* Lines cmocka prints about the group as a whole; of no use here. */
+/* Lines of cmocka about the group as a whole; not used here. */
 static const char *const chatter[] = {"[==========] ", "[  PASSED  ] ",
                                       "[  FAILED  ] ", "[  SKIPPED ] "};
 
@@ -88,14 +88,14 @@ struct job {
     int fd; /* the child's stdout and stderr */
     double started;
     struct watch watch;
-    const char *ended; /* why the runner ended it; NULL: it did not */
-    int n_dead;        /* ticks since the child has ended */
+    const char *ended; /* the runner's reason to end it, or NULL */
+    int n_dead;        /* ticks since the child's end */
     char current[256]; /* the case now running, "" between cases */
-    double cpu_s;      /* that it took */
-    size_t log_at;     /* where its part of the log begins */
+    double cpu_s;      /* used by the child */
+    size_t log_at;     /* start of its part of the log */
     struct text line;  /* the last, unfinished line */
     struct text why;   /* reason of the running case's skip */
-    struct text log;   /* what the tests printed themselves */
+    struct text log;   /* output of the tests themselves */
     int count[N_OUTCOME];
 };
 
@@ -104,7 +104,7 @@ struct failure {
     struct task task;
     bool whole;      /* not of one case: all of the task runs again */
     char *name;      /* owned: "group: case" */
-    char *how;       /* owned: "" or why it ended */
+    char *how;       /* owned: "" or the reason of its end */
     struct text log; /* of the first run */
 };
 
@@ -158,7 +158,8 @@ static double cpu_seconds(const struct rusage *u)
            1e-6 * (double)(u->ru_utime.tv_usec + u->ru_stime.tv_usec);
 }
 
-/* Of this process and of the children that it waited for. */
+/* Returns the processor time of this process and of the children that it waited
+ * for. */
 static double cpu_used(void)
 {
     struct rusage self, children;
@@ -257,7 +258,8 @@ static void add_task(struct group *g, size_t first, size_t n)
     all.queue[all.n_queue++] = (struct task){g, first, n};
 }
 
-/* The case's place in its group; the group's size where it has no such one. */
+/* Returns the case's index in its group, or the group's size if it is not in
+ * it. */
 static size_t case_index(const struct group *g, const char *name)
 {
     size_t i = 0;
@@ -267,7 +269,7 @@ static size_t case_index(const struct group *g, const char *name)
     return i;
 }
 
-/* Keeps a failure for a second run. Returns false where there is none: its
+/* Keeps a failure for a second run. Returns false if there will be none: its
  * outcome is final. */
 static bool keep_failure(struct job *j, const char *name, const char *how)
 {
@@ -308,7 +310,7 @@ static void case_ends(struct job *j, enum outcome outcome, const char *why)
     text_free(&j->why);
 }
 
-/* " 2 FAILED TEST(S)", cmocka's own sum. */
+/* Returns true for " 2 FAILED TEST(S)", cmocka's own sum. */
 static bool is_tally(const char *line)
 {
     size_t n = strspn(line, " 0123456789");
@@ -317,8 +319,8 @@ static bool is_tally(const char *line)
                      strcmp(line + n, "SKIPPED TEST(S)") == 0);
 }
 
-/* One whole line, without its end. Text that a test left unfinished may stand
- * before a mark. */
+/* Parses one whole line, without its end. Text that a test left unfinished may
+ * precede a mark. */
 static void take_line(struct job *j, const char *line)
 {
     const char *p;
@@ -409,8 +411,7 @@ static void job_start(struct job *j, const struct task *t)
     close(fds[1]);
 }
 
-/* Writes to `how` what was wrong with the way the child ended, "" if nothing
- * was. */
+/* Writes to `how` the error in the child's end, "" if it was normal. */
 static void describe_end(const struct job *j, int status, char *how, size_t n)
 {
     int ran = 0;
@@ -445,7 +446,8 @@ static void note_done(const struct job *j)
     fflush(all.log);
 }
 
-/* The child has closed its pipe: counts how it ended and prints its part. */
+/* Handles a child that has closed its pipe: counts its end and prints its
+ * part. */
 static void job_finish(struct job *j)
 {
     struct rusage used = {0};
@@ -457,7 +459,7 @@ static void job_finish(struct job *j)
         take_output(j, "\n", 1);
     while (wait4(j->pid, &status, 0, &used) < 0 && errno == EINTR)
         ;
-    kill(-j->pid, SIGKILL); /* whatever it left running */
+    kill(-j->pid, SIGKILL); /* kills processes that it left running */
     describe_end(j, status, how, sizeof(how));
     if (how[0] != '\0') {
         size_t next = case_index(t.group, j->current) + 1;
@@ -496,7 +498,7 @@ static void job_count(struct job *j)
     text_free(&j->log);
 }
 
-/* Ends children that used too much processor time or do nothing any more. */
+/* Ends children that used too much processor time or make no progress. */
 static void jobs_watch(struct job *jobs, int n_job)
 {
     static double next;
@@ -604,8 +606,8 @@ static void run_queue(int n_job)
 
 /* ---- second runs -------------------------------------------------------- */
 
-/* Writes both logs beside the program and returns the file's path, to be
- * freed; NULL if that cannot be done. */
+/* Writes both logs beside the program and returns the file's path, to be freed;
+ * NULL on an error. */
 static char *write_logs(const struct failure *f, const struct text *second)
 {
     char exe[4096], *path = NULL, *slash;
@@ -635,7 +637,7 @@ static char *write_logs(const struct failure *f, const struct text *second)
     return path;
 }
 
-/* Runs one failure again. What passes now is counted as passed. */
+/* Runs one failure again. If it passes now, it counts as passed. */
 static void run_alone(const struct failure *f)
 {
     struct job j = {0}, *ended;
@@ -678,7 +680,7 @@ static void run_failures(void)
     }
 }
 
-/* ---- which cases run ---------------------------------------------------- */
+/* ---- selection of cases ------------------------------------------------- */
 
 static bool is_left_out(const char *name)
 {
@@ -698,8 +700,9 @@ static bool matches(const char *name, char **filters, int n)
     return n == 0;
 }
 
-/* PLAIT_PART=I/N is every N-th group, from the I-th on; groups with a case that
- * shares its own work out belong to each part. */
+/* Returns true if the group belongs to PLAIT_PART=I/N: every N-th group, from
+ * the I-th on. Groups with a case that splits its own work belong to each
+ * part. */
 static bool is_in_part(const struct group *g, int i)
 {
     int part, n_part;
@@ -721,7 +724,7 @@ static bool is_named(const char *name, char **filters, int n)
     return false;
 }
 
-/* Takes out the cases that no filter names (by_case) and those of the long
+/* Removes the cases that no filter names (by_case) and those of the long
  * tier. */
 static void select_cases(struct group *g, char **filters, int n, bool by_case)
 {
@@ -744,7 +747,7 @@ static void select_cases(struct group *g, char **filters, int n, bool by_case)
     g->n = kept;
 }
 
-/* The filters name groups; if they name none, cases. */
+/* The filters name groups, or cases if they match no group. */
 static void select_groups(char **filters, int n)
 {
     int n_match = 0;
@@ -766,7 +769,7 @@ static void select_groups(char **filters, int n)
     }
 }
 
-/* Opens FILE, where groups that passed are noted, and leaves these out. */
+/* Opens FILE, in which groups that passed are noted, and leaves these out. */
 static void resume(const char *file)
 {
     char name[64];
@@ -852,10 +855,10 @@ int main(int argc, char **argv)
     int n_job = 1;
     int c;
 
-    setvbuf(stdout, NULL, _IOLBF, 0); /* it may be cut short */
-    /* what was measured on this machine is neither read nor replaced */
+    setvbuf(stdout, NULL, _IOLBF, 0); /* the log may be cut short */
+    /* measurements of this machine are neither read nor replaced */
     setenv("XDG_CACHE_HOME", "/dev/null/no-cache", 1);
-    /* plans go by memory, and cases must not go by that of the machine */
+    /* plans depend on memory, and cases must not depend on the machine's */
     setenv("PLAIT_MEMORY", "64GiB", 1);
     all.limit_s = test_long() ? CPU_LONG : CPU_SHORT;
     all.max_quiet = MAX_QUIET;

@@ -1,6 +1,6 @@
-/* The command, run as its users run it: what it prints where, what it gives
- * back, what it says about mistakes. The engine behind it has its own tests;
- * here its results are only compared with each other. */
+/* The command as its users run it: its output, exit status and error messages
+ * are right. The engine has tests of its own; here its results are only
+ * compared with each other. */
 #include "gguf/gguf.h"
 #include "lib/command.h"
 #include "lib/support.h"
@@ -24,7 +24,7 @@ static const char *const commands[] = {
     "logits", "tokenize", "render",  "bench",   "synth"};
 enum { N_COMMANDS = sizeof(commands) / sizeof(commands[0]) };
 
-/* The line after "example:" of a help text, without its indentation. */
+/* Runs the line after "example:" of a help text, without its indentation. */
 static void run_example(const char *help_line)
 {
     struct ran help = sh(0, help_line);
@@ -50,7 +50,7 @@ TEST(cli_every_help_has_an_example_that_works)
     }
 }
 
-/* Up to the example, which is as long as it must be. */
+/* Checks the lines up to the example, which is as long as it must be. */
 static void must_fit(struct ran r)
 {
     *strstr(r.out, "\nexample:") = '\0';
@@ -271,7 +271,7 @@ TEST(cli_takes_placement_options)
         sh(0, list[i]);
 }
 
-/* Once, however many devices and engines it is true of. */
+/* One warning, however many devices and engines it applies to. */
 TEST(cli_warns_of_threads_that_share_a_core)
 {
 #define WARNINGS " 2>&1 | grep -c 'share a core'; "
@@ -375,8 +375,8 @@ TEST(cli_writes_that_fail_exit_1)
         sh(1, list[i]);
 }
 
-/* What was there stays when the new one cannot be written, and nothing is left
- * of that. */
+/* The old file stays if the new one cannot be written, and no part of that is
+ * left. */
 TEST(cli_files_appear_whole_or_not_at_all)
 {
 #define KEPT                                                                   \
@@ -419,7 +419,8 @@ TEST(cli_dash_is_standard_output)
     sh(0, line);
 }
 
-/* A message must not land in a file that got the number of a closed one. */
+/* A message must not be written to a file that got the number of a closed
+ * descriptor. */
 TEST(cli_closed_descriptors_stay_closed)
 {
     static const char line[] =
@@ -506,8 +507,8 @@ TEST(cli_run_keeps_a_conversation)
     assert_int_equal(r.out[r.n_out - 1], '\n');
 }
 
-/* Two runs with a state between them write what one run does; what was asked of
- * the second alone, devices and steps, does not show. */
+/* Two runs with a state between them write what one run does. Options that only
+ * the second had, devices and steps, make no difference. */
 TEST(cli_run_goes_on_from_a_state)
 {
 #define TEMP "-n 12 --temp 0 --ignore-eos --ranks 2 "
@@ -543,8 +544,8 @@ TEST(cli_run_goes_on_from_a_state)
              "the state and the prompt have 34 tokens, but the context has 33");
 }
 
-/* Runs with states between them, none with a text but the first, write what one
- * run does: penalties and spelling look back over all of it. */
+/* Runs with states between them, only the first with a text, write what one run
+ * does: penalties and spelling look back over all of it. */
 TEST(cli_run_without_a_text_goes_on_from_the_last_token)
 {
 #define TEMP "--temp 0 --ignore-eos --repeat-penalty 1.3 "
@@ -568,7 +569,7 @@ TEST(cli_run_without_a_text_goes_on_from_the_last_token)
     assert_non_null(strstr(sh(0, "plait inspect s").out, "\nnote "));
 }
 
-/* The same plan, but for the bits: the hash, what is said of it, states. */
+/* The same plan except for the bits: the hash, the note about them, states. */
 TEST(cli_plan_tells_fast_numerics)
 {
     struct ran r;
@@ -687,7 +688,7 @@ TEST(cli_run_interrupted_exits_130_with_the_summary)
 
     endless(argv);
     pid = start(&out, argv);
-    /* Once more than the prompt has come it is generating. */
+    /* Output after the prompt shows that it is generating. */
     for (int i = 0; i < 3; i++)
         assert_true(read(out, text, sizeof(text)) > 0);
     kill(pid, SIGINT);
@@ -701,7 +702,7 @@ TEST(cli_run_interrupted_exits_130_with_the_summary)
     free(said);
 }
 
-/* `| head` closes it so, and wants no message. */
+/* `| head` closes the pipe like this, and needs no message. */
 TEST(cli_into_a_closed_pipe_ends_silently)
 {
     static const char *const lines[] = {
@@ -831,7 +832,7 @@ TEST(cli_logits_are_tokens_times_vocabulary_floats)
     free(b);
 }
 
-/* From the logits of one window, by the definition. */
+/* Computes it from the logits of one window, by the definition. */
 static double perplexity_of(const float *logits, const int *id, int n, int v)
 {
     double sum = 0.0;
@@ -950,7 +951,7 @@ TEST(cli_printed_options_give_the_same_plan)
     }
 }
 
-/* A copy of the model whose last norm holds `v`. */
+/* Writes a copy of the model with `v` in its last norm. */
 static void write_damaged(const char *path, float v)
 {
     const char *model = test_model();
@@ -969,7 +970,7 @@ static void write_damaged(const char *path, float v)
     free(bytes);
 }
 
-/* No figure is better than one that means nothing. */
+/* No figure is better than a meaningless one. */
 TEST(cli_perplexity_of_damage_is_an_error)
 {
     static const struct {

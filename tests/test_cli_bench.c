@@ -1,5 +1,5 @@
 /* plait bench and plait synth as their users run them, and the script that
- * compares with llama.cpp. How fast anything is, no test asks. */
+ * compares with llama.cpp: their output is right. No test checks speed. */
 #include "lib/command.h"
 #include "lib/support.h"
 #include "quant/format.h"
@@ -32,7 +32,7 @@ static const char *text(const json_t *row, const char *key)
     return json_string_value(v);
 }
 
-/* The rows that `line` prints as JSON, to be released. */
+/* Returns the rows that `line` prints as JSON, to be released. */
 static json_t *rows(const char *line)
 {
     struct ran r = sh(0, line);
@@ -43,8 +43,8 @@ static json_t *rows(const char *line)
     return all;
 }
 
-/* Each run is held against the limit around it; a row says the median of the
- * shares. */
+/* Each repetition is compared with the limit measured around it; a row has the
+ * median of the shares. */
 static void has_median_share(json_t *row)
 {
     json_t *ts = json_object_get(row, "samples_ts"),
@@ -112,8 +112,8 @@ TEST(bench_json_has_the_keys_of_llama_bench)
     json_decref(all);
 }
 
-/* Where runs take longer than a moment, which is for the machine to say, there
- * is another limit around each. */
+/* If repetitions take longer than a moment, which depends on the machine, each
+ * has a limit of its own. */
 TEST(bench_holds_each_run_against_its_own_limit)
 {
     bool differ = false;
@@ -135,7 +135,7 @@ TEST(bench_holds_each_run_against_its_own_limit)
     assert_true(differ);
 }
 
-/* A file's name need be no UTF-8; JSON must. */
+/* A file's name need not be UTF-8, but JSON must be. */
 TEST(bench_json_has_a_model_of_any_name)
 {
     json_t *all = rows("ln -s \"$PWD/models/fable-moe-Q8_0.gguf\" "
@@ -152,8 +152,8 @@ TEST(bench_json_has_a_model_of_any_name)
     json_decref(all);
 }
 
-/* A token of a dense model reads all weights but for tables of embeddings of
- * which it takes a row, and at the start next to nothing of the cache. */
+/* A token of a dense model reads all weights, but only a row of embedding
+ * tables, and at the start next to nothing of the cache. */
 static void limit_is_that_of_reading(const char *model, const char *unread)
 {
     char line[1000];
@@ -188,7 +188,7 @@ TEST(bench_limit_is_that_of_reading)
                              "per_layer_token_embd.weight");
 }
 
-/* Who computes is named, and a GPU is not held against the processors. */
+/* The devices are named, and a GPU is not compared with the processors. */
 TEST(bench_names_gpus_and_gives_them_no_limit)
 {
     static const struct {
@@ -215,8 +215,8 @@ TEST(bench_names_gpus_and_gives_them_no_limit)
     }
 }
 
-/* Of 7 layers one sees all tokens, behind which the others are far: a token
- * more costs 2 heads of 32 keys and as many values, in F16. */
+/* Of 7 layers one sees all tokens, and the others' windows are full: one more
+ * token costs 2 heads of 32 keys and as many values, in F16. */
 TEST(bench_limit_knows_windows)
 {
     char line[1000];
@@ -232,7 +232,7 @@ TEST(bench_limit_knows_windows)
     json_decref(all);
 }
 
-/* A token more costs each of 2 layers a latent of 80 values, in F16, and 64
+/* One more token costs each of 2 layers a latent of 80 values, in F16, and 64
  * multiply-adds for each of 4 heads, twice. */
 TEST(bench_limit_knows_latents)
 {
@@ -252,7 +252,7 @@ TEST(bench_limit_knows_latents)
     json_decref(all);
 }
 
-/* Every combination is there once, and no two rows are the same. */
+/* Every combination occurs once, and no two rows are the same. */
 TEST(bench_lists_multiply_out)
 {
     json_t *all = rows("plait bench --shape tiny --type q8_0,f16 --no-limits "
@@ -329,7 +329,7 @@ TEST(bench_svg_is_well_formed)
     assert_non_null(strstr(r.out, ", 2 threads,"));
 }
 
-/* Nothing is left where the models were. */
+/* No file is left where the models were. */
 TEST(bench_removes_its_models)
 {
     static const char *const line =
@@ -371,7 +371,7 @@ TEST(bench_mistakes_name_the_value_and_the_remedy)
     }
 }
 
-/* All types open, and their logits are numbers of ordinary size. */
+/* All types open, and their logits are finite and of ordinary size. */
 TEST(synth_models_of_every_type_compute)
 {
     for (int f = -2; f < PL_FORMAT_COUNT; f++) {
@@ -427,8 +427,8 @@ TEST(synth_q4_k_m_has_more_bits_where_llama_cpp_has)
     assert_int_equal(more, 14);
 }
 
-/* Options that would change nothing are passed over with a note, their values
- * too, by every command that takes options of a model. */
+/* Options that would change nothing are skipped with a note, with their values,
+ * by every command that takes options of a model. */
 TEST(cli_llama_cpp_options_without_effect_are_ignored)
 {
     static const char *const lines[] = {
@@ -446,8 +446,8 @@ TEST(cli_llama_cpp_options_without_effect_are_ignored)
     }
 }
 
-/* bench/compare.py with a llama-bench, then two plaits, that always say the
- * same. */
+/* Runs bench/compare.py with a llama-bench, then two plaits, that always print
+ * the same. */
 TEST(compare_prints_ratios)
 {
     const char *script = test_file("bench/compare.py");

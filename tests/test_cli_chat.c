@@ -1,5 +1,5 @@
-/* plait run as a chat: through a pipe, and on a terminal. What the bundled
- * model answers does not matter; that it saw the right prompt does. */
+/* plait run as a chat, through a pipe and on a terminal: the bundled model gets
+ * the right prompt. Its answers do not matter. */
 #include "lib/command.h"
 #include "lib/support.h"
 
@@ -31,8 +31,8 @@ static const char *content(const json_t *messages, size_t i)
         json_object_get(json_array_get(messages, i), "content"));
 }
 
-/* The model goes on from a rendered prompt as it answers in the chat, though
- * there the sequence holds what earlier turns left. */
+/* The model continues a rendered prompt as it answers in the chat, though the
+ * chat's sequence contains earlier turns. */
 TEST(cli_chat_answers_what_render_prints)
 {
     struct ran chat, raw;
@@ -91,8 +91,8 @@ TEST(cli_chat_commands_do_what_they_say)
     assert_string_equal(r.out, "");
 }
 
-/* A chat that fills its context goes on without its oldest turns, says so, and
- * still saves them. */
+/* A chat that fills its context continues without its oldest turns, reports it,
+ * and still saves them. */
 TEST(cli_chat_leaves_out_the_oldest_turns)
 {
     struct ran r, said;
@@ -111,7 +111,7 @@ TEST(cli_chat_leaves_out_the_oldest_turns)
     assert_int_equal(n, 13);
     assert_string_equal(content(m, 11), "This is what I say 6");
     snprintf(last, sizeof last, "%s", content(m, 12));
-    /* It saw the system's message and some number of the last turns. */
+    /* The prompt had the system's message and some number of the last turns. */
     for (size_t from = 3;; from += 2) {
         if (from > 11)
             fail_msg("no number of turns gives the answer %s", last);
@@ -134,7 +134,7 @@ TEST(cli_chat_leaves_out_the_oldest_turns)
     must_say(r, "generation       8 tokens");
 }
 
-/* A prompt that opens the reasoning: all that is written is that. */
+/* The prompt opens the reasoning, so all output is reasoning. */
 TEST(cli_chat_reasoning_is_on_standard_error)
 {
     static const char form[] =
@@ -180,7 +180,7 @@ TEST(cli_chat_mistakes_name_option_and_remedy)
         must_say(sh(list[i].code, list[i].line), list[i].says);
 }
 
-/* What a terminal has shown; what is before `at` was awaited. */
+/* Output of a terminal; the text before `at` was awaited. */
 struct terminal {
     int fd;
     size_t n, at;
@@ -192,9 +192,9 @@ static void type(const struct terminal *t, const char *keys)
     assert_int_equal(write(t->fd, keys, strlen(keys)), strlen(keys));
 }
 
-/* Types the keys, NULL for none, and reads until `text` has come. A Ctrl-D that
- * comes while the line editor takes the terminal over, just after its prompt,
- * ends nothing; so it is typed again. */
+/* Types the keys, NULL for none, and reads until `text` arrives. A Ctrl-D just
+ * after the prompt, while the line editor takes over the terminal, has no
+ * effect, so it is typed again. */
 static void await(struct terminal *t, const char *keys, const char *text)
 {
     const char *found;
@@ -211,7 +211,7 @@ static void await(struct terminal *t, const char *keys, const char *text)
             type(t, keys);
         if (got < 0)
             fail_msg("\"%s\" does not come: %s", text, t->shown);
-        for (; got > 0; got--, t->n++) /* an echo may hold zero bytes */
+        for (; got > 0; got--, t->n++) /* an echo may contain zero bytes */
             if (t->shown[t->n] == '\0')
                 t->shown[t->n] = ' ';
     }
@@ -246,7 +246,7 @@ static pid_t start_on(struct terminal *t, const char *name, const char *value,
 #define START(t, ...)                                                          \
     start_on(t, NULL, NULL, (const char *const[]){__VA_ARGS__, NULL})
 
-/* Waits for its end, which must be a good one. */
+/* Waits for its end, which must be successful. */
 static void ends(struct terminal *t, pid_t pid)
 {
     int status;
@@ -256,8 +256,8 @@ static void ends(struct terminal *t, pid_t pid)
     assert_int_equal(command_status(status), 0);
 }
 
-/* Who types learns why the template takes a message not, and goes on; in a pipe
- * that is an error, as above. */
+/* On a terminal the user reads why the template rejects a message, and
+ * continues; in a pipe that is an error, as above. */
 TEST(cli_chat_on_a_terminal_survives_a_refused_message)
 {
     static const char form[] =
@@ -282,8 +282,8 @@ TEST(cli_chat_on_a_terminal_survives_a_refused_message)
     ends(&t, pid);
 }
 
-/* A paste is one message, newlines, slashes and all, and Enter alone sends it.
- */
+/* A paste is one message, newlines, slashes and all, and only Enter sends
+ * it. */
 TEST(cli_chat_on_a_terminal_takes_a_paste_whole)
 {
     const char *saved = test_temp("pasted.json");
@@ -307,8 +307,8 @@ TEST(cli_chat_on_a_terminal_takes_a_paste_whole)
     json_decref(m);
 }
 
-/* No escape sequence comes to a terminal that knows none, and no color where
- * the user wants none. */
+/* A terminal that knows no escape sequences gets none, and a user who wants no
+ * color gets none. */
 TEST(cli_chat_writes_what_the_terminal_knows)
 {
     static const struct {
@@ -341,7 +341,7 @@ TEST(cli_chat_writes_what_the_terminal_knows)
     }
 }
 
-/* Also under nohup, where no signal says so. */
+/* Also under nohup, where no signal reports it. */
 TEST(cli_chat_is_saved_when_its_terminal_goes)
 {
     const char *saved = test_temp("gone.state");
@@ -380,8 +380,8 @@ static char state_of(pid_t pid)
     return c;
 }
 
-/* A signal comes between the last look for one and the read of the next line:
- * there the prompt is written, which the terminal holds up by Ctrl-S. */
+/* A signal arrives between the last check for one and the read of the next
+ * line. The prompt is written there, which the terminal holds up by Ctrl-S. */
 TEST(cli_chat_ends_by_a_signal_just_before_it_reads)
 {
     static struct terminal t;
@@ -429,7 +429,7 @@ TEST(cli_chat_ends_by_a_signal_just_before_it_reads)
     close(out[0]);
 }
 
-/* An endless answer is stopped, the chat goes on. */
+/* An endless answer is stopped, and the chat continues. */
 TEST(cli_chat_on_a_terminal_stops_an_answer_alone)
 {
     const char *saved = test_temp("typed.json");

@@ -1,7 +1,7 @@
-/* The files that the command writes: none of them is ever one that it reads, or
- * one without write permission, by whatever name or link. A signal that ends
- * saves what Ctrl-C saves, and leaves nothing that is not whole. The options
- * are those of --help-all, so a new one is tried too. */
+/* The files that the command writes: none is ever a file that it reads, or one
+ * without write permission, by whatever name or link. A fatal signal saves what
+ * Ctrl-C saves, and leaves no incomplete file. The options are those of
+ * --help-all, so new ones are tried too. */
 #include "lib/command.h"
 #include "lib/support.h"
 
@@ -75,7 +75,7 @@ static void find_options(struct used *u, const char *command)
 
 /* ---- one run ------------------------------------------------------------- */
 
-static char home[256]; /* the directory in which all is tried */
+static char home[256]; /* the directory of all runs */
 
 static void write_text(const char *name, const char *text)
 {
@@ -86,7 +86,7 @@ static void write_text(const char *name, const char *text)
     assert_int_equal(fclose(f), 0);
 }
 
-/* Runs the command in `home` until it ends; what it said is in said[]. */
+/* Runs the command in `home` until it ends; said[] has its messages. */
 static int run(const char *const *argv, char said[static 2048])
 {
     int ends[2], status;
@@ -118,7 +118,8 @@ static int run(const char *const *argv, char said[static 2048])
     return command_status(status);
 }
 
-/* Runs it with two options, the second NULL for one, and what else it needs. */
+/* Runs it with two options, the second NULL for one, and its other
+ * arguments. */
 static int run_with(const char *command, const char *option, const char *value,
                     const char *option2, const char *value2,
                     char said[static 2048])
@@ -204,7 +205,7 @@ static void must_refuse(const char *command, const char *a, const char *path,
     expect_mine(&st, line);
 }
 
-/* mine, and four other ways to name it. */
+/* Makes mine, and four other ways to name it. */
 static void enter_mine(const char *name)
 {
     enter(name);
@@ -242,10 +243,10 @@ TEST(cli_files_that_are_written_are_none_that_are_read)
                 must_refuse(u.command, u.writes[w], "hard", u.reads[r], "sym");
             }
     }
-    assert_true(n >= 100); /* there are such options */
+    assert_true(n >= 100); /* such options exist */
 }
 
-/* No two options write one file, be it there or not. */
+/* No two options write one file, whether it exists or not. */
 TEST(cli_files_that_are_written_are_written_once)
 {
     struct used u;
@@ -275,7 +276,7 @@ TEST(cli_files_that_are_written_are_written_once)
     }
 }
 
-/* All parts of a split model are read, and each of several models. */
+/* All parts of a split model are inputs, and each of several models. */
 TEST(cli_files_that_are_written_are_no_part_of_a_model)
 {
     static const char *const part[] = {"mine-00001-of-00002.gguf",
@@ -320,7 +321,8 @@ TEST(cli_files_that_are_read_are_not_standard_output)
     must_say(r, "-o - would overwrite the file of --tokens");
 }
 
-/* Nor are they what standard input, output and errors were redirected to. */
+/* Nor are they files to which standard input, output or errors were
+ * redirected. */
 TEST(cli_files_that_are_written_are_not_redirected)
 {
     static const struct {
@@ -341,8 +343,8 @@ TEST(cli_files_that_are_written_are_not_redirected)
     }
 }
 
-/* The command refuses such files before it computes anything: the model is not
- * even there. */
+/* The command rejects such files before it computes anything: even the model is
+ * absent. */
 TEST(cli_files_that_cannot_be_written_are_told_first)
 {
     char said[2048], name[300];
@@ -436,7 +438,7 @@ TEST(cli_files_without_write_permission_stay)
 
 static const int ending[] = {SIGINT, SIGTERM, SIGHUP};
 
-/* Starts it; *out is what it prints, *in what it reads. */
+/* Starts it; *out reads its output, *in writes its input. */
 static pid_t start(const char *const *argv, int *in, int *out)
 {
     int to[2], from[2];
@@ -463,8 +465,8 @@ static pid_t start(const char *const *argv, int *in, int *out)
     return pid;
 }
 
-/* Reads until something more than the prompt has come, sends the signal, and
- * waits for the end. */
+/* Reads until there is output after the prompt, sends the signal, and waits for
+ * the end. */
 static int end_by(pid_t pid, int sig, int in, int out)
 {
     char text[64];
@@ -495,7 +497,7 @@ static void expect_saved(int extra)
     assert_int_equal(unlink("q") | unlink("t"), 0);
 }
 
-/* A text, and a conversation, for which Ctrl-C comes twice. */
+/* A text, and a conversation, which Ctrl-C ends after two. */
 TEST(cli_signals_that_end_save_what_ctrl_c_saves)
 {
     enter("signals");
@@ -521,7 +523,7 @@ TEST(cli_signals_that_end_save_what_ctrl_c_saves)
     }
 }
 
-/* `nohup plait run` goes on without its terminal. */
+/* `nohup plait run` continues without its terminal. */
 TEST(cli_signals_that_were_ignored_stay_so)
 {
     const char *argv[] = {"plait", "run", "-m", test_model(),   "-p", "x", "-c",
@@ -559,7 +561,7 @@ static bool has_open(pid_t pid, const char *dir)
     return found;
 }
 
-/* SIGKILL needs a file system that knows files without a name. */
+/* SIGKILL needs a file system that supports unnamed files. */
 TEST(cli_signals_leave_nothing_that_is_not_whole)
 {
     static const int sig[] = {SIGINT, SIGTERM, SIGHUP, SIGKILL};

@@ -1,5 +1,5 @@
-/* plait run with a grammar: what is written keeps to it, from the first token
- * to the end. */
+/* plait run with a grammar: the output follows it, from the first token to the
+ * end. */
 #include "lib/command.h"
 #include "lib/support.h"
 
@@ -17,7 +17,7 @@ static const char schema[] =
     " \"^[A-Z][a-z]{1,5}$\"}, \"minItems\": 1, \"maxItems\": 3}},"
     " \"required\": [\"name\", \"age\", \"sons\"]}";
 
-/* A name as the pattern has it. */
+/* Returns true for a name as the pattern has it. */
 static bool is_name(const char *s)
 {
     size_t n = s ? strlen(s) : 0;
@@ -26,7 +26,7 @@ static bool is_name(const char *s)
            strspn(s + 1, "abcdefghijklmnopqrstuvwxyz") == n - 1;
 }
 
-/* Characters of UTF-8. */
+/* Returns the number of UTF-8 characters. */
 static size_t length_of(const char *s)
 {
     size_t n = 0;
@@ -36,7 +36,7 @@ static size_t length_of(const char *s)
     return n;
 }
 
-/* By hand, and not by what made the grammar. */
+/* Checks by hand, without the code that made the grammar. */
 static bool fits(const json_t *v)
 {
     const json_t *name = json_object_get(v, "name");
@@ -96,7 +96,7 @@ TEST(cli_grammar_gbnf_is_kept_to_the_end)
     assert_string_equal(r.out, ".\n");
 }
 
-/* What allows any text changes nothing. */
+/* A grammar that allows any text changes nothing. */
 TEST(cli_grammar_of_any_text_changes_no_token)
 {
     for (int seed = 1; seed <= 3; seed++) {
@@ -112,7 +112,8 @@ TEST(cli_grammar_of_any_text_changes_no_token)
     }
 }
 
-/* Each turn is a text of its own; reasoning that the prompt begins is none. */
+/* Each turn is a text of its own; reasoning that the prompt opens is not part
+ * of it. */
 TEST(cli_grammar_holds_for_the_answers_of_a_chat)
 {
     struct ran r;

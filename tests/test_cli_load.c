@@ -1,5 +1,5 @@
-/* plait bench --serve against a server that does what it is told to, so that
- * counts and times are known; and against plait serve. */
+/* plait bench --serve against a scripted server, so that counts and times are
+ * known; and against plait serve. */
 #include "lib/command.h"
 #include "lib/load_try.h"
 
@@ -21,7 +21,7 @@ static double number(const json_t *row, const char *key)
     return json_number_value(v);
 }
 
-/* The rows of a load, to be released. */
+/* Returns the rows of a load, to be released. */
 static json_t *load(struct load_try *t, const char *more)
 {
     size_t size = strlen(more) + 200;
@@ -38,7 +38,7 @@ static json_t *load(struct load_try *t, const char *more)
     return all;
 }
 
-/* A prompt of ids in the body of a request. */
+/* Returns a prompt of ids in the body of a request. */
 static const json_t *ids_of(json_t *body)
 {
     const json_t *ids = json_object_get(body, "prompt");
@@ -92,7 +92,7 @@ TEST(load_that_fails_as_a_whole_says_why)
     r = sh(1, line);
     must_say(r, "too many");
     load_try_stop(&t);
-    r = sh(1, line); /* nobody listens there any more */
+    r = sh(1, line); /* nothing listens there any more */
     must_say(r, "start a server there");
 }
 
@@ -163,7 +163,7 @@ TEST(load_ends_who_takes_longer_than_the_timeout)
     load_try_stop(&t);
 }
 
-/* An answer that never began was not in time. */
+/* A response that never began was not in time. */
 TEST(load_counts_no_answer_without_a_token_as_good)
 {
     struct load_try t = {.script = "o", .n_token = 0};
@@ -181,8 +181,8 @@ TEST(load_counts_no_answer_without_a_token_as_good)
 
 /* ---- times --------------------------------------------------------------- */
 
-/* The first of 19 comes to its first token when the others have ended, three at
- * a time. A busy machine makes all of it longer and changes no order. */
+/* The first of 19 gets its first token when the others have ended, three at a
+ * time. A busy machine makes all of it longer and changes no order. */
 TEST(load_percentiles_are_those_of_known_delays)
 {
     enum { FIRST = 20, GAP = 10, N = 5, ALL = 19 };
@@ -227,7 +227,7 @@ TEST(load_percentiles_are_those_of_known_delays)
     load_try_stop(&t);
 }
 
-/* What the server says it read for is no waiting. */
+/* Prompt time that the server reports does not count as waiting. */
 TEST(load_queueing_is_what_the_server_did_not_read_for)
 {
     struct load_try t = {
@@ -249,8 +249,8 @@ TEST(load_queueing_is_what_the_server_did_not_read_for)
     load_try_stop(&t);
 }
 
-/* Those that wait for a place wait on their own time: the last of four that
- * are due at once has waited for three. */
+/* Requests that wait for a free connection wait on their own time: the last of
+ * four that are due at once has waited for three. */
 TEST(load_times_count_from_when_a_request_was_due)
 {
     struct load_try t = {.script = "o", .n_token = 1, .first_ms = 200};
@@ -291,16 +291,16 @@ TEST(load_arrives_at_its_rate_and_ends_after_its_seconds)
     load_try_start(&t);
     all = load(&t, "--rate 40 --seconds 2");
     row = json_array_get(all, 0);
-    /* 80 are meant, give or take four times the root of it */
+    /* 80 are expected, give or take four times the root of it */
     assert_in_range((int)number(row, "n_request"), 44, 116);
     assert_true(number(row, "seconds") >= 1.5);
     json_decref(all);
     load_try_stop(&t);
 }
 
-/* ---- what is asked ------------------------------------------------------- */
+/* ---- requests ------------------------------------------------------------ */
 
-/* How many ids two prompts begin with alike. */
+/* Returns how many ids two prompts share at the start. */
 static size_t in_common(const char *a, const char *b)
 {
     json_t *x = json_loads(a, 0, NULL), *y = json_loads(b, 0, NULL);
@@ -365,7 +365,7 @@ TEST(load_of_a_seed_asks_the_same_again)
     load_try_stop(&t);
 }
 
-/* A server that does not say how many tokens it knows gets words. */
+/* A server that does not report how many tokens it knows gets words. */
 TEST(load_speaks_chat_and_words_where_ids_are_not_known)
 {
     struct load_try t = {.script = "ob", .n_token = 4};

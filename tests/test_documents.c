@@ -1,6 +1,7 @@
-/* README.md and doc/ tell the truth: each command line in them works and prints
- * what is shown. scripts/documents.py runs them, and says how a page marks what
- * differs. Output depends on the NUMA nodes, which share stated memory. */
+/* README.md and doc/ are correct: each command line in them works and prints
+ * what is shown. scripts/documents.py runs them, and explains how a page marks
+ * differences. Output depends on the NUMA nodes, which share the memory of
+ * PLAIT_MEMORY. */
 #include "lib/command.h"
 #include "lib/support.h"
 #include "machine/topology.h"

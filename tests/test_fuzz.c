@@ -1,8 +1,8 @@
-/* Readers of foreign bytes survive damage: each target of fuzz/fuzz_list.h is
- * fed its corpus, every file cut at many places, and a number of mutations. No
- * coverage guides them, as libFuzzer does in the CI run; in return
- * they need no clang. The sequence follows from PLAIT_SEED alone: run the same
- * seed in a sanitizer build, PLAIT_FUZZ_RUNS times, to meet a crash again. */
+/* Readers of foreign bytes survive damage: each target of fuzz/fuzz_list.h gets
+ * its corpus, every file cut at many places, and a number of mutations. They
+ * have no guidance by coverage, which libFuzzer has in the CI run, but need no
+ * clang. PLAIT_SEED alone decides the sequence: run the same seed in a
+ * sanitizer build, PLAIT_FUZZ_RUNS times, to repeat a crash. */
 #include "lib/alloc_fail.h"
 #include "lib/support.h"
 
@@ -21,10 +21,10 @@ enum {
     N_CUT = 200,
     N_MUTATION = 30000,
     LONGER = 180, /* in the long tier */
-    SLOW_S = 10,  /* of the processor, for an input of at most 1 MiB */
+    SLOW_S = 10,  /* processor seconds for an input of at most 1 MiB */
 };
 
-/* Targets whose inputs cost much more than those of the others. */
+/* Targets whose inputs take much longer than those of the others. */
 static const struct {
     const char *name;
     int n_mutation;
@@ -40,7 +40,8 @@ struct target {
     int64_t n_run;
 };
 
-/* The target gets an exact copy, so that a sanitizer sees one byte too many. */
+/* Passes an exact copy to the target, so that a sanitizer sees one byte too
+ * many. */
 static void run_one(struct target *t, const uint8_t *data, size_t n)
 {
     uint8_t *copy = test_need(1, n > 0 ? n : 1);
@@ -78,7 +79,7 @@ static void load_corpus(struct target *t, const char *name)
     path = test_file(dir);
     if (path == NULL)
         fail_msg("%s is missing: a target needs seeds", dir);
-    n = scandir(path, &entry, NULL, by_name); /* in an order of its own */
+    n = scandir(path, &entry, NULL, by_name); /* in a fixed order */
     for (int i = 0; i < n; i++) {
         char file[1024];
         FILE *f;
@@ -100,8 +101,8 @@ static void load_corpus(struct target *t, const char *name)
     assert_int_not_equal(t->n_seed, 0);
 }
 
-/* One small change of data[0..n), whose buffer holds MAX_BYTES. Most land in
- * the first 4 KiB, where counts and lengths stand. Returns the new length. */
+/* Makes one small change of data[0..n), whose buffer has MAX_BYTES. Most are in
+ * the first 4 KiB, where counts and lengths are. Returns the new length. */
 static size_t mutate(const struct target *t, uint8_t *data, size_t n,
                      uint64_t *rng)
 {
@@ -130,17 +131,17 @@ static size_t mutate(const struct target *t, uint8_t *data, size_t n,
     case 3: /* a number a little off */
         data[at] = (uint8_t)(data[at] + test_below(rng, 9) - 4);
         return n;
-    case 4: /* cut out a piece */
+    case 4: /* removes a piece */
         len = (size_t)test_below(rng, (int64_t)(n - at) + 1);
         memmove(data + at, data + at + len, n - at - len);
         return n - len;
-    case 5: /* say a piece twice */
+    case 5: /* repeats a piece */
         len = (size_t)test_below(rng, (int64_t)(n - at) + 1);
         if (len > MAX_BYTES - n)
             len = MAX_BYTES - n;
         memmove(data + at + len, data + at, n - at);
         return n + len;
-    default: { /* go on as another seed does */
+    default: { /* continues as another seed does */
         const struct input *in = &t->seed[test_below(rng, t->n_seed)];
 
         if (in->n <= at)

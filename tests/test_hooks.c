@@ -1,6 +1,6 @@
-/* A commit is refused while what is staged, or its message, breaks the rules of
- * form, and the prose of new lines is checked while old lines are left alone.
- * Each script runs in a repository of its own: 2 s of processor in all. */
+/* The hooks reject a commit whose staged files or message break the rules of
+ * form. The prose of new lines is checked; old lines are left alone. Each
+ * script runs in a repository of its own: 2 s of processor time in all. */
 #include "lib/command.h"
 #include "lib/support.h"
 

@@ -1,6 +1,6 @@
-/* Man pages and completions of shells, as the build makes them of the option
- * table: the shells and man read them, and bash offers what it should. 0.7 s of
- * processor. */
+/* Man pages and shell completions, which the build makes from the option table:
+ * man and the shells accept them, and bash offers what it should. 0.7 s of
+ * processor time. */
 #include "lib/command.h"
 #include "lib/support.h"
 #include "test_paths.h"
@@ -17,7 +17,7 @@ static bool has(const char *tool)
     return system(line) == 0;
 }
 
-/* Completes the last word of a line and prints what is offered, a line each. */
+/* Completes the last word of a line and prints the offers, a line each. */
 #define COMPLETE                                                               \
     "complete() { :; }; compopt() { :; }; . " PLAIT_MANUAL "/plait; "          \
     "COMP_WORDS=(\"$@\"); COMP_CWORD=$(($# - 1)); _plait; "                    \

@@ -1,5 +1,5 @@
 /* The option table: what --help, the man pages and doc/commands.md say of an
- * option is what the parser does. 0.01 s of processor. */
+ * option is what the parser does. 0.01 s of processor time. */
 #include "cli/option_set.h"
 #include "lib/support.h"
 
@@ -94,7 +94,7 @@ TEST(options_help_is_sentences_of_which_the_first_is_short)
     }
 }
 
-/* Sets up options as `command` has them, with one option or none. */
+/* Sets up the options of `command`, with one option or none. */
 static bool parse(struct options *o, enum command command,
                   const struct option_row *row, const char *value)
 {
@@ -161,7 +161,7 @@ static bool chosen_later(const struct option_row *row)
     return row->set == option_set_text;
 }
 
-/* A default that the option accepts as a value leaves all as it is. */
+/* A default that the option accepts as a value changes nothing. */
 TEST(options_defaults_shown_are_those_taken)
 {
     int n = 0;

@@ -1,7 +1,7 @@
 /* The Python package in python/ does what the header and the command do, and
  * neither a wrong call nor an odd order of freeing ends the interpreter.
  * tests/tools/python_cases.py has the cases; each runs in a Python of its own,
- * on the library built here. 5 s of processor in all. */
+ * on the library built here. 5 s of processor time in all. */
 #include "lib/command.h"
 #include "lib/support.h"
 #include "test_paths.h"

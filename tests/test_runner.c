@@ -1,6 +1,6 @@
-/* The test binary itself (main.c) names every failure, tells a case that fails
- * once from one that fails twice, ends cases that hang or spin, and loses none
- * that comes after a crash. It runs itself on cases that need a filter with
+/* The test binary itself (main.c) names every failure, distinguishes a case
+ * that fails once from one that fails twice, ends cases that hang or spin, and
+ * loses none after a crash. It runs itself on cases that need a filter with
  * their whole name. */
 #include "lib/command.h"
 
@@ -15,9 +15,10 @@
 #include "lib/support.h"
 #include "lib/watch.h"
 
-/* ---- the cases that are run by others ------------------------------------ */
+/* ---- cases that the others run ------------------------------------------- */
 
-/* True on the first call with this file, which the run's environment names. */
+/* Returns true on the first call with this file, which the run's environment
+ * names. */
 static bool first_time(void)
 {
     const char *path = getenv("PLAIT_RUNNER_MARK");
@@ -70,10 +71,10 @@ TEST_FLAGGED(__FILE__, runner_odd_leaves_a_child, TEST_BY_NAME)
     }
 }
 
-/* ---- how they end -------------------------------------------------------- */
+/* ---- results ------------------------------------------------------------- */
 
-/* Runs these cases, with more arguments; *status is the exit status. The output
- * is to be freed. */
+/* Runs these cases, with more arguments; *status is the exit status. Returns
+ * the output, to be freed. */
 static char *run_cases(const char *arguments, int *status)
 {
     char command[1024], exe[512];
@@ -142,7 +143,7 @@ TEST(runner_ends_what_does_nothing)
          "runner_odd_sleeps: no progress", "\n1 passed, 1 failed, 0 skipped\n");
 }
 
-/* A child that spins on processor `cpu`, by this policy. */
+/* Starts a child that spins on processor `cpu`, with this policy. */
 static pid_t spin_on(int cpu, int policy)
 {
     const struct sched_param p = {0};
@@ -161,8 +162,8 @@ static pid_t spin_on(int cpu, int policy)
         ;
 }
 
-/* One that has a three hundredth of its processor, because others want it,
- * waits for it: that ends a silence. */
+/* A process that gets a three hundredth of its processor, because others want
+ * it, is waiting for it: that ends a silence. */
 TEST(runner_ends_nothing_that_waits_for_a_processor)
 {
     struct watch w = {.enough_s = 0.05}, *const list[] = {&w};
@@ -211,7 +212,7 @@ TEST(runner_goes_on_where_a_log_ends)
              "--log '%s' runner_odd_passes runner_odd_fails_once",
              test_temp("log"));
     ENDS(arguments, 0, "\n2 passed, 0 failed, 0 skipped\n");
-    /* it failed once, so nothing was noted: both run again */
+    /* it failed once, so it was not noted: both run again */
     ENDS(arguments, 0, "unstable: ");
     snprintf(arguments, sizeof arguments, "--log '%s' runner_odd_passes",
              test_temp("log"));

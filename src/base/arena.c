@@ -1,10 +1,10 @@
-/* Chained blocks; the newest serves allocations until it is full. A request
- * larger than a quarter of a block gets its own block, so that at most a
- * quarter of any block is wasted.
+/* An arena is a list of blocks. Memory is allocated from the newest block until
+ * that is full. A request larger than a quarter of a block gets a block of its
+ * own, so that at most a quarter of a block is wasted.
  *
- * An arena that has grown large takes blocks of huge pages: one page fault in
- * place of five hundred, and the memory is already zero. A request of at least
- * a huge page does so too. */
+ * A large arena, and a request of at least a huge page, use blocks of huge
+ * pages. They cause one page fault instead of five hundred, and their memory is
+ * already zero. */
 #include "base/arena.h"
 
 #include "base/numeral.h"
@@ -38,15 +38,16 @@ enum { RED_ZONE = 0 };
 enum {
     ALIGN = 16,
     BLOCK_BYTES = 32 * 1024,
-    HUGE_BYTES = 2 << 20,   /* a huge page */
-    HUGE_FROM = 256 * 1024, /* bytes in use from which an arena is large */
+    HUGE_BYTES = 2 << 20,   /* size of a huge page */
+    HUGE_FROM = 256 * 1024, /* number of bytes in use above which an arena is
+                               large */
 };
 
 struct arena_block {
     struct arena_block *next;
-    size_t size; /* bytes of data[] */
+    size_t size; /* size of data[] */
     size_t used;
-    bool huge; /* mapped, so zero until first use; else malloc'ed */
+    bool huge; /* mapped by mmap, so initially zero; else allocated by malloc */
     _Alignas(16) unsigned char data[];
 };
 
@@ -89,8 +90,9 @@ static struct arena_block *block_new(size_t size)
     return b;
 }
 
-/* Allocates a block of `bytes` on huge pages that fit it completely, or an
- * ordinary block of `size` if there are none. */
+/* Allocates a block of `bytes` in all, aligned to a huge page. If that fails,
+ * allocates an ordinary block with `size` bytes of data. Returns NULL if out of
+ * memory. */
 static struct arena_block *block_huge(size_t bytes, size_t size)
 {
     size_t page = (size_t)sysconf(_SC_PAGESIZE), before, after;
@@ -117,7 +119,8 @@ static struct arena_block *block_huge(size_t bytes, size_t size)
     return b;
 }
 
-/* Allocates like arena_alloc, but does not zero; *zero: the memory is zero. */
+/* Allocates like arena_alloc, but without setting the memory to zero. Sets
+ * *zero to true if the memory is already zero. */
 static void *take(struct arena *a, size_t n, size_t size, bool *zero)
 {
     bool large = a->used_bytes >= HUGE_FROM;

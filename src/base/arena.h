@@ -1,5 +1,5 @@
-/* A growing region of memory with one lifetime: any number of allocations,
- * freed at once.
+/* An arena: any number of allocations with the same lifetime, which are freed
+ * together.
  *
  * Blocks come from malloc and are chained. Each allocation is zeroed and
  * aligned to 16 bytes. Under ASan the gaps between allocations are poisoned.
@@ -13,15 +13,18 @@ struct arena_block;
 
 struct arena {
     struct arena_block *head; /* owned, newest first */
-    size_t used_bytes;        /* allocated so far, for reports and tests */
+    size_t used_bytes;        /* bytes allocated so far, for reports and
+                                 tests */
 };
 
 /* A zero-initialised struct arena is valid and empty, as after arena_init. */
 void arena_init(struct arena *a);
 void arena_fini(struct arena *a);
 
-/* Return NULL if memory is out or n * size overflows. Zero bytes give a valid
- * pointer. */
+/* Allocate memory from the arena. arena_alloc returns n * size zero bytes; the
+ * others return a copy of their argument, or the formatted text. Return NULL if
+ * out of memory or if n * size overflows. An allocation of zero bytes returns a
+ * valid pointer. */
 void *arena_alloc(struct arena *a, size_t n, size_t size);
 char *arena_strdup(struct arena *a, const char *s);
 char *arena_strndup(struct arena *a, const char *s, size_t len);

@@ -1,6 +1,7 @@
-/* ASCII letters. The results of <ctype.h> and strcasecmp for letters depend on
- * the locale of the host program: Turkish has another lower-case form of I.
- * Digits are the same everywhere, so isdigit and isxdigit may be used. */
+/* Functions on ASCII letters, independent of the locale. <ctype.h> and
+ * strcasecmp depend on the locale of the host program; in Turkish, for example,
+ * I has another lower-case form. Digits are the same everywhere, so isdigit and
+ * isxdigit may be used. */
 #ifndef BASE_ASCII_H
 #define BASE_ASCII_H
 
@@ -27,8 +28,8 @@ static inline bool ascii_is_blank(char c)
     return c == ' ' || (c >= '\t' && c <= '\r');
 }
 
-/* Returns true if the first n characters are equal but for case. A string may
- * end before. */
+/* Returns true if the first n characters of both strings are equal, ignoring
+ * case. If the strings are shorter, compares them whole. */
 static inline bool ascii_same_start(const char *a, const char *b, size_t n)
 {
     for (size_t i = 0; i < n; i++) {

@@ -1,8 +1,8 @@
-/* BF16 products as processors compute them: VDPBF16PS of x86, by Intel's
- * manual, volume 2. Where the manual leaves the result open, it is as on AMD's
- * Zen 4. Kernel sets use the instruction only if it does all of this
- * (cpu_bf16_agrees). A pair is two values in 32 bits, the one with the lower
- * index in the lower half. */
+/* Products of BF16 numbers, with the results of the x86 instruction VDPBF16PS
+ * (Intel's manual, volume 2). If the manual does not define the result, it is
+ * that of AMD's Zen 4. Kernel sets use the instruction only if it gives the
+ * same results (cpu_bf16_agrees). A pair is two values in 32 bits, the one with
+ * the lower index in the lower half. */
 #ifndef BASE_BF16_H
 #define BASE_BF16_H
 
@@ -10,21 +10,24 @@
 
 #include <math.h>
 
-/* Flushes values below the smallest normal number, 2^-126, to 0. */
+/* Returns 0 with the sign of f if |f| is below the smallest normal number,
+ * 2^-126. Otherwise returns f. */
 static inline float bf16_flush(float f)
 {
     return fabsf(f) < 0x1p-126f ? copysignf(0, f) : f;
 }
 
-/* Rounds to the nearest BF16, ties to even. */
+/* Rounds to the nearest BF16 number, ties to even, after bf16_flush. Returns
+ * its bits. */
 static inline uint16_t bf16_round(float f)
 {
     return f32_to_bf16(bf16_flush(f));
 }
 
-/* Returns a * b + s, rounded once. A result that is below 2^-126 when rounded
- * to 24 bits is 0. fmaf may have rounded it up to that bound, so it is checked
- * in a range where it has all its bits. */
+/* Returns a * b + s, rounded once, or 0 if the result, rounded to 24 bits, is
+ * below 2^-126. Below 2^-126, fmaf keeps fewer bits and may round up to 2^-126.
+ * So a result of at most 2^-126 is computed again, scaled by 2^64, with all 24
+ * bits. */
 static inline float bf16_fma(float a, float b, float s)
 {
     float r = fmaf(a, b, s);
@@ -40,8 +43,9 @@ static inline uint32_t bf16_pair(float lower, float upper)
     return bf16_round(lower) | (uint32_t)bf16_round(upper) << 16;
 }
 
-/* Returns s plus the product of the upper values, then plus that of the lower
- * ones. Inputs and sums below 2^-126 count as 0. */
+/* Adds the product of the upper values of pairs a and b to s, then the product
+ * of the lower values. Returns the sum. Inputs and sums below 2^-126 count as
+ * 0. */
 static inline float bf16_pair_add(float s, uint32_t a, uint32_t b)
 {
     s = bf16_fma(bf16_flush(float_from_bits(a & 0xffff0000u)),

@@ -1,4 +1,5 @@
-/* See bytes.h. The report writer has its own short form for table columns. */
+/* See bytes.h. sink_size (report/writer.h) has a shorter form for columns of
+ * tables. */
 #include "base/bytes.h"
 
 #include "base/numeral.h"

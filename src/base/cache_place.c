@@ -9,7 +9,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-/* The XDG specification says to ignore a path that is not absolute. */
+/* Ignores paths that are not absolute, as the XDG specification demands. */
 pl_status cache_path(char path[CACHE_PATH], const char *name, const char *what,
                      pl_err *err)
 {

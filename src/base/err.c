@@ -34,7 +34,8 @@ const char *pl_status_text(pl_status s)
     return (unsigned)s < N_STATUS ? texts[s] : "unknown status";
 }
 
-/* Keeps the beginning and the end of a text that does not fit. */
+/* Copies the beginning and the end of a text of `len` bytes to `out`, with "
+ * ... " between them, because the text is longer than `size`. */
 static void cut_middle(char *out, size_t size, const char *text, size_t len)
 {
     static const char gap[] = " ... ";
@@ -45,7 +46,7 @@ static void cut_middle(char *out, size_t size, const char *text, size_t len)
 
 pl_status err_set(pl_err *err, pl_status s, const char *fmt, ...)
 {
-    enum { LONGEST = 6144 }; /* a path of PATH_MAX and text about it */
+    enum { LONGEST = 6144 }; /* space for a path of PATH_MAX and further text */
     const size_t size = sizeof err->message;
     char text[LONGEST];
     va_list ap;
@@ -91,7 +92,8 @@ pl_status err_null(pl_err *err, const char *function, const char *argument)
         function, argument);
 }
 
-/* Returns true if memory has space for a thread's stack. */
+/* Returns true if a thread's stack can be allocated. Sets *bytes to the default
+ * size of a stack. */
 static bool fits_stack(size_t *bytes)
 {
     pthread_attr_t usual;

@@ -1,41 +1,44 @@
-/* Statuses and messages. A message is written once, where the facts are known;
- * callers forward the status. Reporting an error allocates nothing. */
+/* Sets error messages. A message is written once, where the cause is known;
+ * callers only return the status. Reporting an error allocates no memory. */
 #ifndef BASE_ERR_H
 #define BASE_ERR_H
 
 #include "pl.h"
 
 /* Writes the printf-style message into `err` (may be NULL) and returns `s`, so
- * that a failure reads `return err_set(err, PL_BAD_FILE, "%s: ...", path);` A
- * message that is too long loses its middle, so that its end, which has the
- * cause, stays. */
+ * that a failure reads `return err_set(err, PL_BAD_FILE, "%s: ...", path);` If
+ * a message is too long, its middle is cut out, so that its end, which has the
+ * cause, is kept. */
 pl_status err_set(pl_err *err, pl_status s, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* Sets the message for a failed allocation; `what` names its purpose. */
+/* Sets the message for a failed allocation and returns PL_NO_MEMORY. `what`
+ * names the purpose of the memory. */
 pl_status err_no_memory(pl_err *err, const char *what);
 
-/* Returns CANCELLED if *cancel is set, which another thread may do at any time.
- * `cancel` may be NULL. */
+/* Returns PL_CANCELLED and sets the message if *cancel is nonzero, else PL_OK.
+ * Another thread may set *cancel at any time. `cancel` may be NULL. */
 pl_status err_cancelled(const volatile int *cancel, pl_err *err);
 
-/* Formats a name or a value for messages: printable ASCII, shortened to fit. */
+/* Writes s[len] to `buf` for a message: non-printable characters are replaced,
+ * and a long text is shortened. Returns `buf`. */
 enum { ERR_SHOWN = 80 };
 const char *err_shown(char buf[ERR_SHOWN], const char *s, size_t len);
 
-/* Sets the message for a thread that could not be started. `what` names it; e
- * is the result of pthread_create. Returns PL_NO_MEMORY if there is no space
- * for a stack, else PL_DEVICE. The system reports both alike, so the function
- * tries to allocate. */
+/* Sets the message for a thread that could not be started. `what` names the
+ * thread; e is the result of pthread_create. Returns PL_NO_MEMORY if there is
+ * no memory for a stack, else PL_DEVICE. The system reports both with the same
+ * error code, so the function tries to allocate a stack. */
 pl_status err_no_thread(pl_err *err, const char *what, int e);
 
-/* Reports that NULL was passed for `argument` of a public function, where it is
- * not allowed. */
+/* Sets the message that NULL was passed for `argument` of a public function,
+ * which does not allow it. Returns PL_BAD_ARGUMENT. */
 pl_status err_null(pl_err *err, const char *function, const char *argument);
 
-/* Public functions begin with these, first all PL_CLEAR, then all PL_NEED.
- * PL_CLEAR sets a result to NULL or 0, so that it is that on every failure.
- * PL_NEED checks an argument that must not be NULL, named as in the header. */
+/* Public functions begin with these macros, first PL_CLEAR for all results,
+ * then PL_NEED. PL_CLEAR sets a result to NULL or 0, the value that it has on
+ * every failure. PL_NEED returns an error from the function if an argument is
+ * NULL. */
 #define PL_CLEAR(out)                                                          \
     do {                                                                       \
         if (out)                                                               \
@@ -46,8 +49,8 @@ pl_status err_null(pl_err *err, const char *function, const char *argument);
         if (!(argument))                                                       \
             return err_null(err, __func__, #argument);                         \
     } while (0)
-/* The same for an array of n, and for a text, which is replaced by "" if it is
- * empty and NULL. */
+/* PL_NEED_ARRAY is like PL_NEED, but allows NULL if n is 0. PL_NEED_TEXT in
+ * addition replaces a text that is NULL by "". */
 #define PL_NEED_ARRAY(argument, n, err)                                        \
     do {                                                                       \
         if (!(argument) && (n) > 0)                                            \
@@ -60,7 +63,8 @@ pl_status err_null(pl_err *err, const char *function, const char *argument);
             (argument) = "";                                                   \
     } while (0)
 
-/* Use only while nothing is held; otherwise use `goto done`. */
+/* Returns from the function if a call fails. Use only if there is nothing to
+ * free; otherwise use `goto done`. */
 #define PL_TRY(call)                                                           \
     do {                                                                       \
         pl_status try_status_ = (call);                                        \

@@ -3,8 +3,8 @@
  * The results of libm differ in the last bit between C libraries, which is
  * enough to make two machines draw different tokens or rotate keys by different
  * angles. These functions use only IEEE double additions, multiplications and
- * divisions in a fixed order (the build forbids contraction). Errors stay below
- * 4 units in the last place over the stated ranges. */
+ * divisions in a fixed order (the build forbids contraction). In the stated
+ * ranges the errors are below 4 units in the last place. */
 #ifndef BASE_EXACT_H
 #define BASE_EXACT_H
 
@@ -21,10 +21,10 @@ static inline double exact_pow2(int n)
     return d;
 }
 
-/* Returns e^x for x <= 0; 0 below -708. With k = round(x / ln 2) and r = x - k
- * ln 2, |r| <= 0.347, e^x = 2^k e^r. e^r is its Taylor series up to r^13 / 13!
- * (the rest is below 1e-17). ln 2 is in two parts, as in Cody and Waite
- * (1980). */
+/* Returns e^x for x <= 0; returns 0 if x < -708. With k = round(x / ln 2) and r
+ * = x - k ln 2, |r| <= 0.347, e^x = 2^k e^r. e^r is its Taylor series up to
+ * r^13 / 13! (the rest is below 1e-17). ln 2 is in two parts, as in Cody and
+ * Waite (1980). */
 static inline double exact_exp(double x)
 {
     static const double ln2_high = 0x1.62e42fee00000p-1;
@@ -63,8 +63,9 @@ static inline double exact_log(double x)
     return k * 0x1.62e42fefa39efp-1 + 2 * t * sum;
 }
 
-/* splitmix64: Steele, Lea, Flood, "Fast splittable pseudorandom number
- * generators", OOPSLA 2014. Any state is valid. */
+/* Returns the next random number of the generator splitmix64 and advances
+ * *state. Any state is valid. See Steele, Lea, Flood, "Fast splittable
+ * pseudorandom number generators", OOPSLA 2014. */
 static inline uint64_t exact_random(uint64_t *state)
 {
     uint64_t z = *state += 0x9e3779b97f4a7c15u;
@@ -74,7 +75,8 @@ static inline uint64_t exact_random(uint64_t *state)
     return z ^ z >> 31;
 }
 
-/* Returns a uniform number in [0, 1): the top 53 bits. */
+/* Returns a random number, uniformly distributed in [0, 1), made from the top
+ * 53 bits of the next number of the generator. */
 static inline double exact_uniform(uint64_t *state)
 {
     return (double)(exact_random(state) >> 11) * 0x1p-53;

@@ -1,5 +1,6 @@
-/* IEEE half precision and bfloat16 to and from float, rounded to nearest even.
- * Exact for every value except for NaN payloads; independent of the CPU. */
+/* Conversions between float and the 16-bit formats IEEE half precision and
+ * bfloat16, given as bits. Results are rounded to nearest, ties to even. All
+ * results except NaN payloads are those of IEEE, on every CPU. */
 #ifndef BASE_HALF_H
 #define BASE_HALF_H
 

@@ -1,15 +1,16 @@
-/* hash64: eight lanes, each of which takes every eighth word of 8 bytes, little
- * endian:
+/* The hash has eight lanes. Each lane processes every eighth word of 8 bytes,
+ * in little-endian order:
  *
  *   lane = rotl((lane ^ word) * M, 31)
  *
- * This is one to one in the lane and in the word. So lanes that differ stay
- * different until other words differ too. The lanes are joined one after
- * another, again one to one, and the length is added last. The last stripe of
- * 64 bytes is padded with zeros. Eight lanes keep the multiplier busy: several
- * bytes per cycle in plain C. M is 2^64 divided by the golden ratio, made odd
- * (Knuth, The Art of Computer Programming 3, section 6.4); lanes start at its
- * multiples. */
+ * This operation is a bijection of the lane for a given word, and of the word
+ * for a given lane. So if one word differs, the lane stays different until
+ * another word differs. At the end the lanes and then the length are combined
+ * by the same operation. The last stripe of 64 bytes is padded with zeros.
+ * Eight lanes are enough to keep the multiplier busy: plain C processes several
+ * bytes per cycle. M is 2^64 divided by the golden ratio, made odd (Knuth, The
+ * Art of Computer Programming 3, section 6.4). Lanes start at multiples of
+ * M. */
 #include "base/hash64.h"
 
 #include <endian.h>

@@ -1,30 +1,32 @@
-/* LZMA2 decoder into one block of memory, which is also the dictionary. Source:
- * specifications by Igor Pavlov (LZMA SDK, lzma-specification.txt) and of the
- * .xz format's LZMA2 filter. */
+/* A decoder for LZMA2. The output buffer is also the dictionary. It follows the
+ * LZMA specification by Igor Pavlov (LZMA SDK, lzma-specification.txt) and that
+ * of the LZMA2 filter of the .xz format. */
 #include "base/lzma.h"
 
 #include <stdint.h>
 #include <string.h>
 
 enum {
-    STATES = 12,      /* types of the last few symbols */
+    STATES = 12,      /* number of states: combinations of the types of the last
+                         few symbols */
     POS_STATES = 16,  /* maximum 2^pb */
-    LITERALS = 0x300, /* probabilities of one context */
+    LITERALS = 0x300, /* number of probabilities of one literal context */
     CONTEXTS = 16,    /* maximum 2^(lc + lp), as LZMA2 requires */
     SLOTS = 64,
-    FIRST_MODEL = 4, /* slots of distances whose lower bits are modelled */
+    FIRST_MODEL = 4, /* distance slots from FIRST_MODEL to END_MODEL - 1 have
+                        modelled lower bits */
     END_MODEL = 14,
-    LEAST = 2, /* shortest match */
+    LEAST = 2, /* length of the shortest match */
 };
 
-typedef uint16_t prob; /* probability of a 0, in 2048ths */
+typedef uint16_t prob; /* probability that a bit is 0, times 2048 */
 
 struct length {
     prob choice, choice2;
     prob low[POS_STATES][8], mid[POS_STATES][8], high[256];
 };
 
-/* The adaptive model; a single array of probabilities (reset_state). */
+/* The adaptive model. reset_state treats it as one array of probabilities. */
 struct model {
     prob match[STATES][POS_STATES];
     prob rep[STATES], rep0[STATES], rep1[STATES], rep2[STATES];
@@ -39,13 +41,13 @@ struct model {
 struct decoder {
     const uint8_t *in, *end;
     uint8_t *out;
-    size_t at, n; /* bytes written, and wanted */
+    size_t at, n; /* number of bytes written, and requested */
     size_t base;  /* start of the dictionary */
     uint32_t range, code;
     unsigned lc, lp, pb;
     unsigned state;
-    uint32_t rep[4]; /* the last distances, less 1 */
-    bool whole;      /* the whole output is wanted */
+    uint32_t rep[4]; /* the last four distances, minus 1 */
+    bool whole;      /* all data is requested, not only the beginning */
     bool damaged;
     bool has_state, has_props, has_base;
     struct model model;
@@ -96,7 +98,8 @@ static unsigned tree(struct decoder *d, prob *p, int n)
     return m - (1u << n);
 }
 
-/* The same, the lowest first; probability 1 of the tree is p[0]. */
+/* Decodes n bits, the lowest first, with a tree of probabilities whose root is
+ * p[0]. */
 static unsigned reverse_tree(struct decoder *d, prob *p, int n)
 {
     unsigned m = 1, v = 0;
@@ -141,8 +144,8 @@ static void literal(struct decoder *d)
     prob *p = d->model.literal + LITERALS * context;
     unsigned m = 1;
 
-    if (d->state >= 7) { /* after a match, the byte that did not match is
-                            context */
+    /* after a match, the context includes the byte after the matched bytes */
+    if (d->state >= 7) {
         unsigned other = behind(d, d->rep[0]);
 
         do {
@@ -186,8 +189,8 @@ static uint32_t distance(struct decoder *d, unsigned len)
     return v + reverse_tree(d, d->model.align, 4);
 }
 
-/* Selects one of the last distances and moves it to the front. Returns true for
- * a match of one byte. */
+/* Decodes which of the last four distances is used again, and moves it to the
+ * front of d->rep. Returns true if the match is one byte long. */
 static bool repeat(struct decoder *d, unsigned pos)
 {
     struct model *m = &d->model;
@@ -260,8 +263,9 @@ static size_t read_size(struct decoder *d)
     return (high << 8) + next_byte(d) + 1;
 }
 
-/* Decodes symbols for `left` bytes, whose packed bytes end at `end`, or fewer
- * if fewer are wanted. */
+/* Decodes a chunk of `left` bytes, whose packed data ends at `end`. Stops
+ * earlier if fewer bytes are requested. Returns false if the data is
+ * damaged. */
 static bool symbols(struct decoder *d, size_t left, const uint8_t *end)
 {
     unsigned first = next_byte(d);

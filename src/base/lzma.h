@@ -1,4 +1,5 @@
-/* Decompresses the library's packed data: chunks of LZMA2, as in a .xz. */
+/* Decompresses data that is built into the library: chunks of LZMA2, as in .xz
+ * files. */
 #ifndef BASE_LZMA_H
 #define BASE_LZMA_H
 
@@ -6,13 +7,13 @@
 #include <stddef.h>
 
 struct lzma {
-    size_t n, n_packed; /* unpacked bytes, packed bytes */
+    size_t n, n_packed; /* size after and before decompression, in bytes */
     const char *packed;
 };
 
-/* Fills `out` with the first n of the x->n bytes; those after them are not
- * decoded. Returns false if the data is damaged or shorter; `out` is then
- * undefined. Uses 32 KB of stack and allocates nothing. */
+/* Decompresses the first n of the x->n bytes to `out`. Returns false if the
+ * data is damaged or has fewer bytes; the contents of `out` are then undefined.
+ * Uses 32 KB of stack and allocates nothing. */
 bool lzma_unpack(const struct lzma *x, void *out, size_t n);
 
 #endif

@@ -1,6 +1,6 @@
 /* See numeral.h. glibc and musl have the C locale built in: newlocale returns
  * it, at no cost and without failure, and freelocale keeps it. On a system that
- * must create one, memory may run out. The thread's locale then stays
+ * must create the locale, newlocale may fail. The thread's locale then stays
  * unchanged, because uselocale(0) changes nothing. */
 #include "base/numeral.h"
 

@@ -1,6 +1,6 @@
 /* Prints and parses numbers as in the C locale, whatever locale the host
  * program has set. JSON, SVG, options and programs must be the same everywhere.
- * Affects only the calling thread, and allocates nothing. */
+ * The functions affect only the calling thread and allocate no memory. */
 #ifndef BASE_NUMERAL_H
 #define BASE_NUMERAL_H
 
@@ -8,7 +8,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 
-/* vsnprintf, snprintf, strtod and strtof of the C locale. */
+/* These are vsnprintf, snprintf, strtod and strtof in the C locale. */
 int numeral_vprint(char *buf, size_t size, const char *fmt, va_list ap)
     __attribute__((format(printf, 3, 0)));
 int numeral_print(char *buf, size_t size, const char *fmt, ...)
@@ -16,8 +16,9 @@ int numeral_print(char *buf, size_t size, const char *fmt, ...)
 double numeral_double(const char *s, char **end);
 float numeral_float(const char *s, char **end);
 
-/* Bracket calls of other libraries that print or parse numbers: the thread has
- * the C locale in between. `before` is the result of numeral_begin. */
+/* numeral_begin switches the calling thread to the C locale and returns the
+ * previous locale. numeral_end restores that locale, passed as `before`. For
+ * calls of other libraries that print or parse numbers. */
 locale_t numeral_begin(void);
 void numeral_end(locale_t before);
 

@@ -1,9 +1,11 @@
-/* pl_file_*: writes all files of plait. See pl.h.
+/* Implements pl_file (pl.h), by which plait writes all of its files. A file
+ * replaces an existing one atomically.
  *
- * Linux: O_TMPFILE creates a file without a name, linkat gives it one, and
- * rename moves it to its path. On a file system without O_TMPFILE it has a name
- * that ends in ".part" from the start. fsync reports write errors that the
- * system has deferred, so the result of close is not needed. */
+ * On Linux, O_TMPFILE creates a file without a name, linkat gives it a
+ * temporary name, and rename moves it to the final path. On a file system
+ * without O_TMPFILE, the file has a temporary name that ends in ".part" from
+ * the beginning. fsync reports write errors that the system has deferred, so
+ * the result of close is ignored. */
 #include "base/err.h"
 
 #include <errno.h>
@@ -19,26 +21,30 @@
 
 enum {
     BUFFER_BYTES = 1 << 20,
-    FLUSH_BYTES = 8 << 20, /* bytes written before the disk is told to start */
+    FLUSH_BYTES = 8 << 20, /* number of bytes after which writing to the disk is
+                              started */
 };
 
 struct pl_file {
     int fd;
-    bool whole;    /* replaces the path atomically; else written directly */
-    bool resumes;  /* `name` stays if closed unfinished */
+    bool whole;    /* the file replaces `path` atomically; else it is written
+                      directly */
+    bool resumes;  /* if closed without commit, the file `name` is kept */
     bool borrowed; /* fd is standard output */
-    bool done;     /* the file is at its path */
-    char *path;    /* owned: the path; the target of a link, not the link */
-    char *dir;     /* owned: directory of the path */
+    bool done;     /* committed: the file is at `path` */
+    char *path;    /* owned: final path, with symbolic links resolved */
+    char *dir;     /* owned: directory of `path` */
     char *name;    /* owned: the new file's temporary name, or NULL */
-    int error;     /* errno of the first write that failed; 0: none */
+    int error;     /* errno of the first write that failed, 0 if none */
     unsigned char *buffer; /* owned, [BUFFER_BYTES] */
     size_t at;             /* bytes in the buffer */
-    /* bytes; flushed: those that the disk was told to write */
+    /* numbers of bytes written, and of those for which writing to the disk was
+     * started */
     uint64_t written, flushed;
 };
 
-/* Reports errno; `what` precedes its text and `remedy` follows it. */
+/* Sets the message for errno: `path`, then `what`, the text of errno, and
+ * `remedy`. Returns a status that fits errno. */
 static pl_status failed(const char *path, const char *what, const char *remedy,
                         pl_err *err)
 {
@@ -51,8 +57,9 @@ static pl_status failed(const char *path, const char *what, const char *remedy,
 
 /* ---- guard --------------------------------------------------------------- */
 
-/* Returns PL_OK if a new file may replace this path. *mode is that of the
- * existing regular file, or -1. The mode is obeyed even for root. */
+/* Returns PL_OK if a new file may be created at `path`, or may replace the file
+ * there. Sets *mode to the permissions of an existing regular file, or to -1 if
+ * there is none. A write-protected file is not replaced, even if root asks. */
 static pl_status guard(const char *path, int *mode, pl_err *err)
 {
     struct stat st;
@@ -61,7 +68,7 @@ static pl_status guard(const char *path, int *mode, pl_err *err)
     if (stat(path, &st) != 0) {
         int error = errno;
 
-        if (lstat(path, &st) == 0) /* the link would be replaced */
+        if (lstat(path, &st) == 0) /* rename would replace the link */
             return err_set(err, PL_BAD_ARGUMENT,
                            "%s: a symbolic link without a target file (%s); "
                            "remove it, or name the file itself",
@@ -69,7 +76,7 @@ static pl_status guard(const char *path, int *mode, pl_err *err)
         errno = error;
         return error == ENAMETOOLONG
                    ? failed(path, "", "; give a shorter name", err)
-                   : PL_OK; /* opening reports other errors */
+                   : PL_OK; /* opening the file reports other errors */
     }
     if (S_ISDIR(st.st_mode))
         return err_set(err, PL_BAD_ARGUMENT,
@@ -90,9 +97,10 @@ static pl_status guard(const char *path, int *mode, pl_err *err)
 
 /* ---- opening ------------------------------------------------------------- */
 
-/* Gives f->fd an unused name in the directory of the path, or creates a file
- * with that name if there is no f->fd. The name begins with the path's own, as
- * far as the file system's limit allows. Returns false with errno set. */
+/* Gives the open file f->fd an unused temporary name in the directory of
+ * f->path. If f->fd is -1, creates a file with that name. The name begins with
+ * the file name of f->path, truncated to the file system's limit. Returns false
+ * and sets errno on failure. */
 static bool take_name(struct pl_file *f, mode_t mode)
 {
     enum { ENDING = 1 + 16 + 5 }; /* ".", digits, ".part" */
@@ -129,17 +137,20 @@ static bool take_name(struct pl_file *f, mode_t mode)
     return ok;
 }
 
-/* Opens a temporary file. mode: of the existing file, or -1. */
+/* Opens a temporary file in the directory of f->path. `mode` is the permissions
+ * of the file to replace, or -1 if there is none. */
 static pl_status open_beside(struct pl_file *f, int mode, pl_err *err)
 {
     mode_t new_mode = mode < 0 ? 0666 : (mode_t)mode;
 
-    if (access("/proc/self/fd", X_OK) == 0) /* linkat needs it */
+    if (access("/proc/self/fd", X_OK) == 0) /* linkat needs this directory */
         f->fd = open(f->dir, O_WRONLY | O_TMPFILE | O_CLOEXEC, new_mode);
     if (f->fd < 0 && !take_name(f, new_mode))
         return failed(f->path, "cannot create a file there: ",
                       "; name a file in a writable directory", err);
-    if (mode >= 0) /* ignores the umask; on failure fewer users may read it */
+    /* not restricted by the umask; after a failure fewer users may read the
+     * file */
+    if (mode >= 0)
         (void)!fchmod(f->fd, (mode_t)mode);
     return PL_OK;
 }
@@ -177,7 +188,7 @@ static pl_status open_whole(struct pl_file *f, const char *path, pl_err *err)
     return f->resumes ? open_part(f, err) : open_beside(f, mode, err);
 }
 
-/* Opens standard output, a device or a pipe. */
+/* Opens standard output ("-"), a character device or a pipe. */
 static pl_status open_stream(struct pl_file *f, const char *path, pl_err *err)
 {
     f->borrowed = strcmp(path, "-") == 0;
@@ -188,8 +199,9 @@ static pl_status open_stream(struct pl_file *f, const char *path, pl_err *err)
     return f->fd >= 0 ? PL_OK : failed(path, "", "", err);
 }
 
-/* Returns true if PL_FILE_STREAM writes this as it comes. A disk is not among
- * them, because what is on it would be lost. */
+/* Returns true if PL_FILE_STREAM writes to `path` directly: standard output, a
+ * character device or a pipe. Block devices are excluded, because the contents
+ * of a disk would be lost. */
 static bool is_stream(const char *path)
 {
     struct stat st;
@@ -257,7 +269,7 @@ static bool write_out(struct pl_file *f, const unsigned char *p, size_t n)
         f->written += (uint64_t)k;
     }
     if (f->whole && f->written - f->flushed >= FLUSH_BYTES) {
-        /* only a hint: errors appear again in fsync */
+        /* errors are ignored, because fsync reports them again */
         (void)!sync_file_range(f->fd, (off_t)f->flushed,
                                (off_t)(f->written - f->flushed),
                                SYNC_FILE_RANGE_WRITE);
@@ -293,7 +305,8 @@ bool pl_file_write(void *file, const void *data, size_t n)
 
 /* ---- commit and close ---------------------------------------------------- */
 
-/* Syncs a directory, without which a rename in it is not on disk. */
+/* Writes a directory to the disk, because a rename within the directory is
+ * otherwise not durable. */
 static pl_status sync_directory(const char *dir, pl_err *err)
 {
     int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -323,7 +336,8 @@ pl_status pl_file_commit(pl_file *f, pl_err *err)
     }
     if (!f->whole)
         return PL_OK;
-    if (guard(f->path, &mode, err) != PL_OK) { /* hours may have passed */
+    /* check again: hours may have passed */
+    if (guard(f->path, &mode, err) != PL_OK) {
         if (err)
             err->status = PL_IO;
         return PL_IO;
@@ -332,7 +346,7 @@ pl_status pl_file_commit(pl_file *f, pl_err *err)
         rename(f->name, f->path) != 0)
         return failed(f->path, "writing it: ", as_it_was, err);
     free(f->name);
-    f->name = NULL; /* now renamed */
+    f->name = NULL; /* no longer exists */
     f->done = true;
     return sync_directory(f->dir, err);
 }

@@ -1,14 +1,15 @@
-/* Copies between structs of two versions of one header: their common fields are
- * their first bytes. */
+/* Copies structs between two versions of the public header. New fields are only
+ * added at the end, so the common fields are the first bytes of both. */
 #include "base/sized.h"
 
 #include "base/err.h"
 
 #include <string.h>
 
-/* Fields are aligned to at most a word, so sizes are whole words. The smallest
- * struct has one field besides its size. A size larger than any of our structs
- * will be was never set. */
+/* Limits of valid sizes. Fields are aligned to at most a word, so sizes are
+ * multiples of a word. The smallest struct has one field besides the size. A
+ * size above MOST, larger than any struct of the header, means that the caller
+ * did not set it. */
 enum {
     WORD = sizeof(size_t),
     LEAST = 2 * WORD,

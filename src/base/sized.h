@@ -1,18 +1,20 @@
-/* Structs of the caller that begin with their size, by the rule in pl.h. */
+/* Copies public structs that begin with their size. The size tells which
+ * version of the header the caller was compiled with; see pl.h. */
 #ifndef BASE_SIZED_H
 #define BASE_SIZED_H
 
 #include "pl.h"
 
-/* Copies the struct `given`, of the type `name`, over *own, which has `known`
- * bytes and holds the defaults. A field that the caller's header lacks keeps
- * its default. Rejects a size that no header has had, and a field beyond *own
- * that is set. */
+/* Copies the caller's struct `given`, of the type `name`, to *own. *own has
+ * `known` bytes and holds the defaults. Fields that the caller's struct lacks
+ * keep their defaults. Returns BAD_ARGUMENT if the size is impossible, or
+ * UNSUPPORTED if a field is set that this library does not know. */
 pl_status sized_read(void *own, size_t known, const void *given,
                      const char *name, pl_err *err);
 
-/* Fills `out`, of the caller's size, with the `known` bytes of `own`. Bytes
- * that only `own` has are left out; bytes that only `out` has become zero. */
+/* Copies *own, of `known` bytes, to the caller's struct `out` of `size` bytes.
+ * If `out` is smaller, the last fields are left out; if it is larger, the rest
+ * is set to zero. Does nothing if `out` is NULL. */
 void sized_write(void *out, size_t size, const void *own, size_t known);
 
 #endif

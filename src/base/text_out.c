@@ -1,4 +1,4 @@
-/* A buffer in front of a pl_write_fn; see text_out.h. */
+/* Buffered text output; see text_out.h. */
 #include "base/text_out.h"
 
 #include "base/ascii.h"

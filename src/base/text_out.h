@@ -1,5 +1,5 @@
-/* Buffers text for a caller's pl_write_fn, so that it is called once per
- * thousand bytes, not once per word. */
+/* Buffers text for a caller's pl_write_fn, so that the function is called once
+ * per 1024 bytes, not once per word. */
 #ifndef BASE_TEXT_OUT_H
 #define BASE_TEXT_OUT_H
 
@@ -12,15 +12,15 @@ struct text_out {
     char buf[1024];
 };
 
-/* Prints at most 128 bytes at once. */
+/* Appends a formatted text of at most 128 bytes. */
 void text_put(struct text_out *o, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
 void text_put_char(struct text_out *o, char c);
 void text_put_lower(struct text_out *o, const char *s);
-/* Prints a float with enough digits to identify it: six, or up to nine if
- * needed. */
+/* Appends a float with enough digits to parse to the same value: six, or up to
+ * nine if needed. */
 void text_put_float(struct text_out *o, float v);
-/* Writes the rest; must be called at the end. */
+/* Writes the buffered text. Must be called at the end. */
 void text_flush(struct text_out *o);
 
 #endif

@@ -1,5 +1,5 @@
 /* Looks up builtins and binds the arguments of a call to their parameters. Also
- * defines the functions, which are few. */
+ * defines the builtin functions. */
 #include "chat/render.h"
 
 #include "base/err.h"
@@ -53,7 +53,7 @@ const struct builtin *builtin_method(enum value_kind kind,
     }
 }
 
-/* Returns the number of a parameter, or -1. */
+/* Returns the index of parameter `name`, or -1 if there is none. */
 static int parameter(const char *params, const struct string *name)
 {
     for (int i = 0;; i++) {
@@ -138,7 +138,7 @@ static pl_status need_int(struct render *r, struct value v, int64_t *out)
 static pl_status range(struct render *r, const struct call *c,
                        struct value *out)
 {
-    enum { MOST = 100000 }; /* the sandbox's limit */
+    enum { MOST = 100000 }; /* the limit of Jinja's sandbox */
     int64_t v[3] = {0, 0, 1};
     struct range *range;
     __int128 span;
@@ -161,7 +161,8 @@ static pl_status range(struct render *r, const struct call *c,
     return PL_OK;
 }
 
-/* Builds a dict from another, or from a list of pairs, and named arguments. */
+/* Builds a dict from the arguments of dict() or namespace(): at most one dict
+ * or list of pairs, and named arguments. */
 static pl_status make_dict(struct render *r, const struct call *c,
                            struct dict **out)
 {
@@ -247,7 +248,8 @@ static pl_status cycler(struct render *r, const struct call *c,
     return PL_OK;
 }
 
-/* Formats the machine's local time, in the words of the C locale. */
+/* Formats the machine's local time, with names of days and months in
+ * English. */
 static pl_status strftime_now(struct render *r, const struct call *c,
                               struct value *out)
 {
@@ -265,7 +267,7 @@ static pl_status strftime_now(struct render *r, const struct call *c,
         return render_fail(r, PL_BAD_ARGUMENT,
                            "\"strftime_now\" does not know this format");
     memcpy(form, s->s, s->len);
-    memcpy(form + s->len, ".", 2); /* so that the text is never empty */
+    memcpy(form + s->len, ".", 2); /* so that the result is never empty */
     before = numeral_begin();
     n = strftime(text, sizeof text, form, &tm);
     numeral_end(before);

@@ -1,5 +1,5 @@
-/* The functions, filters, tests and methods that templates can use without
- * defining them. One row each, in tables by subject. */
+/* The functions, filters, tests and methods that the template language has
+ * built in. Each has a row in one of the tables at the end of this file. */
 #ifndef CHAT_BUILTIN_H
 #define CHAT_BUILTIN_H
 
@@ -9,17 +9,18 @@ struct render;
 
 enum { BUILTIN_MAX_ARG = 32, BUILTIN_MAX_PARAM = 6 };
 
-/* The arguments of a call, positional ones first. */
+/* The arguments of a call: n positional ones, then n_word named ones. */
 struct args {
     int n, n_word;
     struct value value[BUILTIN_MAX_ARG];  /* [n + n_word] */
-    struct string *word[BUILTIN_MAX_ARG]; /* [n_word] names of the last ones */
+    struct string *word[BUILTIN_MAX_ARG]; /* names of the last n_word */
 };
 
 struct call {
-    struct value self;                   /* the value it is applied to */
-    struct value arg[BUILTIN_MAX_PARAM]; /* V_ABSENT: not given */
-    const struct args *args;             /* all arguments, for a row with "*" */
+    struct value self; /* operand of a filter, test or method */
+    /* By parameter; V_ABSENT if not given. */
+    struct value arg[BUILTIN_MAX_PARAM];
+    const struct args *args; /* all arguments, for params "*" */
 };
 
 typedef pl_status builtin_fn(struct render *r, const struct call *c,
@@ -27,24 +28,26 @@ typedef pl_status builtin_fn(struct render *r, const struct call *c,
 
 struct builtin {
     const char *name;
-    const char *params; /* names separated by blanks; "*": any arguments */
-    int n_need;         /* parameters that are required */
+    const char *params; /* names separated by blanks; "*" for any arguments */
+    int n_need;         /* the first n_need parameters are required */
     builtin_fn *run;
 };
 
-/* Return the row of that name, or NULL. */
+/* Return the function, filter, test or method of this name, or NULL.
+ * builtin_method looks only for methods of values of kind `kind`. */
 const struct builtin *builtin_function(const struct string *name);
 const struct builtin *builtin_filter(const struct string *name);
 const struct builtin *builtin_test(const struct string *name);
 const struct builtin *builtin_method(enum value_kind kind,
                                      const struct string *name);
 
-/* Binds arguments to parameters and runs the builtin. */
+/* Binds the arguments to the builtin's parameters and runs the builtin. `self`
+ * is the operand of a filter, test or method. */
 pl_status builtin_run(struct render *r, const struct builtin *b,
                       struct value self, const struct args *args,
                       struct value *out);
 
-/* The tables. A row without a name ends each. */
+/* The tables of builtins. Each ends with a row whose name is NULL. */
 extern const struct builtin builtin_functions[], builtin_filters[],
     builtin_tests[], builtin_string_methods[], builtin_dict_methods[],
     builtin_text_filters[], builtin_list_methods[], builtin_loop_methods[],

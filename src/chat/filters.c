@@ -1,4 +1,4 @@
-/* Filters of lists, dicts and values of any type: x|name(arguments). Those of
+/* Filters of lists, dicts and values of any type: x|name(arguments). Filters of
  * texts and numbers are in filters_text.c. */
 #include "chat/strings.h"
 
@@ -49,7 +49,9 @@ static pl_status last(struct render *r, const struct call *c, struct value *out)
     return PL_OK;
 }
 
-/* Returns x.a.b or x.0 for "a.b", "0" or an integer. */
+/* Sets *out to the item of `of` that `path` names: of.a.b for "a.b", of[0] for
+ * "0" or an integer. If it does not exist, *out is `fallback`, unless that is
+ * absent or None. */
 static pl_status get_path(struct render *r, struct value of, struct value path,
                           struct value fallback, struct value *out)
 {
@@ -95,14 +97,16 @@ static pl_status attr(struct render *r, const struct call *c, struct value *out)
         return render_undefined(r, c->self);
     if (c->self.kind == V_DICT && !builtin_method(V_DICT, name)) {
         *out = (struct value){.kind = V_UNDEFINED, .sub = V_DICT, .str = name};
-        return PL_OK; /* attributes only, no items */
+        return PL_OK; /* attributes only, not keys */
     }
     return value_attribute(r, c->self, name, out);
 }
 
 /* ---- order ------------------------------------------------------------- */
 
-/* Returns the key by which an item is sorted or compared. */
+/* Sets *out to the key by which an item is sorted or compared: what `path`
+ * names, or the item itself if there is no path. Strings are in lower case
+ * unless `cases`. */
 static pl_status sort_key(struct render *r, struct value item,
                           struct value path, bool cases, struct value *out)
 {
@@ -114,8 +118,9 @@ static pl_status sort_key(struct render *r, struct value item,
     return PL_OK;
 }
 
-/* Returns a list of keys, one for each comma-separated path; Python compares
- * lists item by item. Without a path the item itself is the key. */
+/* Sets *out to a list of keys, one for each comma-separated path in `path`.
+ * Python compares lists item by item. Without a path the item itself is the
+ * only key. */
 static pl_status sort_keys(struct render *r, struct value item,
                            struct value path, bool cases, struct value *out)
 {
@@ -168,8 +173,8 @@ static pl_status group_key(struct render *r, const struct call *c,
     return get_path(r, item, c->arg[0], c->arg[1], out);
 }
 
-/* Adds a group of |groupby. Without regard to case, the first item gives the
- * key. */
+/* Appends a group to the result of |groupby. `same` are its items. If case is
+ * ignored, its key is that of the first item, not in lower case. */
 static pl_status add_group(struct render *r, const struct call *c,
                            const struct items *same, struct value key,
                            struct items *all)
@@ -184,7 +189,8 @@ static pl_status add_group(struct render *r, const struct call *c,
     return items_add(r, all, group);
 }
 
-/* Groups items by a key. Returns tuples of a key and a list, ordered by key. */
+/* Groups items by a key. Sets *out to a list of tuples (key, list of items),
+ * ordered by key. */
 static pl_status groupby(struct render *r, const struct call *c,
                          struct value *out)
 {
@@ -397,8 +403,8 @@ static pl_status items(struct render *r, const struct call *c,
     return make_iter(r, &l, out);
 }
 
-/* Fails for values that Python cannot hash: lists, dicts, and tuples with
- * one. */
+/* Fails for values that Python cannot hash: lists, dicts, and tuples that
+ * contain one of these. */
 static pl_status check_hashable(struct render *r, struct value v)
 {
     if (v.kind == V_LIST || v.kind == V_DICT)
@@ -438,7 +444,8 @@ static pl_status unique(struct render *r, const struct call *c,
     return make_iter(r, &kept, out);
 }
 
-/* Splits the items into lists of n. The last one is filled up. */
+/* Splits the items into lists of n. If a filler is given, the last list is
+ * filled up to n items. */
 static pl_status batch(struct render *r, const struct call *c,
                        struct value *out)
 {
@@ -467,8 +474,9 @@ static pl_status batch(struct render *r, const struct call *c,
     return make_iter(r, &all, out);
 }
 
-/* Splits the items into n lists. If they do not divide evenly, the first lists
- * have one more. */
+/* Splits the items into n lists. If the number of items is not a multiple of n,
+ * the first lists have one item more. The others get a filler, if one is
+ * given. */
 static pl_status slice(struct render *r, const struct call *c,
                        struct value *out)
 {
@@ -498,7 +506,7 @@ static pl_status slice(struct render *r, const struct call *c,
     return make_iter(r, &all, out);
 }
 
-/* Returns the arguments of a call without the first `skip`. */
+/* Returns a copy of `args` without the first `skip` arguments. */
 static struct args args_rest(const struct args *args, int skip)
 {
     struct args rest = *args;
@@ -524,7 +532,7 @@ static pl_status named(struct render *r, const struct args *args, int i,
                        err_shown(shown, name->s, name->len));
 }
 
-/* Returns the argument of that name, or V_ABSENT. */
+/* Returns the named argument `name`, or V_ABSENT if it is not given. */
 static struct value word_of(const struct args *args, const char *name)
 {
     for (int i = 0; i < args->n_word; i++)
@@ -542,7 +550,7 @@ static pl_status map(struct render *r, const struct call *c, struct value *out)
     struct items mapped = {0};
     struct list l;
 
-    if (!value_truth(c->self)) /* Jinja yields nothing for None */
+    if (!value_truth(c->self)) /* Jinja returns no items for None */
         return make_iter(r, &mapped, out);
     if (c->args->n > 0) {
         PL_TRY(named(r, c->args, 0, true, &filter));
@@ -564,8 +572,9 @@ static pl_status map(struct render *r, const struct call *c, struct value *out)
     return make_iter(r, &mapped, out);
 }
 
-/* Selects the items for which a test gives `want`. With a path, tests the
- * attribute that it names. */
+/* Sets *out to the items for which the truth of a test is `want`. If `by_path`,
+ * the test is applied to the attribute of the item that the first argument
+ * names. Without a test, the truth of the value itself counts. */
 static pl_status choose(struct render *r, const struct call *c, bool by_path,
                         bool want, struct value *out)
 {

@@ -13,7 +13,7 @@
 
 /* ---- text -------------------------------------------------------------- */
 
-/* Changes the case of the str() of self. */
+/* Sets *out to the str() of the operand with its case changed. */
 static pl_status with_case(struct render *r, const struct call *c,
                            enum string_case to, struct value *out)
 {
@@ -21,7 +21,7 @@ static pl_status with_case(struct render *r, const struct call *c,
 
     PL_TRY(str_of(r, c->self, &s));
     PL_TRY(string_case(r, s, to, out));
-    if (to != CASE_HEADING) /* Jinja joins a heading anew, without markup */
+    if (to != CASE_HEADING) /* Jinja builds a new string, which is not markup */
         *out = markup_like(c->self, *out);
     return PL_OK;
 }
@@ -136,7 +136,9 @@ static pl_status format(struct render *r, const struct call *c,
     return value_binary(r, N_REMAINDER, self, args, out);
 }
 
-/* Sets the text that indent puts before each line: a string, or v blanks. */
+/* Sets *out to the text that the filter `indent` puts before each line: `v`
+ * itself if it is a string, else `v` blanks. `usual` is the number of blanks if
+ * `v` is absent. */
 static pl_status indent_text(struct render *r, struct value v, int64_t usual,
                              struct string **out)
 {
@@ -169,7 +171,8 @@ static pl_status indent(struct render *r, const struct call *c,
     PL_TRY(indent_text(r, c->arg[0], 4, &space));
     from = r->n_out;
     PL_TRY(render_put(r, s->s, s->len));
-    PL_TRY(render_put(r, "\n", 1)); /* otherwise a last newline would be lost */
+    /* Otherwise a newline at the end would be lost. */
+    PL_TRY(render_put(r, "\n", 1));
     PL_TRY(render_take(r, from, &all));
     PL_TRY(string_lines(r, all.str, false, &line));
     for (size_t i = 0; i < line.n; i++) {
@@ -267,8 +270,9 @@ static pl_status absolute(struct render *r, const struct call *c,
     return value_negate(r, minus, c->self, out);
 }
 
-/* Copies s without surrounding whitespace and without underscores between
- * digits, as Python's int() and float() accept it. */
+/* Copies the text of a number without surrounding whitespace and without
+ * underscores between digits, which Python's int() and float() accept. Returns
+ * false if it is empty, too long, or has other underscores. */
 static bool number_text(const struct string *s, char *buf, size_t size)
 {
     size_t first = unicode_space_first(s->s, s->len), n = 0;
@@ -301,13 +305,15 @@ static bool text_to_float(const struct string *s, double *out)
     if (!isdigit((unsigned char)*p) && *p != '.' && !ascii_same(p, "inf") &&
         !ascii_same(p, "infinity") && !ascii_same(p, "nan"))
         return false;
-    if (strchr(p, 'x') || strchr(p, 'X')) /* C accepts hexadecimal floats */
+    /* C accepts hexadecimal floats, Python does not. */
+    if (strchr(p, 'x') || strchr(p, 'X'))
         return false;
     *out = numeral_double(buf, &end);
     return *end == '\0';
 }
 
-/* Base 0: the prefix decides. */
+/* Parses an integer as Python's int() does. If `base` is 0, the prefix decides.
+ * Returns false if it is invalid or has more than 64 bits. */
 static bool text_to_int(const struct string *s, int64_t base, int64_t *out)
 {
     char buf[400];
@@ -386,7 +392,7 @@ static pl_status to_float(struct render *r, const struct call *c,
     return PL_OK;
 }
 
-/* Rounds to the nearest, ties to even, as printf does. */
+/* Rounds to `digits` decimals, to the nearest value, ties to even. */
 static double round_common(double v, int digits)
 {
     char text[400];
@@ -439,14 +445,15 @@ static pl_status round_to(struct render *r, const struct call *c,
     }
     unit = pow(10, (double)digits);
     *out = value_float(value_as_float(v) * unit);
-    /* Python divides an integer, which has no -0. */
+    /* In Python the result of ceil() or floor() is an integer, so it is never
+     * -0. */
     *out = value_float(((up ? ceil(out->f) : floor(out->f)) + 0.0) / unit);
     return PL_OK;
 }
 
 /* ---- shortening, URLs, HTML -------------------------------------------- */
 
-/* Drops what follows the last blank of s. */
+/* Sets *out to `s` up to its last blank, without the blank. */
 static pl_status drop_word(struct render *r, struct value s, struct value *out)
 {
     size_t n = s.str->len;
@@ -517,8 +524,8 @@ static pl_status filesizeformat(struct render *r, const struct call *c,
     return render_string(r, text, strlen(text), out);
 }
 
-/* Puts the bytes of str(v), each as %XX except letters, digits and some
- * signs. */
+/* Puts str(v) with each byte as %XX, except letters, digits and _.-~ and,
+ * unless in a `query`, the slash. A blank in a query becomes "+". */
 static pl_status put_url(struct render *r, struct value v, bool query)
 {
     static const char digits[] = "0123456789ABCDEF";
@@ -577,7 +584,7 @@ static pl_status urlencode(struct render *r, const struct call *c,
     return render_take(r, from, out);
 }
 
-/* Returns true if s is a valid name of an attribute. */
+/* Returns true if `s` is a valid name of an HTML attribute. */
 static bool is_attribute(const struct string *s)
 {
     for (size_t i = 0; i < s->len; i++)

@@ -5,29 +5,31 @@
 
 #include "chat/reply_format.h"
 
-/* Progress of a scan. Zeros: not started. */
+/* Progress of json_scan. A zeroed struct is a scan that has not started. */
 struct json_scan {
-    size_t at; /* bytes scanned */
+    size_t at; /* number of bytes scanned */
     int64_t depth;
     bool in_string, escaped;
 };
 
-/* Scans the object or list that t begins with. Continues where it stopped if t
- * has grown. Returns true if the value ends at `at`. Does not validate the
- * contents. */
+/* Scans the JSON object or list at the beginning of `t`. Returns true if it is
+ * complete; it ends at offset s->at then. Returns false if it is incomplete:
+ * call again with the same `s` once `t` has grown, and the scan continues. Does
+ * not validate the contents. */
 bool json_scan(struct json_scan *s, struct span t);
 
-/* Returns true if t is exactly one JSON value. If *no_memory is set, the result
- * means nothing. */
+/* Returns true if t is exactly one JSON value. Sets *no_memory if out of
+ * memory; the result is meaningless then. */
 bool json_is_valid(struct span t, bool *no_memory);
 
-/* An iteration over the members of the object that t begins with, if any. */
+/* An iteration over the members of the JSON object at the beginning of `t`. If
+ * `t` does not begin with an object, there are no members. */
 struct json_walk {
     struct span rest;
 };
 struct json_walk json_walk(struct span t);
-/* Returns false at the end. `key` is without its quotes; escapes are
- * unchanged. */
+/* Sets *key and *value to the next member. Returns false after the last one.
+ * The key is without its quotes, and its escapes are not decoded. */
 bool json_walk_next(struct json_walk *w, struct span *key, struct span *value);
 
 #endif

@@ -1,6 +1,5 @@
-/* Splits the text of a template into tokens. Whitespace that "-" and the
- * settings strip is dropped, and so are comments and the markers of
- * {% raw %}. */
+/* Splits the text of a template into tokens. Comments, the tags of {% raw %},
+ * and whitespace that "-" or the settings strip do not become tokens. */
 #include "chat/syntax.h"
 
 #include "base/ascii.h"
@@ -12,17 +11,18 @@
 #include <inttypes.h>
 #include <string.h>
 
-enum { MAX_NESTED = 1000 }; /* open brackets */
+enum { MAX_NESTED = 1000 }; /* maximum number of open brackets */
 
 struct lexer {
     struct arena *arena;
     const char *s; /* [len], newlines are \n */
     size_t len, at;
     int line;
-    bool line_starts; /* the last token ended with a newline */
+    /* The text before `at` ends with a newline, or is empty. */
+    bool line_starts;
     struct token *token;
     size_t n, cap;
-    char open[MAX_NESTED]; /* closing brackets that are expected */
+    char open[MAX_NESTED]; /* the expected closing brackets */
     int n_open;
     pl_err *err;
 };
@@ -66,7 +66,7 @@ static pl_status add_string(struct lexer *l, enum token_kind kind,
     return add(l, (struct token){.kind = kind, .value = value_str(v)});
 }
 
-/* Advances to `to`, counting lines. */
+/* Advances l->at to `to`, counting lines. */
 static void go_to(struct lexer *l, size_t to)
 {
     for (; l->at < to; l->at++)
@@ -92,9 +92,9 @@ static bool is_sign(const struct lexer *l, size_t at)
     return at < l->len && (l->s[at] == '-' || l->s[at] == '+');
 }
 
-/* Returns the position after the marker `end`, "%}" or "#}", which may have a
- * sign before it, or zero if the marker is not at `at`. Skips the whitespace
- * that the sign or the settings strip. */
+/* Returns the position after the marker `end`, "%}" or "#}", at position `at`,
+ * where a sign may precede it. Skips the whitespace that the sign or the
+ * settings strip. Returns 0 if the marker is not there. */
 static size_t behind_end(const struct lexer *l, size_t at, const char *end)
 {
     bool trim = at < l->len && l->s[at] == '-';
@@ -110,8 +110,8 @@ static size_t behind_end(const struct lexer *l, size_t at, const char *end)
     return !keep && at < l->len && l->s[at] == '\n' ? at + 1 : at;
 }
 
-/* Returns the position after `word`, which follows the "{%" at `at` and its
- * sign. Returns 0 if it does not. */
+/* Returns the position after `word` in the tag that "{%" at position `at`
+ * begins. Returns 0 if the tag's first word is another. */
 static size_t behind_word(const struct lexer *l, size_t at, const char *word)
 {
     at += 2;
@@ -119,8 +119,8 @@ static size_t behind_word(const struct lexer *l, size_t at, const char *word)
     return at_text(l, at, word) ? skip_space(l, at + strlen(word)) : 0;
 }
 
-/* Adds the text up to the marker at `mark`, without the whitespace that the
- * marker strips. */
+/* Adds the text between l->at and the marker at position `mark`, without the
+ * whitespace that the marker strips. */
 static pl_status add_data(struct lexer *l, size_t mark)
 {
     const char *s = l->s + l->at;
@@ -142,7 +142,7 @@ static pl_status add_data(struct lexer *l, size_t mark)
     return PL_OK;
 }
 
-/* Adds the text of {% raw %}, whose own tag ends at `at`. */
+/* Adds the text between {% raw %}, whose tag ends at `at`, and {% endraw %}. */
 static pl_status lex_raw(struct lexer *l, size_t at)
 {
     go_to(l, at);
@@ -180,8 +180,8 @@ static bool is_word(char c)
     return ascii_is_letter_or_digit(c) || c == '_' || (unsigned char)c >= 0x80;
 }
 
-/* Counts the characters at `at` that are digits, with single underscores
- * between. */
+/* Returns the number of characters at `at` that are digits, or single
+ * underscores between digits. */
 static size_t digits(const struct lexer *l, size_t at)
 {
     size_t n = 0;
@@ -194,7 +194,8 @@ static size_t digits(const struct lexer *l, size_t at)
     return n;
 }
 
-/* Returns the length of the float at l->at, or 0. */
+/* Returns the length of the floating-point number at l->at, or 0 if there is
+ * none. */
 static size_t float_length(const struct lexer *l)
 {
     size_t n = digits(l, l->at), more;
@@ -267,9 +268,10 @@ static pl_status lex_number(struct lexer *l)
     return add(l, (struct token){.kind = T_NUMBER, .value = value_int(v)});
 }
 
-/* Decodes one escape; s[0] is the character after the backslash. Writes its
- * bytes to `out` and sets *used to the bytes of s read. Returns the bytes
- * written, or 0 for an invalid escape. */
+/* Decodes one escape; s[0] is the character after the backslash. Writes the
+ * result to `out` and sets *used to the number of bytes of `s` read. Returns
+ * the number of bytes written, or 0 for an invalid escape or an escaped
+ * newline. */
 static size_t unescape_one(const char *s, size_t len, char *out, size_t *used)
 {
     static const char from[] = "\\'\"abfnrtv", to[] = "\\'\"\a\b\f\n\r\t\v";
@@ -364,7 +366,8 @@ static pl_status lex_operator(struct lexer *l)
     return PL_OK;
 }
 
-/* Returns the position after the end of the tag if it ends here, else 0. */
+/* Returns the position after the marker that ends the tag, if it is at l->at,
+ * else 0. */
 static size_t behind_tag(const struct lexer *l, bool print)
 {
     if (l->n_open > 0)
@@ -376,7 +379,7 @@ static size_t behind_tag(const struct lexer *l, bool print)
     return at_text(l, l->at, "}}") ? l->at + 2 : 0;
 }
 
-/* Adds the tokens of a tag, with both markers. */
+/* Adds the tokens of a tag, including its opening and closing marker. */
 static pl_status lex_tag(struct lexer *l, bool print)
 {
     PL_TRY(
@@ -416,7 +419,8 @@ static pl_status lex_tag(struct lexer *l, bool print)
     }
 }
 
-/* Copies the text with \n for each newline and without a last one. */
+/* Copies the text. Each newline becomes \n, and a newline at the end is
+ * dropped. */
 static pl_status normalize(struct lexer *l, const char *text, size_t len)
 {
     char *s = arena_alloc(l->arena, len, 1);

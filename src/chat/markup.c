@@ -48,7 +48,8 @@ pl_status markup_escape(struct render *r, struct value v, bool again,
     return PL_OK;
 }
 
-/* Escapes an argument of a markup's placeholder. Numbers stay numbers. */
+/* Escapes an argument that replaces a placeholder of markup. Numbers are
+ * returned unchanged. */
 static pl_status for_format(struct render *r, struct value v, struct value *out)
 {
     *out = v;
@@ -64,7 +65,7 @@ static pl_status escape_all(struct render *r, const struct list *l,
     return PL_OK;
 }
 
-/* Escapes the values of form % args. */
+/* Escapes the strings of `args`, the right operand of form % args. */
 static pl_status escape_args(struct render *r, struct value args,
                              struct value *out)
 {
@@ -98,13 +99,14 @@ pl_status markup_operands(struct render *r, enum node_kind kind,
     return markup_escape(r, *b, false, b);
 }
 
-/* Escapes the arguments of a method that become part of its result. */
+/* If the method's result contains arguments, as that of replace(), escapes
+ * these arguments. */
 static pl_status method_args(struct render *r, const struct builtin *method,
                              struct args *args)
 {
     static const struct {
         const char *name;
-        int first; /* the first such argument */
+        int first; /* the first argument to escape */
     } row[] = {{"replace", 1}, {"ljust", 1},  {"rjust", 1},
                {"center", 1},  {"format", 0}, {"join", 0}};
     bool join = strcmp(method->name, "join") == 0;

@@ -1,4 +1,4 @@
-/* Methods of strings, dicts, lists and loops. */
+/* Methods of strings, dicts, lists, loops and cyclers. */
 #include "chat/strings.h"
 
 #include "base/err.h"
@@ -106,7 +106,7 @@ static uint32_t cased(uint32_t c, enum string_case to, bool first,
     }
 }
 
-enum { SHARP_S = 0xdf }; /* two letters in upper case */
+enum { SHARP_S = 0xdf }; /* German sharp s, which is SS in upper case */
 
 pl_status string_case(struct render *r, const struct string *s,
                       enum string_case to, struct value *out)
@@ -148,7 +148,8 @@ bool string_has_case(const struct string *s, bool upper)
 
 /* ---- strip, replace, lines --------------------------------------------- */
 
-/* Counts the bytes at the beginning of s that are characters of `chars`. */
+/* Sets *span to the number of bytes at the beginning of s[0 .. n) that are
+ * characters of `chars`. */
 static pl_status span_first(struct render *r, const char *s, size_t n,
                             const struct string *chars, size_t *span)
 {
@@ -165,7 +166,7 @@ static pl_status span_first(struct render *r, const char *s, size_t n,
     return PL_OK;
 }
 
-/* Counts the bytes of such characters at the end of s. */
+/* Does the same for the end of s[0 .. n). */
 static pl_status span_last(struct render *r, const char *s, size_t n,
                            const struct string *chars, size_t *span)
 {
@@ -226,7 +227,7 @@ pl_status string_replace(struct render *r, const struct string *s,
         at += to_found + from->len;
         if (from->len > 0)
             continue;
-        if (at == s->len) /* an empty part also matches at the end */
+        if (at == s->len) /* an empty `from` also matches at the end */
             break;
         to_found = unicode_get(s->s + at, s->len - at, &c);
         PL_TRY(render_put(r, s->s + at, to_found));
@@ -327,8 +328,8 @@ static pl_status rstrip(struct render *r, const struct call *c,
     return strip_sides(r, c, false, true, out);
 }
 
-/* Returns self[start:end] by the arguments i and i + 1, and the number of its
- * first character. */
+/* Sets *out to self[start:end] and *first to the index of its first character.
+ * `start` and `end` are the arguments i and i + 1. */
 static pl_status part_of_self(struct render *r, const struct call *c, int i,
                               struct string **out, int64_t *first)
 {
@@ -361,7 +362,8 @@ static bool has_end(const struct string *s, const struct string *end,
                                         end->s, end->len) == 0;
 }
 
-/* The argument may be a tuple: any of its strings may match. */
+/* Sets *out to true if self begins, or ends unless `first`, with the argument.
+ * If the argument is a tuple, with any of its strings. */
 static pl_status has_any_end(struct render *r, const struct call *c, bool first,
                              struct value *out)
 {
@@ -417,8 +419,8 @@ static pl_status removesuffix(struct render *r, const struct call *c,
     return remove_end(r, c, false, out);
 }
 
-/* Finds the first or last occurrence of `part` in s[0 .. n). Sets NULL if there
- * is none. */
+/* Sets *found to the first or last occurrence of `part` in s[0 .. n), or to
+ * NULL if there is none. */
 static pl_status find_part(struct render *r, const char *s, size_t n,
                            const struct string *part, bool last,
                            const char **found)
@@ -438,7 +440,8 @@ static pl_status find_part(struct render *r, const char *s, size_t n,
     return PL_OK;
 }
 
-/* Takes the next whitespace-separated word, from the right if `last`. */
+/* Removes the next whitespace-separated word from the left, or from the right
+ * if `last`. Sets *word and *len. Returns false if there is no word left. */
 static bool next_word(const char **s, size_t *n, bool last, const char **word,
                       size_t *len)
 {
@@ -615,7 +618,8 @@ static pl_status replace(struct render *r, const struct call *c,
     return string_replace(r, c->self.str, from, to, most, out);
 }
 
-/* Returns the character position of the argument, or -1. */
+/* Sets *out to the index of the first or last character position where the
+ * argument occurs, or to -1. */
 static pl_status find_in(struct render *r, const struct call *c, bool last,
                          struct value *out)
 {
@@ -708,8 +712,8 @@ static pl_status format(struct render *r, const struct call *c,
     return format_braces(r, c->self.str, c->args, out);
 }
 
-/* Pads to `width` characters; `left` says how many of the missing ones go
- * before the text. */
+/* Pads `s` to `width` characters. `left` returns how many of `more` fill
+ * characters are put before the text. */
 static pl_status justify(struct render *r, const struct string *s,
                          int64_t width, const struct string *fill,
                          int (*left)(int64_t more, int64_t width),
@@ -749,7 +753,8 @@ static int all_left(int64_t more, int64_t width)
     return (int)more;
 }
 
-/* As in CPython: the odd blank is on the left if the width is odd. */
+/* Returns the number of fill characters before a centered text. As in CPython,
+ * if `more` is odd, the left side gets one more if `width` is odd. */
 static int half_left(int64_t more, int64_t width)
 {
     return (int)(more / 2 + (more & width & 1));
@@ -791,7 +796,7 @@ static pl_status rjust(struct render *r, const struct call *c,
     return justify_self(r, c, all_left, out);
 }
 
-/* Inserts zeros after a sign. */
+/* Pads to a width with zeros, which follow the sign. */
 static pl_status zfill(struct render *r, const struct call *c,
                        struct value *out)
 {
@@ -810,7 +815,8 @@ static pl_status zfill(struct render *r, const struct call *c,
     return render_take(r, from, out);
 }
 
-/* Returns true if self is not empty and all its characters are of the class. */
+/* Sets *out to true if self is not empty and `is` returns true for all its
+ * characters. */
 static pl_status all_are(const struct call *c, bool (*is)(uint32_t),
                          struct value *out)
 {
@@ -979,7 +985,8 @@ static pl_status dict_items(struct render *r, const struct call *c,
     return dict_view(r, c->self.dict, VIEW_ITEMS, out);
 }
 
-/* Returns the value itself, because values never change. */
+/* The method copy() of dicts: returns the dict itself, because dicts never
+ * change. */
 static pl_status copy(struct render *r, const struct call *c, struct value *out)
 {
     (void)r;
@@ -987,8 +994,8 @@ static pl_status copy(struct render *r, const struct call *c, struct value *out)
     return PL_OK;
 }
 
-/* Rows without a function are methods that would change their object. They hide
- * a key of the same name and are undefined. */
+/* A row without a function is a method that would change its object. Such an
+ * attribute is undefined, even if the dict has a key of this name. */
 const struct builtin builtin_dict_methods[] = {
     {"get", "key default", 1, dict_get},
     {"keys", "", 0, dict_keys},
@@ -1054,7 +1061,7 @@ static pl_status cycle(struct render *r, const struct call *c,
     return PL_OK;
 }
 
-/* Returns true if the arguments differ from those of the last call. */
+/* Sets *out to true if the arguments differ from those of the last call. */
 static pl_status changed(struct render *r, const struct call *c,
                          struct value *out)
 {

@@ -1,5 +1,5 @@
-/* Operators on values: Python's arithmetic, order, membership, indexes and
- * slices. */
+/* Operators on values: Python's arithmetic, comparison, membership tests,
+ * indexes and slices. */
 #include "chat/render.h"
 
 #include "base/err.h"
@@ -74,7 +74,7 @@ static pl_status equal_inner(struct render *r, struct value a, struct value b,
                (a.range->n < 2 || a.range->step == b.range->step);
         return PL_OK;
     default:
-        *out = a.list == b.list; /* identity */
+        *out = a.list == b.list; /* equal only if they are the same object */
         return PL_OK;
     }
 }
@@ -254,7 +254,7 @@ static pl_status int_binary(struct render *r, enum node_kind kind, int64_t a,
             return by_zero(r);
         *out = value_float((double)a / (double)b);
         return PL_OK;
-    default: /* rounds down; the remainder has b's sign */
+    default: /* N_DIVIDE_DOWN, N_REMAINDER: round down; b's sign */
         if (b == 0)
             return by_zero(r);
         over = a == INT64_MIN && b == -1;
@@ -338,7 +338,7 @@ static pl_status add_lists(struct render *r, struct value a, struct value b,
     return render_spend(r, l->n / 4);
 }
 
-/* Repeats a string, list or tuple n times. */
+/* Repeats a string, list or tuple `times` times. */
 static pl_status repeat(struct render *r, struct value v, int64_t times,
                         struct value *out)
 {
@@ -526,8 +526,8 @@ pl_status value_items(struct render *r, struct value v, struct list *out)
 
 /* ---- indexes ----------------------------------------------------------- */
 
-/* Resolves first:end:step for a sequence of `len` items: *n items from *first,
- * *step apart. */
+/* Converts the slice `part` (first, end, step) of a sequence of `len` items to
+ * the *n indices *first, *first + *step, *first + 2 * *step, and so on. */
 static pl_status slice_bounds(struct render *r, const struct value part[3],
                               int64_t len, int64_t *first, int64_t *step,
                               int64_t *n)
@@ -560,7 +560,7 @@ static pl_status slice_bounds(struct render *r, const struct value part[3],
     }
     *first = at[0];
     end = at[1];
-    if (*step > len) /* keeps sums small */
+    if (*step > len) /* avoids overflow */
         *step = len + 1;
     if (*step < -len)
         *step = -len - 1;
@@ -624,7 +624,8 @@ pl_status value_slice(struct render *r, struct value v,
     return PL_OK;
 }
 
-/* Leaves *out undefined if there is no such attribute. */
+/* Sets *out to the attribute `name` of a loop. Leaves *out, which is an
+ * undefined value, unchanged if there is no such attribute. */
 static void loop_attribute(const struct loop *l, const struct string *name,
                            struct value *out)
 {
@@ -686,8 +687,8 @@ pl_status value_attribute(struct render *r, struct value of,
     return PL_OK;
 }
 
-/* Returns item `at` of a string, list, tuple or range, from the end if
- * negative. */
+/* Sets *out to item `at` of a string, list, tuple or range. A negative `at`
+ * counts from the end. */
 static pl_status item_at(struct render *r, struct value of, int64_t at,
                          struct value *out)
 {
@@ -743,7 +744,7 @@ pl_status value_item(struct render *r, struct value of, struct value index,
 
 /* ---- sorting ----------------------------------------------------------- */
 
-/* Merges p[0 .. half) and p[half .. n), using t. */
+/* Merges the sorted p[0 .. half) and p[half .. n). t[n] is scratch. */
 static pl_status merge(struct render *r, struct pair *p, size_t half, size_t n,
                        bool reverse, struct pair *t)
 {

@@ -1,5 +1,5 @@
-/* Builds a tree from a template's tokens by recursive descent. One function for
- * each level of precedence, in the order of the grammar. */
+/* Builds a tree from a template's tokens by recursive descent. There is one
+ * function for each level of precedence, in the order of the grammar. */
 #include "chat/syntax.h"
 
 #include "base/err.h"
@@ -8,19 +8,19 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { MAX_COMPARED = 16 }; /* operands of a < b < c */
+enum { MAX_COMPARED = 16 }; /* maximum number of operands in a < b < c */
 
 struct parser {
     struct arena *arena;
-    const struct token *t; /* the next one */
+    const struct token *t; /* the next token */
     struct dict *name;
     int depth_left;
-    int n_loop;          /* loops around, within the macro */
-    uint8_t reads, sets; /* names of enum SYM_ that the macro's body uses */
+    int n_loop;          /* enclosing loops, up to the enclosing macro */
+    uint8_t reads, sets; /* 1 << each SYM_ that the macro's body reads; sets */
     pl_err *err;
 };
 
-/* Nodes being collected. */
+/* A list of child nodes under construction. */
 struct kids {
     struct node **node;
     int n, cap;
@@ -36,7 +36,8 @@ static pl_status no_memory(struct parser *p)
     return err_no_memory(p->err, "a chat template");
 }
 
-/* Fails with "unexpected ..." and what was expected. */
+/* Fails with "TOKEN where WANT", naming the next token. `want` says what was
+ * expected, such as "an expression belongs". */
 static pl_status unexpected(struct parser *p, const char *want)
 {
     char shown[ERR_SHOWN];
@@ -198,12 +199,12 @@ static pl_status expression(struct parser *p, struct node **out);
 static pl_status primary(struct parser *p, struct node **out);
 static pl_status unary(struct parser *p, bool filters, struct node **out);
 
-/* The allowed form of a comma-separated list without brackets. */
+/* The form of a comma-separated list without brackets that is allowed. */
 struct tuple_form {
-    bool simple;     /* names and literals only */
-    bool condition;  /* a if b else c is allowed */
-    bool may_empty;  /* in brackets */
-    const char *end; /* a name that ends it, or NULL */
+    bool simple;     /* only names and literals */
+    bool condition;  /* conditional expressions "a if b else c" are allowed */
+    bool may_empty;  /* an empty list is allowed; it is in brackets */
+    const char *end; /* the word that ends the list, or NULL */
 };
 
 static pl_status disjunction(struct parser *p, struct node **out);
@@ -293,7 +294,7 @@ static pl_status dict(struct parser *p, struct node **out)
     return PL_OK;
 }
 
-/* Joins adjacent strings. */
+/* Concatenates adjacent string tokens. */
 static pl_status strings(struct parser *p, struct value *out)
 {
     struct string *first = p->t->value.str;
@@ -376,7 +377,8 @@ static pl_status primary(struct parser *p, struct node **out)
 
 static pl_status add_word(struct parser *p, struct node *node, struct word word)
 {
-    if ((node->n_word & (node->n_word - 1)) == 0) { /* grow at powers of 2 */
+    /* Grows when n_word is 0 or a power of 2. */
+    if ((node->n_word & (node->n_word - 1)) == 0) {
         size_t cap = node->n_word > 0 ? 2 * (size_t)node->n_word : 1;
         struct word *more = arena_alloc(p->arena, cap, sizeof *more);
 
@@ -442,7 +444,7 @@ static pl_status call(struct parser *p, struct node **node)
     return arguments(p, c);
 }
 
-/* Parses one part of a slice, if present. */
+/* Parses one part of a slice. Sets *out to NULL if it is absent. */
 static pl_status slice_part(struct parser *p, struct node **out)
 {
     *out = NULL;
@@ -540,7 +542,7 @@ static pl_status test(struct parser *p, struct node **node)
     const struct token *t;
     int line = p->t->line;
 
-    p->t++; /* is */
+    p->t++; /* skips "is" */
     negated = skip_name(p, "not");
     PL_TRY(named(p, N_TEST, *node, node));
     t = p->t;
@@ -595,7 +597,8 @@ static pl_status unary(struct parser *p, bool with_filters, struct node **out)
     return PL_OK;
 }
 
-/* Operators of one level, left-associative. */
+/* A binary operator of a level of precedence. The operators of a level are
+ * left-associative. */
 struct binary {
     const char *op;
     enum node_kind kind;
@@ -614,7 +617,7 @@ static pl_status binary(struct parser *p, const struct binary *row, int n,
             continue;
         PL_TRY(inner(p, &right));
         PL_TRY(make_ab(p, row[i].kind, *out, right, line, out));
-        i = -1; /* start again with all operators */
+        i = -1; /* try all operators again */
     }
     return PL_OK;
 }
@@ -777,7 +780,8 @@ static pl_status expression(struct parser *p, struct node **out)
 
 /* ---- statements -------------------------------------------------------- */
 
-/* Parses until one of the names in `ends`, which is then the next token. */
+/* Parses statements and text until a tag with one of the names in `ends`. The
+ * name is then the next token. */
 static pl_status block(struct parser *p, const char *const *ends,
                        struct node **out);
 
@@ -792,7 +796,8 @@ static bool is_any(const struct parser *p, const char *const *names)
     return false;
 }
 
-/* Parses from the end of an opening tag through the end tag. */
+/* Parses the rest of an opening tag, the body after it, and the end tag
+ * `end`. */
 static pl_status body(struct parser *p, const char *end, struct node **out)
 {
     const char *const ends[] = {end, NULL};
@@ -804,7 +809,7 @@ static pl_status body(struct parser *p, const char *end, struct node **out)
     return need_block_end(p);
 }
 
-/* Checks that t can be assigned to. */
+/* Fails if nothing can be assigned to `t`. */
 static pl_status check_target(struct parser *p, const struct node *t,
                               bool attributes)
 {
@@ -818,15 +823,16 @@ static pl_status check_target(struct parser *p, const struct node *t,
     return fail(p, PL_BAD_FILE, "this expression cannot be assigned to");
 }
 
-/* Records that from here on the macro's body has its own variable of this
- * name. */
+/* Records that the macro's body has its own variable with this number from here
+ * on. */
 static void sets_name(struct parser *p, int sym)
 {
     if (sym < N_SYM)
         p->sets |= (uint8_t)(1 << sym);
 }
 
-/* Parses names, attributes of names where allowed, and tuples of them. */
+/* Parses the target of an assignment: names, attributes of names if
+ * `attributes`, and tuples of these. The word `end` follows it, if not NULL. */
 static pl_status target(struct parser *p, const char *end, bool attributes,
                         struct node **out)
 {
@@ -881,7 +887,7 @@ static pl_status if_statement(struct parser *p, struct node *out)
         PL_TRY(need_block_end(p));
         PL_TRY(block(p, endif_only, &out->a));
     }
-    p->t++; /* endif */
+    p->t++; /* skips "endif" */
     take_kids(out, &k);
     return need_block_end(p);
 }
@@ -908,14 +914,15 @@ static pl_status for_statement(struct parser *p, struct node *out)
         PL_TRY(body(p, "endfor", &part));
         PL_TRY(add_kid(p, &k, part));
     } else {
-        p->t++; /* endfor */
+        p->t++; /* skips "endfor" */
         PL_TRY(need_block_end(p));
     }
     take_kids(out, &k);
     return PL_OK;
 }
 
-/* Parses "| a | b" after "set x", or without the first bar after "filter". */
+/* Parses the filters of a block: "| a | b" after "set x". If `started`, the
+ * first bar is left out, as after "filter". */
 static pl_status block_filters(struct parser *p, bool started,
                                struct node **out)
 {
@@ -1097,7 +1104,8 @@ static pl_status loop_statement(struct parser *p, struct node *out)
 static const struct tag {
     const char *name;
     enum node_kind kind;
-    pl_status (*parse)(struct parser *p, struct node *out); /* after its name */
+    /* Parses the tag after its name. */
+    pl_status (*parse)(struct parser *p, struct node *out);
 } tags[] = {
     {"if", N_IF, if_statement},
     {"for", N_FOR, for_statement},
@@ -1160,7 +1168,7 @@ static pl_status block_inner(struct parser *p, const char *const *ends,
         } else if (p->t->kind == T_PRINT_BEGIN) {
             PL_TRY(print(p, &node));
         } else {
-            p->t++; /* {% */
+            p->t++; /* skips "{%" */
             if (is_any(p, ends))
                 return PL_OK;
             PL_TRY(statement(p, &node));
@@ -1212,7 +1220,7 @@ pl_status parse_template(struct arena *a, const char *text, size_t len,
 
         if (!name)
             return no_memory(&p);
-        PL_TRY(number_of(&p, name, &sym)); /* i */
+        PL_TRY(number_of(&p, name, &sym)); /* sets sym to i */
     }
     PL_TRY(block(&p, nothing, &out->root));
     out->name = p.name;

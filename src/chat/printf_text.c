@@ -1,4 +1,4 @@
-/* "%5.2f" % x and "{:>5}".format(x), as Python formats them. */
+/* Formats as Python does: "%5.2f" % x, and "{:>5}".format(x). */
 #include "chat/render.h"
 
 #include "base/err.h"
@@ -13,13 +13,14 @@
 
 enum { MAX_WIDTH = 100000, MAX_PRECISION = 300 };
 
-/* The format of one value. */
+/* A parsed format specification, for one value. */
 struct form {
     uint32_t fill;
-    char align; /* < > ^, or = to fill between sign and digits; '\0': default */
-    char sign;  /* +, blank, or - for negative ones only */
+    /* < > ^, or = to fill between sign and digits; '\0' for the default */
+    char align;
+    char sign; /* +, blank, or - for a sign of negative numbers only */
     bool prefix, group;
-    int width, precision; /* precision -1: default */
+    int width, precision; /* precision is -1 for the default */
     char type;
 };
 
@@ -37,7 +38,8 @@ static pl_status put_fill(struct render *r, uint32_t fill, size_t n)
     return PL_OK;
 }
 
-/* Pads the text from `from` on. Its first n_sign bytes are sign and prefix. */
+/* Pads the text at r->out + from to f->width characters. Its first n_sign bytes
+ * are the sign and prefix. `usual` is the alignment if the format has none. */
 static pl_status pad(struct render *r, size_t from, size_t n_sign,
                      const struct form *f, char usual)
 {
@@ -60,8 +62,8 @@ static pl_status pad(struct render *r, size_t from, size_t n_sign,
     return put_fill(r, f->fill, more - left);
 }
 
-/* Puts digits with a comma between thousands. Those after a point are
- * unchanged. */
+/* Puts the number `s`, if `group` with commas between thousands. Digits after a
+ * decimal point are unchanged. */
 static pl_status put_digits(struct render *r, const char *s, bool group)
 {
     size_t n = strspn(s, "0123456789"), all = strlen(s);
@@ -118,7 +120,7 @@ static pl_status put_real(struct render *r, double v, const struct form *f)
     if (f->type == '%')
         v *= 100;
     if (!f->prefix) {
-        form[1] = '%'; /* without the # */
+        form[1] = '%'; /* drops the # from the format */
         c++;
     }
     numeral_print(text, sizeof text - 1, c, f->precision < 0 ? 6 : f->precision,
@@ -149,7 +151,7 @@ static pl_status put_text(struct render *r, struct value v,
     return pad(r, from, 0, f, '<');
 }
 
-/* Reads the digits at *at, a number of at most `most`. */
+/* Parses the decimal number at *at. Fails if it is greater than `most`. */
 static pl_status read_number(struct render *r, const struct string *s,
                              size_t *at, int most, int *out)
 {
@@ -175,8 +177,8 @@ static char char_at(const struct string *s, size_t at)
 
 struct percent {
     struct value args;
-    size_t used;  /* items of a tuple */
-    bool by_name; /* a value was taken by name */
+    size_t used;  /* number of items used, if args is a tuple */
+    bool by_name; /* a value was used by name */
 };
 
 static pl_status next_arg(struct render *r, struct percent *p,
@@ -192,7 +194,7 @@ static pl_status next_arg(struct render *r, struct percent *p,
     return PL_OK;
 }
 
-/* Parses the flags, width, precision and type after a percent sign. */
+/* Parses the flags, width, precision and type after a percent sign into *f. */
 static pl_status percent_form(struct render *r, struct percent *p,
                               const struct string *s, size_t *at,
                               struct form *f)
@@ -253,7 +255,8 @@ static pl_status put_percent(struct render *r, struct value v, struct form *f)
     return put_integer(r, value_as_int(v), f);
 }
 
-/* Returns the value for "(name)" after a percent sign. */
+/* Parses "(name)" after a percent sign and sets *out to the value of that
+ * name. */
 static pl_status percent_name(struct render *r, struct percent *p,
                               const struct string *s, size_t *at,
                               struct value *out)
@@ -308,7 +311,8 @@ pl_status format_percent(struct render *r, struct string *s, struct value args,
 
 /* ---- braces ------------------------------------------------------------ */
 
-/* [[fill]align][sign][#][0][width][,][.precision][type] */
+/* Parses a format specification:
+ * [[fill]align][sign][#][0][width][,][.precision][type] */
 static pl_status brace_form(struct render *r, const struct string *s,
                             struct form *f)
 {
@@ -365,7 +369,7 @@ static pl_status put_brace(struct render *r, struct value v, struct form *f)
         return bad_form(r);
     if (integer && (!f->type || strchr("dxXob", f->type))) {
         if (v.kind == V_BOOL && !f->type)
-            return bad_form(r); /* Python pads the word of a boolean */
+            return bad_form(r); /* Python pads the word, "True" or "False" */
         return put_integer(r, value_as_int(v), f);
     }
     if (!f->type && f->precision < 0) {
@@ -382,7 +386,8 @@ static pl_status put_brace(struct render *r, struct value v, struct form *f)
     return put_real(r, value_as_float(v), f);
 }
 
-/* Resolves ".name" and "[key]" after the first part of a field. */
+/* Applies the ".name" and "[key]" parts of a field, from offset `at` of s, to
+ * *v. */
 static pl_status brace_path(struct render *r, const struct string *s, size_t at,
                             struct value *v)
 {
@@ -415,8 +420,8 @@ static pl_status brace_path(struct render *r, const struct string *s, size_t at,
     return PL_OK;
 }
 
-/* Returns the value that a field names. *next counts the fields without a
- * name. */
+/* Sets *out to the value that a field refers to. *next counts the fields
+ * without a name or number, which take the arguments in order. */
 static pl_status brace_value(struct render *r, const struct string *s,
                              const struct args *args, int *next,
                              struct value *out)
@@ -446,7 +451,7 @@ static pl_status brace_value(struct render *r, const struct string *s,
     return bad_form(r);
 }
 
-/* Formats s, the text between the braces. */
+/* Formats one field. `s` is the text between the braces. */
 static pl_status put_field(struct render *r, const struct string *s,
                            const struct args *args, int *next)
 {

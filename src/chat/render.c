@@ -1,6 +1,6 @@
-/* Walks the tree of a template. Statements write to the output, expressions
- * yield values. Variables set inside a loop, macro or block end with it; an
- * `if` does not open a scope. */
+/* Renders a template by walking its tree. Statements write to the output,
+ * expressions yield values. Variables set inside a loop, macro or block end
+ * with it; an `if` does not open a scope. */
 #include "chat/render.h"
 
 #include "base/err.h"
@@ -25,8 +25,9 @@ pl_status render_fail(struct render *r, pl_status s, const char *fmt, ...)
     return err_set(r->err, s, "template line %d: %s", r->line, text);
 }
 
-/* Returns true for Python's methods that change a list or a dict. The sandbox
- * forbids them, but templates written for other programs may use them. */
+/* Returns true if the undefined value `v` is named like a Python method that
+ * changes a list or a dict. The sandbox forbids these methods, but templates
+ * written for other programs may use them. */
 static bool is_change(const struct value *v)
 {
     static const char *const names[] = {
@@ -286,7 +287,8 @@ static pl_status eval_slice(struct render *r, const struct node *n,
     return value_slice(r, of, part, out);
 }
 
-/* Bounds the arguments of one call, whatever * and ** hold. */
+/* Fails if a call has more than BUILTIN_MAX_ARG arguments, including those from
+ * *list and **dict. */
 static pl_status check_count(struct render *r, size_t n)
 {
     if (n <= BUILTIN_MAX_ARG)
@@ -311,7 +313,8 @@ static pl_status add_word(struct render *r, struct args *args,
     return PL_OK;
 }
 
-/* Appends *list to the positional arguments. */
+/* Evaluates the list after "*" in a call and appends its items to the
+ * positional arguments. */
 static pl_status eval_list_args(struct render *r, const struct node *n,
                                 struct args *args)
 {
@@ -326,7 +329,8 @@ static pl_status eval_list_args(struct render *r, const struct node *n,
     return PL_OK;
 }
 
-/* Appends **dict to the named arguments. */
+/* Evaluates the dict after "**" in a call and appends its pairs to the named
+ * arguments. */
 static pl_status eval_dict_args(struct render *r, const struct node *n,
                                 struct args *args)
 {
@@ -350,7 +354,8 @@ static pl_status eval_dict_args(struct render *r, const struct node *n,
     return PL_OK;
 }
 
-/* caller: the macro made of a calling block, or NULL. */
+/* Evaluates the arguments of call `n`. `caller` is the macro that a {% call %}
+ * block passes, or NULL. */
 static pl_status eval_args(struct render *r, const struct node *n,
                            struct macro *caller, struct args *args)
 {
@@ -375,8 +380,8 @@ static pl_status eval_args(struct render *r, const struct node *n,
     return PL_OK;
 }
 
-/* These two are not inlined, so that their arguments are not on the stack of
- * every expression. */
+/* eval_call and eval_builtin are not inlined, so that their struct args does
+ * not take stack space in each recursion of eval. */
 __attribute__((noinline)) static pl_status eval_call(struct render *r,
                                                      const struct node *n,
                                                      struct macro *caller,
@@ -520,13 +525,15 @@ static pl_status eval(struct render *r, const struct node *n, struct value *out)
 
 /* ---- calls ------------------------------------------------------------- */
 
-/* A call of a macro: the named arguments already bound to a parameter. */
+/* The named arguments of a macro call. taken[k] is set once argument k is bound
+ * to a parameter. */
 struct binding_words {
     const struct args *args;
     bool taken[BUILTIN_MAX_ARG];
 };
 
-/* Takes the argument of that name. Returns V_ABSENT if there is none. */
+/* Returns the named argument `name` and marks it as taken. Returns V_ABSENT if
+ * there is none. */
 static struct value take_word(struct binding_words *w, struct string *name)
 {
     const struct args *args = w->args;
@@ -556,7 +563,8 @@ static pl_status bind_parameters(struct render *r, const struct node *macro,
     return PL_OK;
 }
 
-/* Binds named arguments without a parameter to a dict, or fails. */
+/* Binds the named arguments without a parameter to the variable `kwargs`, as a
+ * dict. Fails if there are any and the macro does not read `kwargs`. */
 static pl_status bind_words(struct render *r, const struct node *macro,
                             struct binding_words *w)
 {
@@ -587,7 +595,8 @@ static pl_status bind_words(struct render *r, const struct node *macro,
                 : PL_OK;
 }
 
-/* Binds arguments after the last parameter to a tuple, or fails. */
+/* Binds the arguments after the last parameter to the variable `varargs`, as a
+ * tuple. Fails if there are any and the macro does not read `varargs`. */
 static pl_status bind_rest(struct render *r, const struct node *macro,
                            const struct args *args)
 {
@@ -644,7 +653,8 @@ static pl_status call_macro(struct render *r, const struct macro *m,
 static pl_status run_over(struct render *r, const struct node *n,
                           struct value items, int depth);
 
-/* Runs a recursive loop over other items, from within its body. */
+/* Calls loop(items) within a recursive loop: runs the loop over other items and
+ * returns its text. */
 static pl_status call_loop(struct render *r, const struct loop *loop,
                            const struct args *args, struct value *out)
 {
@@ -732,7 +742,7 @@ static pl_status assign(struct render *r, const struct node *target,
     return PL_OK;
 }
 
-/* Removes the items of a loop that fail its condition. */
+/* Removes from *l the items for which the loop's condition is false. */
 static pl_status loop_filter(struct render *r, const struct node *n,
                              struct list *l)
 {
@@ -757,7 +767,8 @@ static pl_status loop_filter(struct render *r, const struct node *n,
     return PL_OK;
 }
 
-/* Sets *whole if any iteration ended without break or continue. */
+/* Runs the loop's body for each item. Sets *whole if any iteration ended
+ * without break or continue. */
 static pl_status run_loop(struct render *r, const struct node *n,
                           const struct list *l, int depth, bool *whole)
 {
@@ -788,14 +799,16 @@ static pl_status run_over(struct render *r, const struct node *n,
     bool whole = false;
     struct list *l;
 
-    PL_TRY(render_alloc(r, 1, sizeof *l, &l)); /* a macro may outlive it */
+    /* In the arena, because a macro may use it after the loop. */
+    PL_TRY(render_alloc(r, 1, sizeof *l, &l));
     PL_TRY(value_items(r, items, l));
     if (n->c)
         PL_TRY(loop_filter(r, n, l));
     PL_TRY(scope_open(r, outer));
     PL_TRY(run_loop(r, n, l, depth, &whole));
     r->scope->n = 0;
-    if (!whole && n->n_kid > 1) /* as in jinja2, even after a break */
+    /* As in jinja2, `else` runs even after a break. */
+    if (!whole && n->n_kid > 1)
         PL_TRY(run(r, n->kid[1]));
     r->scope = outer;
     return PL_OK;
@@ -821,8 +834,8 @@ static pl_status run_if(struct render *r, const struct node *n)
     return n->a ? run(r, n->a) : PL_OK;
 }
 
-/* Runs a block in a scope of its own and passes its text through its
- * filters. */
+/* Runs a block in a scope of its own. Sets *out to its text, passed through the
+ * block's filters. */
 static pl_status run_captured(struct render *r, const struct node *n,
                               struct value *out)
 {
@@ -870,7 +883,8 @@ static pl_status run_macro(struct render *r, const struct node *n)
     return set_name(r, n->sym, (struct value){.kind = V_MACRO, .macro = m});
 }
 
-/* Calls a macro and passes it the block as the macro "caller". */
+/* Runs a {% call %} block: calls a macro and passes it the block as the macro
+ * "caller". */
 static pl_status run_call(struct render *r, const struct node *n)
 {
     struct macro *m;
@@ -1018,7 +1032,7 @@ static pl_status render_all(struct render *r, const struct chat_variable *var,
     for (int i = 0; i < n_var; i++)
         PL_TRY(set_variable(r, &var[i]));
     PL_TRY(run(r, r->syntax->root));
-    PL_TRY(render_put(r, "", 1)); /* terminates the string */
+    PL_TRY(render_put(r, "", 1)); /* terminates the text with a zero byte */
     return PL_OK;
 }
 

@@ -15,10 +15,11 @@ struct binding {
     struct value value;
 };
 
-/* Variables of a loop, macro or block. Global ones are in root[]. */
+/* The variables of a loop, macro or block. Global variables are in
+ * render.root[]. */
 struct scope {
     struct scope *outer;
-    struct binding *b; /* [n] of [cap] */
+    struct binding *b; /* [n], with capacity `cap` */
     int n, cap;
 };
 
@@ -27,8 +28,8 @@ struct loop {
     struct scope *scope; /* the scope around the loop */
     const struct list *list;
     size_t at;
-    int depth;         /* of recursive calls; 1 without */
-    struct value last; /* last argument of changed() */
+    int depth;         /* nesting of recursive loop calls, from 1 */
+    struct value last; /* arguments of the last call of changed() */
 };
 
 struct macro {
@@ -46,39 +47,44 @@ enum flow { FLOW_ON, FLOW_BREAK, FLOW_CONTINUE };
 struct render {
     const struct syntax *syntax;
     struct arena arena;
-    struct chat_limits left; /* steps and depth that are left */
-    struct value *root;      /* by symbol; V_ABSENT: not set */
-    struct scope *scope;     /* NULL: root */
+    struct chat_limits left; /* remaining steps and depth */
+    struct value *root;      /* by symbol; V_ABSENT if not set */
+    struct scope *scope;     /* innermost scope; NULL for root */
     enum flow flow;
-    struct value hole; /* input of a block's filters */
-    int line;          /* of the node being evaluated */
+    struct value hole; /* value of N_HOLE: the text of a filtered block */
+    int line;          /* line of the node being evaluated */
     int64_t now;
-    char *out; /* malloc'ed, [n_out] of [cap_out] */
+    char *out; /* malloc'ed, [n_out], with capacity cap_out */
     size_t n_out, cap_out;
     pl_err *err;
 };
 
-/* Fails with "template line N: ...". */
+/* Sets the error "template line N: ..." with status `s`, and returns `s`. */
 pl_status render_fail(struct render *r, pl_status s, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
-/* Fails with "'x' is undefined" or "'dict object' has no attribute 'x'". */
+/* Fails because the undefined value `v` is used: "'x' is undefined" or "'dict
+ * object' has no attribute 'x'". */
 pl_status render_undefined(struct render *r, struct value v);
 
-/* ---- bounds ------------------------------------------------------------ */
+/* ---- limits ------------------------------------------------------------ */
 
 pl_status render_spend(struct render *r, uint64_t steps);
-/* Spends the steps for reading the bytes of `v`, if it is a string. */
+/* Spends one step for each 64 bytes of `v`, if it is a string. */
 pl_status render_look(struct render *r, struct value v);
-/* Enters one more level. The caller leaves it with `r->left.depth++`. */
+/* Enters one more level of nesting, or fails with PL_FULL. The caller leaves it
+ * with `r->left.depth++`. */
 pl_status render_deeper(struct render *r);
-/* Allocates zeroed memory that is freed with the render. */
+/* Allocates n zeroed elements of `size` bytes, which are freed with the
+ * render. */
 pl_status render_alloc(struct render *r, size_t n, size_t size, void *out);
 pl_status render_list(struct render *r, size_t n, struct list **out);
 
 /* ---- text -------------------------------------------------------------- */
 
-/* The output and every text being built are the end of one buffer. A caller
- * notes r->n_out, puts its text, then takes everything from there. */
+/* The output, and temporarily each string being built, are at the end of the
+ * buffer r->out. To build a string, a caller notes r->n_out, puts the text, and
+ * calls render_take. This removes the text from that offset on and returns it
+ * as a string. */
 pl_status render_put(struct render *r, const char *s, size_t len);
 pl_status render_puts(struct render *r, const char *s);
 pl_status render_put_char(struct render *r, uint32_t c);
@@ -88,25 +94,26 @@ pl_status render_string(struct render *r, const char *s, size_t len,
 pl_status render_view(struct render *r, const char *s, size_t len,
                       struct value *out); /* borrows s */
 
-/* value_text.c: text as str(), repr() and json.dumps() print it. */
+/* value_text.c: puts values as Python's str(), repr() and json.dumps() print
+ * them. */
 struct json_style {
     bool ascii, sorted;
-    const char *indent; /* NULL: one line */
+    const char *indent; /* NULL for output on one line */
     size_t n_indent;
-    const struct string *item, *key; /* separators; NULL: default */
+    const struct string *item, *key; /* separators; NULL for the default */
 };
 pl_status put_str(struct render *r, struct value v);
 pl_status put_repr(struct render *r, struct value v);
 pl_status put_json(struct render *r, struct value v,
                    const struct json_style *style);
-/* Returns a string itself, and the str() of anything else. */
+/* Sets *out to `v` if it is a string, else to str(v). */
 pl_status str_of(struct render *r, struct value v, struct string **out);
 
 /* ---- operators (operate.c) --------------------------------------------- */
 
 pl_status value_equal(struct render *r, struct value a, struct value b,
                       bool *out);
-/* Computes a < b. Fails where Python defines no order. */
+/* Sets *out to a < b. Fails if Python defines no order for these types. */
 pl_status value_less(struct render *r, struct value a, struct value b,
                      bool *out);
 pl_status value_compare(struct render *r, enum comparison is, struct value a,
@@ -117,43 +124,50 @@ pl_status value_binary(struct render *r, enum node_kind kind, struct value a,
                        struct value b, struct value *out);
 pl_status value_negate(struct render *r, bool minus, struct value v,
                        struct value *out);
-/* Counts the characters of a string, or the items of a container. */
+/* Sets *out to the number of characters of a string, or of items of a
+ * container. */
 pl_status value_length(struct render *r, struct value v, int64_t *out);
-/* Returns the items that `for` iterates over. Fails if `v` cannot be iterated.
- * An iterator is used up. */
+/* Sets *out to the items that a `for` loop over `v` visits. Fails if `v` cannot
+ * be iterated. An iterator has no more items afterwards. */
 pl_status value_items(struct render *r, struct value v, struct list *out);
 pl_status value_slice(struct render *r, struct value v,
                       const struct value part[3], struct value *out);
-/* x.name and x[index]. The result is undefined if it does not exist. */
+/* Evaluate of.name and of[index]. *out is a value of kind V_UNDEFINED if there
+ * is no such attribute or item. */
 pl_status value_attribute(struct render *r, struct value of,
                           struct string *name, struct value *out);
 pl_status value_item(struct render *r, struct value of, struct value index,
                      struct value *out);
-/* Stable; with `reverse`, equal items keep their order too. */
+/* Sorts p[n] by key, in descending order if `reverse`. The sort is stable in
+ * both orders. */
 pl_status sort_pairs(struct render *r, struct pair *p, size_t n, bool reverse);
 
-/* markup.c: marks a string, or the strings of a list, as markup. Other values
- * are returned unchanged. */
+/* markup.c: returns `v` with the flag STR_MARKUP set, if it is a string, or set
+ * in all its strings, if it is a list or tuple. Other values are returned
+ * unchanged. */
 struct value markup(struct value v);
 /* Returns v, as markup if `of` is markup. */
 struct value markup_like(struct value of, struct value v);
-/* Escapes &<>'" in the str() of v. again: even if v is markup. */
+/* Sets *out to str(v) with &<>'" escaped, as markup. A `v` that is markup
+ * already is escaped only if `again`. */
 pl_status markup_escape(struct render *r, struct value v, bool again,
                         struct value *out);
-/* Escapes the operand that an operator joins with markup. */
+/* Escapes the operands of "+" or "%", of which one is markup, where their text
+ * becomes part of the result. */
 pl_status markup_operands(struct render *r, enum node_kind kind,
                           struct value *a, struct value *b);
-/* Calls a method of markup, whose result is markup too. */
+/* Calls method `m` of a string that is markup. Escapes the arguments that
+ * become part of the result, which is markup too. */
 pl_status markup_method(struct render *r, const struct method *m,
                         const struct args *args, struct value *out);
 
-/* printf_text.c: "..." % args, and "...".format(args). */
+/* printf_text.c: evaluates form % args, and form.format(args). */
 pl_status format_percent(struct render *r, struct string *form,
                          struct value args, struct value *out);
 pl_status format_braces(struct render *r, struct string *form,
                         const struct args *args, struct value *out);
 
-/* render.c */
+/* render.c: calls a function, method, macro, loop or joiner. */
 pl_status render_call(struct render *r, struct value callee,
                       const struct args *args, struct value *out);
 

@@ -1,5 +1,5 @@
 /* Parses replies; see reply.h. A reply is in one state at a time. Each state
- * has a function that continues until it needs more text. */
+ * has a function that handles text until it needs more or changes the state. */
 #include "chat/reply.h"
 
 #include "base/err.h"
@@ -16,31 +16,34 @@ enum state {
     IN_REASONING,
     IN_CALL,
     AFTER_CALL,
-    IN_HEADER, /* of channels: before <|message|> */
+    IN_HEADER, /* channels: in a message's header, before <|message|> */
     IN_CHANNEL,
-    IN_DOCUMENT, /* content, whatever it contains */
+    IN_DOCUMENT, /* a JSON document: content, even if it contains markers */
 };
 
-/* The meaning of a marker at its position. */
+/* Kinds of markers. */
 enum marker {
     NO_MARKER,
-    MARKER_PART, /* may become a marker */
+    MARKER_PART, /* text that may become a marker */
     MARKER_THINK_OPEN,
     MARKER_THINK_CLOSE,
-    MARKER_CONTENT, /* around content: dropped */
+    MARKER_CONTENT, /* before or after content; not reported */
     MARKER_CALL,
     MARKER_CALL_CLOSE,
-    MARKER_NEXT, /* of channels: begins the next message */
+    MARKER_NEXT, /* channels: ends a message; the next one follows */
     MARKER_END,
 };
 
 enum {
-    MOST_BAD = 64, /* text that looked like calls; then no more are sought */
-    /* Bytes between a name and its arguments, or of a header. */
+    /* After this number of texts that look like calls but are not, calls are no
+     * longer searched for. */
+    MOST_BAD = 64,
+    /* Maximum length in bytes of a channel's header, and of the text of a call
+     * before its arguments. */
     MOST_BETWEEN = 256
 };
 
-/* Markers of calls for models whose templates show none. */
+/* Markers of calls that are tried for models whose templates show none. */
 static const struct {
     const char *open, *close;
 } usual[] = {{"<tool_call>", "</tool_call>"},
@@ -49,36 +52,42 @@ enum { N_USUAL = sizeof usual / sizeof usual[0] };
 
 struct pl_reply {
     const struct reply_format *f; /* borrowed, or &own */
-    struct reply_format own; /* with the usual markers; its arena is empty */
+    struct reply_format own; /* a format with usual[]; its arena is empty */
     pl_reply_fn *part;
     void *user;
-    json_t *tools;         /* owned; NULL: none */
+    json_t *tools;         /* owned; NULL if none */
     struct reply_text raw; /* the whole text so far */
-    size_t at;             /* everything before it is done */
-    size_t seen;           /* no marker begins between `at` and here */
+    size_t at;             /* offset in `raw`; all before it is handled */
+    size_t seen;           /* offset; no marker begins between `at` and it */
     enum state state;
-    bool begun;   /* more than blanks was read, or a marker */
-    bool fresh;   /* no content yet, or only a call before it */
-    bool trimmed; /* blanks here belong to a marker */
+    bool begun;   /* a marker, or a character that is not a blank, was read */
+    bool fresh;   /* no content since the start or the last call */
+    bool trimmed; /* drop blanks at `at`: they belong to a marker */
     bool ended;
-    bool busy;     /* in a function of this API, so in its callbacks */
-    bool finished; /* by pl_reply_finish */
+    bool busy;     /* in a function of this API, or in its callback */
+    bool finished; /* pl_reply_finish was called */
     int n_bad;
-    size_t body; /* IN_CALL, IN_CHANNEL, IN_DOCUMENT: its start */
+    /* IN_CALL, IN_CHANNEL, IN_DOCUMENT: offset in `raw` of the call's,
+     * message's or document's text, which begins after its opening marker or
+     * header. */
+    size_t body;
     struct json_scan scan;
-    bool may_document; /* content may be a JSON document */
-    enum state behind; /* IN_DOCUMENT: the state after it */
+    bool may_document; /* the reply may be a JSON document */
+    enum state behind; /* IN_DOCUMENT: the state to return to */
     pl_reply_kind channel;
-    /* The recipient of a channel's message, in `raw`. n 0: the user. */
+    /* Offset in `raw` and length of the recipient of a channel's message. If
+     * n_recipient is 0, the recipient is the user. */
     size_t recipient, n_recipient;
-    bool pieces; /* report arguments as they arrive */
-    /* Begin of the current call's arguments, 0: nothing of them was reported;
-     * and the end of what was reported. */
+    bool pieces; /* report arguments in pieces, as they arrive */
+    /* The current call's arguments, if they are reported in pieces: the offset
+     * in `raw` where they begin, 0 if none was reported; and the end of the
+     * reported part. */
     size_t args, told;
     bool args_whole;
     struct json_scan args_scan;
     struct reply_text content, reasoning, calls;
-    struct reply_text made, name, id; /* of the current call */
+    /* The current call; `made` has its converted arguments. */
+    struct reply_text made, name, id;
 };
 
 static struct span from(const struct pl_reply *r, size_t at)
@@ -91,7 +100,7 @@ static struct span piece(const struct pl_reply *r, size_t begin, size_t end)
     return (struct span){r->raw.s + begin, end - begin};
 }
 
-/* Returns the start of the blanks before `end`. */
+/* Returns the offset where the blanks before offset `end` begin. */
 static size_t before_blanks(const struct pl_reply *r, size_t end)
 {
     while (end > r->at && span_blanks(piece(r, end - 1, end)) > 0)
@@ -99,7 +108,7 @@ static size_t before_blanks(const struct pl_reply *r, size_t end)
     return end;
 }
 
-/* ---- parts --------------------------------------------------------------- */
+/* ---- reported parts ------------------------------------------------------ */
 
 static void tell(struct pl_reply *r, pl_reply_kind kind, struct span t)
 {
@@ -114,7 +123,8 @@ static void tell(struct pl_reply *r, pl_reply_kind kind, struct span t)
                 &(pl_reply_part){.kind = kind, .text = t.s, .len = t.n});
 }
 
-/* Reports the text up to `end` as this kind. */
+/* Reports the text from r->at to `end` as `kind`, without leading blanks if
+ * r->trimmed. Sets r->at to `end`. */
 static void give(struct pl_reply *r, pl_reply_kind kind, size_t end)
 {
     struct span t = piece(r, r->at, end);
@@ -154,8 +164,8 @@ static void name_call(struct pl_reply *r, const struct reply_call *c)
     reply_add(&r->id, c->id);
 }
 
-/* Adds a call to those of the message. text: report its arguments as a JSON
- * text. */
+/* Appends a call to r->calls, the JSON texts of the message's calls. The
+ * arguments become a JSON string if `text`, else an object. */
 static void keep_call(struct pl_reply *r, const struct reply_call *c, bool text)
 {
     add(&r->calls, r->calls.n > 0 ? ", " : "");
@@ -187,9 +197,10 @@ static void tell_call(struct pl_reply *r, const struct reply_call *c)
     r->args = 0;
 }
 
-/* ---- pieces of arguments ------------------------------------------------- */
+/* ---- arguments reported in pieces ---------------------------------------- */
 
-/* Begins to report the arguments of a call, which start at `at`. */
+/* Begins to report the arguments of a call in pieces. The arguments begin at
+ * offset `at`. */
 static void begin_arguments(struct pl_reply *r, const struct reply_call *c,
                             size_t at)
 {
@@ -200,7 +211,7 @@ static void begin_arguments(struct pl_reply *r, const struct reply_call *c,
     tell_part(r, PL_REPLY_CALL, span_of(""));
 }
 
-/* Reports the arguments received so far. */
+/* Reports the arguments received since the last report. */
 static void tell_arguments(struct pl_reply *r)
 {
     size_t end;
@@ -214,8 +225,9 @@ static void tell_arguments(struct pl_reply *r)
     r->told = end;
 }
 
-/* Ends a call that was reported in part but is incomplete. It stays a call, and
- * text continues after it. */
+/* Ends a call of which arguments were reported, but whose text is incomplete or
+ * invalid. It remains a call with these arguments. The text after them is
+ * parsed as content. */
 static void leave_arguments(struct pl_reply *r)
 {
     keep_call(r,
@@ -229,7 +241,9 @@ static void leave_arguments(struct pl_reply *r)
 
 /* ---- markers ------------------------------------------------------------- */
 
-/* Tests if t begins with the marker, or may once more text has arrived. */
+/* If `t` begins with `mark`, returns `is` and sets *n to the marker's length.
+ * Returns MARK_PART if it may begin with `mark` once more text has arrived;
+ * `last` means that no more text follows. Otherwise returns NO_MARK. */
 static enum marker match_marker(struct span t, bool last, struct span mark,
                                 enum marker is, size_t *n)
 {
@@ -242,7 +256,8 @@ static enum marker match_marker(struct span t, bool last, struct span mark,
     return span_begins(mark, t) && !last ? MARKER_PART : NO_MARKER;
 }
 
-/* Tries the marker around all calls, blanks, and the marker of one call. */
+/* Does the same for the beginning of a call: the marker of one call, or the
+ * marker around all calls, blanks, and the marker of the first call. */
 static enum marker try_call(const struct pl_reply *r, struct span t, bool last,
                             size_t *n)
 {
@@ -268,8 +283,8 @@ static enum marker try_call(const struct pl_reply *r, struct span t, bool last,
     return m;
 }
 
-/* Returns true if t may be the marker that ends reasoning, at the start of a
- * reply that does not reason. */
+/* Returns true if `t` may begin with the marker that ends reasoning although
+ * none began, because only blanks precede it in the reply. */
 static bool begins_with_close(const struct pl_reply *r, struct span t)
 {
     const struct span close = r->f->think_close;
@@ -278,14 +293,15 @@ static bool begins_with_close(const struct pl_reply *r, struct span t)
            before_blanks(r, (size_t)(t.s - r->raw.s)) == r->at;
 }
 
-/* Returns the marker that t begins with in the present state. The first in the
- * table takes precedence, so one that is still incomplete is waited for. */
+/* Returns the kind of the marker at the beginning of `t` that is valid in the
+ * present state, and sets *n to its length. A row of the table takes precedence
+ * over later ones, even if only a part of its marker has arrived. */
 static enum marker marker_at(const struct pl_reply *r, struct span t, bool last,
                              size_t *n)
 {
     const struct reply_format *f = r->f;
     const struct {
-        unsigned states; /* bit 1 << enum state */
+        unsigned states; /* 1 << each enum state in which it is valid */
         struct span mark;
         enum marker is;
     } marks[] = {
@@ -312,8 +328,9 @@ static enum marker marker_at(const struct pl_reply *r, struct span t, bool last,
     return m;
 }
 
-/* Advances r->seen to the next marker. Returns MARKER_PART if only its
- * beginning has arrived, NO_MARKER if there is none. */
+/* Advances r->seen to the next marker and returns its kind, with its length in
+ * *n. Returns MARK_PART if only the beginning of a marker has arrived. Returns
+ * NO_MARK if there is no marker; r->seen is then the end of the text. */
 static enum marker next_marker(struct pl_reply *r, bool last, size_t *n)
 {
     for (; r->seen < r->raw.n; r->seen++) {
@@ -335,7 +352,8 @@ static void begin_document(struct pl_reply *r, size_t body)
     r->scan = (struct json_scan){0};
 }
 
-/* Begins a document if the content starts here with a JSON value. */
+/* Begins a document and returns true if documents are expected and the content
+ * begins at r->at with a JSON value. */
 static bool is_document(struct pl_reply *r, bool last)
 {
     struct span t = from(r, r->at);
@@ -372,7 +390,8 @@ static void begin_call(struct pl_reply *r, size_t body)
     r->scan = (struct json_scan){0};
 }
 
-/* Chooses the closing marker for the opening one at r->seen. */
+/* Sets the closing marker that belongs to the usual opening marker at r->seen.
+ * Does nothing if the template shows calls. */
 static void choose_usual(struct pl_reply *r)
 {
     struct reply_format *f = &r->own;
@@ -382,7 +401,8 @@ static void choose_usual(struct pl_reply *r)
             f->call_close = span_of(usual[i].close);
 }
 
-/* Text in the usual markers is JSON or Python. */
+/* Sets the notation of `t`, a call between usual markers: JSON if it begins
+ * with "{" or "[{", else Python. */
 static void choose_form(struct pl_reply *r, struct span t)
 {
     struct span inner = span_trim(t);
@@ -406,7 +426,9 @@ static bool read_call(struct pl_reply *r, struct span t)
     return true;
 }
 
-/* Reads an object or a list of them. Either all are calls or nothing is. */
+/* Parses `t`, an object or a list of objects, as calls. If all objects are
+ * calls, reports them and returns true. Otherwise reports none and returns
+ * false. */
 static bool read_objects(struct pl_reply *r, struct span t)
 {
     struct span rest = t;
@@ -449,7 +471,9 @@ static void tell_python(void *reply, const struct reply_call *c)
     tell_call(reply, c);
 }
 
-/* Result of find_call, which sets *end to the end of the call. */
+/* Searches for the end of the call that begins at r->body. NOT_YET if more text
+ * is needed; A_CALL if the call was reported, with *end the offset after it;
+ * NO_CALL if the text is not a call. */
 enum found { NOT_YET, A_CALL, NO_CALL };
 static enum found find_call(struct pl_reply *r, bool last, size_t *end)
 {
@@ -462,7 +486,8 @@ static enum found find_call(struct pl_reply *r, bool last, size_t *end)
         struct span rest = from(r, r->seen);
         size_t at = span_find(rest, f->call_close);
 
-        if (at == rest.n && !last) { /* its end may have arrived in part */
+        /* A part of the closing marker may have arrived. */
+        if (at == rest.n && !last) {
             size_t keep = f->call_close.n - 1;
 
             r->seen += rest.n > keep ? rest.n - keep : 0;
@@ -508,7 +533,7 @@ static void go_through_arguments(struct pl_reply *r)
         tell_arguments(r);
 }
 
-/* Returns true if the current call is an object without a marker. */
+/* Returns true if the current call is an object and no marker precedes it. */
 static bool is_bare(const struct pl_reply *r)
 {
     return span_blanks(piece(r, r->at, r->body)) == r->body - r->at;
@@ -563,7 +588,7 @@ static bool go_after_call(struct pl_reply *r, bool last)
         return false;
     if (r->f->calls == CALLS_OBJECT && r->f->calls_open.n > 0 &&
         r->f->call_open.n == 0 && r->raw.s[r->at] == '{') {
-        begin_call(r, r->at); /* one marker opens them all */
+        begin_call(r, r->at); /* one marker opens all calls */
         return true;
     }
     r->state = IN_CONTENT;
@@ -573,8 +598,8 @@ static bool go_after_call(struct pl_reply *r, bool last)
 
 /* ---- content and reasoning ----------------------------------------------- */
 
-/* Begins a call if tools are given and content begins with an object without a
- * marker. */
+/* Begins a call and returns true if tools are declared and the content begins
+ * with an object that no marker precedes. */
 static bool is_bare_object(struct pl_reply *r)
 {
     struct span t = from(r, r->at);
@@ -588,8 +613,8 @@ static bool is_bare_object(struct pl_reply *r)
     return true;
 }
 
-/* Handles content and reasoning: reports text up to the next marker, then acts
- * on it. */
+/* Handles content and reasoning: reports the text up to the next marker, then
+ * changes the state as the marker demands. */
 static bool go_through_text(struct pl_reply *r, bool last)
 {
     pl_reply_kind kind =
@@ -603,7 +628,8 @@ static bool go_through_text(struct pl_reply *r, bool last)
     give(r, kind, m == NO_MARKER && last ? r->seen : before_blanks(r, r->seen));
     if (m <= MARKER_PART)
         return false;
-    if (m == MARKER_CALL) { /* its blanks are content if it is not a call */
+    if (m ==
+        MARKER_CALL) { /* blanks before it are content if no call follows */
         choose_usual(r);
         begin_call(r, r->seen + n);
         return true;
@@ -620,7 +646,8 @@ static bool go_through_text(struct pl_reply *r, bool last)
 
 /* ---- channels ------------------------------------------------------------ */
 
-/* Reads the channel and the recipient of a message from its header. */
+/* Reads the channel and the recipient of a message from its header, such as
+ * "<|channel|>commentary to=functions.f". */
 static void read_header(struct pl_reply *r, struct span header)
 {
     const struct span channel = span_of("<|channel|>"), to = span_of("to=");
@@ -648,7 +675,8 @@ static bool go_through_header(struct pl_reply *r, bool last)
 
     if (text.n == 0)
         return false;
-    header = text.s[0] == '<' || text.s[0] == 't'; /* to=... */
+    /* May begin with <| or to=. */
+    header = text.s[0] == '<' || text.s[0] == 't';
     if (header && n < t.n && n <= MOST_BETWEEN) {
         read_header(r, (struct span){t.s, n});
         r->body = r->seen = r->at + n + message.n;

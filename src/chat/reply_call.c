@@ -1,4 +1,4 @@
-/* Reads the text of a call; see reply_call.h. */
+/* Parses the text of a call; see reply_call.h. */
 #include "chat/reply_call.h"
 
 #include "chat/json_span.h"
@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- growing text -------------------------------------------------------- */
+/* ---- text buffer --------------------------------------------------------- */
 
 void reply_add(struct reply_text *t, struct span s)
 {
@@ -69,7 +69,8 @@ static bool named(const json_t *j, struct span name)
                                            name);
 }
 
-/* Returns the type that the tool declares for an argument, or NULL. */
+/* Returns the JSON Schema type that `tool` declares for its argument `key`, or
+ * NULL if it declares none. */
 static const json_t *type_of(const json_t *tools, struct span tool,
                              struct span key)
 {
@@ -87,14 +88,16 @@ static const json_t *type_of(const json_t *tools, struct span tool,
     return NULL;
 }
 
-/* ---- the forms ----------------------------------------------------------- */
+/* ---- notations ----------------------------------------------------------- */
 
 static bool is_object(struct span t, struct reply_text *made)
 {
     return t.n > 0 && t.s[0] == '{' && json_is_valid(t, &made->failed);
 }
 
-/* Unwraps "{\"a\": 1}": arguments that are JSON in a JSON string. */
+/* Decodes `t`, a JSON string that contains the arguments as JSON, such as
+ * "{\"a\": 1}". Sets *out to the arguments, in `made`. Returns false if the
+ * string does not contain an object. */
 static bool unwrap(struct span t, struct reply_text *made, struct span *out)
 {
     json_error_t e = {.line = -1};
@@ -122,7 +125,7 @@ static bool read_object(const struct reply_format *f, struct span t,
     out->arguments = span_of("{}");
     if (!is_object(t, made))
         return false;
-    if (f->name_key.n == 0) { /* the only key is the name */
+    if (f->name_key.n == 0) { /* {"f": {...}}: the only key is the name */
         if (!json_walk_next(&w, &out->name, &out->arguments) ||
             json_walk_next(&w, &key, &value))
             return false;
@@ -142,7 +145,8 @@ static bool read_object(const struct reply_format *f, struct span t,
            out->arguments.s[0] == '{';
 }
 
-/* Returns f for functions.f:0, the first call, of f. */
+/* Returns the function's name without the number in f:0, which counts calls. If
+ * names are identifiers, returns f for functions.f:0, too. */
 static struct span bare_name(const struct reply_format *f, struct span name)
 {
     const struct span functions = span_of("functions.");
@@ -155,7 +159,8 @@ static struct span bare_name(const struct reply_format *f, struct span name)
     return name;
 }
 
-/* Reads the name and the identifier of a call. Advances *t to its arguments. */
+/* Parses the name and the identifier of a CALLS_NAMED call. Advances *t to the
+ * arguments. Returns false if there is no name. */
 static bool read_head(const struct reply_format *f, struct span *t,
                       struct reply_call *out)
 {
@@ -163,7 +168,7 @@ static bool read_head(const struct reply_format *f, struct span *t,
 
     out->name = (struct span){rest.s, span_name(rest)};
     rest = span_from(rest, out->name.n);
-    if (f->name_open.n > 0) { /* the first name is an identifier */
+    if (f->name_open.n > 0) { /* the identifier comes before the name */
         if (!span_begins(rest, f->name_open))
             return false;
         out->id = out->name;
@@ -194,8 +199,9 @@ static bool read_named(const struct reply_format *f, struct span t,
     return is_object(out->arguments, made);
 }
 
-/* Returns the end of a value: before the marker that closes it and the text
- * that must follow. */
+/* Returns the length of the value at the beginning of `t`. The value ends
+ * before the first f->value_close that is followed by another key or by the end
+ * of `t`. Returns t.n if there is none. */
 static size_t value_end(const struct reply_format *f, struct span t)
 {
     for (size_t at = 0; at < t.n; at++) {
@@ -212,8 +218,8 @@ static size_t value_end(const struct reply_format *f, struct span t)
     return t.n;
 }
 
-/* Adds a value that is not JSON but Python's notation of a value other than a
- * string. */
+/* Appends `value` as JSON if it is a list, dict, bool or None in Python's
+ * notation. Otherwise appends nothing and returns false. */
 static bool add_python(struct reply_text *made, struct span value)
 {
     const size_t from = made->n;
@@ -226,8 +232,10 @@ static bool add_python(struct reply_text *made, struct span value)
     return false;
 }
 
-/* Adds a value without quotes: as a string if the tool declares one, else as
- * JSON if it is valid, else as Python. */
+/* Appends a value that is written without quotes as JSON. `type` is the type
+ * that the tool declares, or NULL. The value becomes a string if the type is
+ * "string". Otherwise it is appended unchanged if it is valid JSON, or
+ * converted if it is Python and has a type, or else becomes a string. */
 static void add_value(struct reply_text *made, struct span value,
                       const json_t *type)
 {
@@ -243,8 +251,9 @@ static void add_value(struct reply_text *made, struct span value,
         reply_add_string(made, value);
 }
 
-/* Takes the key that t begins with and the marker that opens its value. json:
- * it was f->json_open. */
+/* Removes a key and the marker that opens its value from the beginning of *t.
+ * Sets *json if this marker is f->json_open, that is, if the value is not a
+ * string. */
 static bool take_key(const struct reply_format *f, struct span *t,
                      struct span *key, bool *json)
 {
@@ -271,7 +280,8 @@ static struct span plain_text(struct span value)
     return (struct span){value.s + open.n, value.n - open.n - close.n};
 }
 
-/* Takes the value that t begins with, and the marker that closes it. */
+/* Removes a value and the marker that closes it from the beginning of *t. Sets
+ * *value, without the blanks that the template puts around values. */
 static bool take_value(const struct reply_format *f, struct span *t,
                        struct span *value)
 {
@@ -288,7 +298,8 @@ static bool take_value(const struct reply_format *f, struct span *t,
     return true;
 }
 
-/* Takes the key and the value that t begins with, and adds them as JSON. */
+/* Removes a key and its value from the beginning of *t, and appends them to
+ * `made` as a member of a JSON object. */
 static bool take_argument(const struct reply_format *f, struct span *t,
                           const json_t *tools, struct span name,
                           struct reply_text *made)
@@ -333,7 +344,8 @@ static bool read_tagged(const struct reply_format *f, struct span t,
     return true;
 }
 
-/* Converts JSON with other quotes and bare keys to JSON. */
+/* Parses a CALLS_QUOTED call: JSON with other quotes around strings and no
+ * quotes around keys. Converts its arguments to JSON. */
 static bool read_quoted(const struct reply_format *f, struct span t,
                         struct reply_text *made, struct reply_call *out)
 {
@@ -394,8 +406,8 @@ bool reply_call_read(const struct reply_format *f, struct span t,
 
 /* ---- incomplete calls ---------------------------------------------------- */
 
-/* Takes the string that *t begins with, without its quotes. Returns false if it
- * is incomplete. */
+/* Removes a JSON string from the beginning of *t and sets *out to it, without
+ * its quotes. Returns false if it is incomplete or not a string. */
 static bool take_string(struct span *t, struct span *out)
 {
     size_t n = 1;
@@ -411,7 +423,8 @@ static bool take_string(struct span *t, struct span *out)
     return true;
 }
 
-/* Takes the value that *t begins with, if it is complete. */
+/* Removes a JSON value from the beginning of *t and sets *out to it, without
+ * the quotes of a string. Returns false if it is incomplete. */
 static bool take_json(struct span *t, struct span *out)
 {
     struct json_scan scan = {0};

@@ -7,34 +7,38 @@
 
 #include <jansson.h>
 
-/* A text that grows. Zeros: empty. */
+/* A text buffer that grows as needed. A zeroed struct is empty. */
 struct reply_text {
-    char *s; /* owned, terminated; NULL: nothing added yet */
+    char *s; /* owned, terminated; NULL if nothing was added */
     size_t n, cap;
-    bool failed; /* memory is out; what was added since is lost */
+    bool failed; /* out of memory; later additions are lost */
 };
 void reply_add(struct reply_text *t, struct span s);
-void reply_add_string(struct reply_text *t, struct span s); /* as JSON */
+/* as a JSON string, with quotes */
+void reply_add_string(struct reply_text *t, struct span s);
 
-/* A call. Its spans point into the text, except for converted arguments, which
- * are in `made`. */
+/* A parsed call. Its spans point into the reply's text, except for arguments
+ * that were converted to JSON: these are in the buffer `made` of the functions
+ * below. */
 struct reply_call {
     struct span name, arguments, id;
 };
 
-/* Reads a call. `t` is the text between its markers, without them. The
- * arguments become an object. `tools` is a list that says which arguments are
- * strings, or NULL. Returns false if t is not a call. For CALLS_OBJECT, t is
- * one object. */
+/* Parses a call. `t` is the text between the call's markers; for CALLS_OBJECT
+ * it is one object. Sets *out to the name, the identifier and the arguments,
+ * which are a JSON object. `tools` is the JSON list of declared tools, which
+ * says what arguments are strings; NULL if unknown. Returns false if `t` is not
+ * a call. */
 bool reply_call_read(const struct reply_format *f, struct span t,
                      const json_t *tools, struct reply_text *made,
                      struct reply_call *out);
 
-/* Reads the beginning t of a call. Returns true if its name is known and its
- * arguments, a JSON object, begin at *at. Sets name and id, borrowed from t. */
+/* Parses the beginning `t` of a call that may be incomplete. Returns true if
+ * its name is known and its arguments, a JSON object, begin at offset *at of
+ * `t`. Sets out->name and out->id, which point into `t`. */
 bool reply_call_begins(const struct reply_format *f, struct span t,
                        struct reply_call *out, size_t *at);
-/* Returns true if a tool has this name. */
+/* Returns true if the list `tools` declares a tool of this name. */
 bool reply_is_tool(const json_t *tools, struct span name);
 
 #endif

@@ -1,5 +1,5 @@
-/* Learns the markers of replies; see reply_format.h. The probes of a template
- * are in a table below. */
+/* Learns the markers of replies; see reply_format.h. The conversations that are
+ * rendered for that, the probes, are in a table below. */
 #include "chat/reply_format.h"
 
 #include "base/err.h"
@@ -95,7 +95,8 @@ static bool opens_tag(char c)
     return c == '<' || c == '[';
 }
 
-/* Returns the length of the tag that t begins with, or 0. */
+/* Returns the length of the tag at the beginning of `t`, or 0 if there is
+ * none. */
 static size_t tag_length(struct span t)
 {
     if (t.n == 0 || !opens_tag(t.s[0]))
@@ -109,14 +110,16 @@ static size_t tag_length(struct span t)
     return 0;
 }
 
-/* Returns the first tag of t, after blanks. */
+/* Returns the tag at the beginning of `t`, after blanks. Empty if there is
+ * none. */
 static struct span first_tag(struct span t)
 {
     t = span_from(t, span_blanks(t));
     return span_until(t, tag_length(t));
 }
 
-/* Returns the first tag of t, or one that ends unlike others: [e~[ */
+/* Does the same. If there is no tag, returns the word at the beginning of `t`
+ * if it begins with < or [, for unusual end markers such as [e~[ */
 static struct span first_end(struct span t)
 {
     struct span tag = first_tag(t);
@@ -128,7 +131,8 @@ static struct span first_end(struct span t)
     return tag;
 }
 
-/* Returns the last tag of t with the word that may follow it. */
+/* Returns the last word of `t` from its last tag on. Empty if this word
+ * contains no tag. */
 static struct span last_tag(struct span t)
 {
     t = trim_end(t);
@@ -138,7 +142,8 @@ static struct span last_tag(struct span t)
     return (struct span){0};
 }
 
-/* Counts the common first bytes of a and b, without a partial tag. */
+/* Returns the number of first bytes that a and b have in common. Leaves out a
+ * tag at the end that would be cut. */
 static size_t common_start(struct span a, struct span b)
 {
     size_t n = 0;
@@ -150,7 +155,7 @@ static size_t common_start(struct span a, struct span b)
 
         if (tag > 0)
             return i + tag > n ? i : n;
-        if (opens_tag(a.s[i])) /* <function name=...: the name */
+        if (opens_tag(a.s[i])) /* <function name=...: ends before the tag */
             return i;
         if (is_blank(a.s[i]))
             break;
@@ -158,7 +163,8 @@ static size_t common_start(struct span a, struct span b)
     return n;
 }
 
-/* Returns the common end of both, from a tag on if there is one. */
+/* Returns the longest common end of a and b, from its first tag on. If it
+ * contains no tag, it is empty, unless a or b is not longer than it. */
 static struct span common_end(struct span a, struct span b)
 {
     size_t n = 0, tag;
@@ -181,11 +187,12 @@ static struct span common_end(struct span a, struct span b)
 #define THINKING  "Zq4thinking"
 #define FIRST     "zq_first"
 #define SECOND    "zq_second"
-#define KEY       "zq_city" /* also first if sorted */
+#define KEY       "zq_city" /* also first in alphabetical order */
 #define VALUE     "Zq5value"
 #define COUNT_KEY "zq_count"
 #define COUNT     "7193"
-#define FIRST_ID  "zqCallId1" /* nine letters or digits: some require that */
+/* nine letters or digits, as some templates require */
+#define FIRST_ID  "zqCallId1"
 #define SECOND_ID "zqCallId2"
 
 #define TOOL(name)                                                             \
@@ -224,12 +231,14 @@ enum probe {
     N_PROBE
 };
 
-/* Messages, tools, variables; the prompt also has the beginning of the
- * reply. */
+/* The probes: messages, tools and variables of a conversation. If `prompt`, the
+ * beginning of the reply is rendered, too. */
 static const struct {
     const char *messages, *tools, *extra;
     bool prompt;
-    const char *as_text; /* messages with arguments as texts; NULL: none */
+    /* The messages with arguments as JSON strings; NULL if there are no
+     * calls. */
+    const char *as_text;
 } probes[N_PROBE] = {
     [PROMPT] = {ASKED "]", NULL, NULL, true, NULL},
     [PROMPT_ON] = {ASKED "]", NULL, ON, true, NULL},
@@ -249,11 +258,12 @@ static const struct {
                        SECOND, SECOND_ID) "]}]"},
 };
 
-/* The text of each probe after the user's. n 0: refused, or empty. */
+/* The text of each rendered probe after the user's message. Empty if the
+ * template refused the probe. */
 struct answers {
     struct span text[N_PROBE];
-    char *whole[N_PROBE]; /* owned */
-    bool as_text;         /* arguments had to be JSON texts */
+    char *whole[N_PROBE]; /* owned: the whole rendered text */
+    bool as_text;         /* arguments had to be JSON strings */
 };
 
 static pl_status ask(struct answers *a, reply_render_fn *render, void *user,
@@ -289,7 +299,8 @@ static pl_status ask(struct answers *a, reply_render_fn *render, void *user,
 
 /* ---- reasoning and content ----------------------------------------------- */
 
-/* Splits t around `known`. Returns false if t does not contain it. */
+/* Sets *before and *after to the text before and after `known` in `t`. Returns
+ * false if `t` does not contain it. */
 static bool around(struct span t, const char *known, struct span *before,
                    struct span *after)
 {
@@ -330,7 +341,8 @@ static void learn_reasoning(struct reply_format *f, const struct answers *a)
 }
 
 /* Returns the part of `t`, the start of an assistant's message, that a model
- * writes: without prompt text and without empty reasoning. */
+ * writes. Removes the text that is common with `plain` or with a prompt, and
+ * markers of empty reasoning. */
 static struct span written(const struct reply_format *f,
                            const struct answers *a, struct span t,
                            struct span plain)
@@ -355,8 +367,9 @@ static struct span written(const struct reply_format *f,
     return t;
 }
 
-/* Returns true if only blanks separate a prompt from content. With reasoning,
- * its markers cover those blanks. */
+/* Returns true if only blanks separate a prompt from the content. `before` is
+ * the text before the content. False if the model reasons, because the blanks
+ * then belong to the markers of reasoning. */
 static bool is_led(const struct reply_format *f, const struct answers *a,
                    struct span before)
 {
@@ -367,7 +380,8 @@ static bool is_led(const struct reply_format *f, const struct answers *a,
            span_trim(span_from(before, prompt.n)).n == 0;
 }
 
-/* Sets `before` to the text of a message before its content. */
+/* Learns the markers around content and after a message. Sets *before to the
+ * text of an assistant's message before its content, or to nothing. */
 static void learn_content(struct reply_format *f, const struct answers *a,
                           struct span *before)
 {
@@ -390,14 +404,15 @@ static void learn_content(struct reply_format *f, const struct answers *a,
 
 /* ---- calls --------------------------------------------------------------- */
 
-/* A call in a probe. `unit` is the name with all arguments, or the object. */
+/* A call in a probe's text. `unit` is the object, or the name with all
+ * arguments, and `before` and `after` are the text around it. */
 struct seen {
     struct span before, unit, after;
     struct span name_after; /* the text after the name */
 };
 
-/* Finds the start of the object {"zq_city": ... in t from the position of its
- * key. */
+/* Sets *begin to the start of the object {"zq_city": ... in `t`. `key` is the
+ * position of its first key. Returns false if there is no such object. */
 static bool object_begins(struct span t, size_t key, size_t *begin)
 {
     size_t i = key;
@@ -410,8 +425,9 @@ static bool object_begins(struct span t, size_t key, size_t *begin)
     return i > 0 && t.s[i - 1] == '{';
 }
 
-/* Finds the JSON value around the name at `name` that extends to `least` and
- * begins at most NEAR bytes before it. */
+/* Sets *unit to the JSON object or list that contains the name at position
+ * `name` and extends at least to position `least`. It begins at most NEAR bytes
+ * before the name. Returns false if there is none. */
 enum { NEAR = 512 };
 static bool object_around(struct span t, size_t name, size_t least,
                           struct span *unit, bool *no_memory)
@@ -431,8 +447,8 @@ static bool object_around(struct span t, size_t name, size_t least,
     return false;
 }
 
-/* Returns the key of an object that has the value. `unit` is an object or a
- * list of them. */
+/* Returns the key of the member that contains `value`, or an empty span. `unit`
+ * is an object or a list that begins with one. */
 static struct span key_of(struct span unit, const char *value)
 {
     struct json_walk w;
@@ -446,7 +462,8 @@ static struct span key_of(struct span unit, const char *value)
     return (struct span){0};
 }
 
-/* Finds the call of `name` in t and its notation. */
+/* Finds the call of function `name` in `t`. Sets *c and returns its notation,
+ * or CALLS_NONE if there is no call. */
 static enum reply_calls look(struct span t, const char *name, struct seen *c,
                              bool *no_memory)
 {
@@ -495,7 +512,8 @@ static enum reply_calls look(struct span t, const char *name, struct seen *c,
     return v.n > 0 && v.s[0] == ':' ? CALLS_QUOTED : CALLS_TAGGED;
 }
 
-/* Learns the marker before values that are not strings, if it differs. */
+/* Learns the marker before values that are not strings, if it differs from that
+ * before strings. `t` is the text after the first value. */
 static void learn_json_open(struct reply_format *f, struct span t)
 {
     struct span open = span_from(t, span_find(t, span_of(COUNT_KEY)));
@@ -505,8 +523,8 @@ static void learn_json_open(struct reply_format *f, struct span t)
     f->json_open = span_equal(open, f->value_open) ? (struct span){0} : open;
 }
 
-/* Learns the markers inside a call of CALLS_TAGGED. Returns false if they do
- * not fit. */
+/* Learns the markers inside a CALLS_TAGGED call. Returns false if a required
+ * marker is missing. */
 static bool learn_tags(struct reply_format *f, const struct seen *c)
 {
     size_t key = span_find(c->name_after, span_of(KEY));
@@ -531,7 +549,8 @@ static bool learn_tags(struct reply_format *f, const struct seen *c)
     return f->key_open.n > 0 && f->value_open.n > 0 && f->value_close.n > 0;
 }
 
-/* Learns the markers of name and arguments within a call. */
+/* Learns the markers of name and arguments inside a call. Returns false if they
+ * do not allow the call to be parsed. */
 static bool learn_inside(struct reply_format *f, const struct seen *c)
 {
     struct span before, after;
@@ -567,8 +586,8 @@ static bool learn_inside(struct reply_format *f, const struct seen *c)
     }
 }
 
-/* Learns the markers around calls from the text before one call and the text up
- * to the name of the next. */
+/* Learns the markers around calls. `open` is the text before the first call,
+ * `between` the text from its end to the name of the second. */
 static void learn_between(struct reply_format *f, struct span open,
                           struct span between)
 {
@@ -578,8 +597,8 @@ static void learn_between(struct reply_format *f, struct span open,
     f->call_open = span_trim(f->call_open);
 }
 
-/* Splits <tool_call> <function=: each call has two markers on either side. The
- * outer ones become calls_open and calls_close. */
+/* If each call has two markers on either side, such as <tool_call> <function=,
+ * splits them. The outer ones become calls_open and calls_close. */
 static void split_marks(struct reply_format *f)
 {
     struct span mark = first_tag(f->call_open);
@@ -615,14 +634,16 @@ static void learn_end(struct reply_format *f, struct span rest)
 }
 
 /* Learns the markers around calls. `plain` is the text of a message before its
- * content. */
+ * content, `one` the first call of a probe, and `second` the second call or
+ * NULL. */
 static void learn_around(struct reply_format *f, const struct answers *a,
                          struct span plain, const struct seen *one,
                          const struct seen *second)
 {
     struct span open = written(f, a, one->before, plain), rest = one->after;
     const size_t tail = f->value_tail.n + f->value_close.n;
-    /* Not if one array has both calls, or if the template reverses them. */
+    /* NULL if there is one call. Before `rest` if one list has both calls, or
+     * if the template reverses them. */
     const char *next = second ? second->before.s + second->before.n : NULL;
 
     if (second && next >= rest.s) {
@@ -640,7 +661,9 @@ static void learn_around(struct reply_format *f, const struct answers *a,
     learn_end(f, rest);
 }
 
-/* Removes an identifier before the name. Returns the marker between them. */
+/* Removes the identifier `id` and the marker after it from the end of
+ * c->before. Returns this marker, which is before the name. Empty if there is
+ * no identifier there. */
 static struct span leave_id(struct seen *c, const char *id)
 {
     struct span before, after;
@@ -652,7 +675,7 @@ static struct span leave_id(struct seen *c, const char *id)
     return after;
 }
 
-/* Learns the markers around [f(k='v', n=1)]. */
+/* Learns the markers around a CALLS_PYTHON call, such as [f(k='v', n=1)]. */
 static void learn_python(struct reply_format *f, const struct answers *a,
                          struct span plain, bool *no_memory)
 {
@@ -673,7 +696,9 @@ static void learn_python(struct reply_format *f, const struct answers *a,
     f->end[1] = first_end(span_from(rest, f->call_close.n));
 }
 
-/* Finds two calls, or one if no probe shows two in the same notation. */
+/* Finds the calls of the functions `name` in the probe of two calls. If these
+ * are not two in the same notation, finds only the first one, in the probe of
+ * one call. Returns the notation. */
 static enum reply_calls look_for(const struct answers *a,
                                  const char *const name[2], struct seen c[2],
                                  bool *has_two, bool *no_memory)
@@ -687,8 +712,8 @@ static enum reply_calls look_for(const struct answers *a,
                     : look(a->text[ONE_CALL], name[0], &c[0], no_memory);
 }
 
-/* Finds the calls. Some templates show only a call's identifier, because it
- * contains the name. */
+/* Finds the calls by the functions' names. If a template shows only a call's
+ * identifier, which must then contain the name, finds them by that. */
 static void find_calls(struct reply_format *f, const struct answers *a,
                        struct seen c[2], bool *has_two, bool *no_memory)
 {
@@ -705,7 +730,8 @@ static void find_calls(struct reply_format *f, const struct answers *a,
         f->calls = CALLS_NONE;
 }
 
-/* Without markers, only an object can be distinguished from content. */
+/* Returns true if the notation has the markers that distinguish a call from
+ * content. An object needs none. */
 static bool is_marked(const struct reply_format *f)
 {
     if (f->calls == CALLS_OBJECT)
@@ -741,8 +767,8 @@ static void learn_calls(struct reply_format *f, const struct answers *a,
 
 /* ---- all ----------------------------------------------------------------- */
 
-/* Copies the markers, which point into the probes' texts, to the format's
- * arena. */
+/* Copies the markers to the format's arena, because they point into the texts
+ * of probes, which are freed. */
 static pl_status keep(struct reply_format *f, pl_err *err)
 {
     struct span *all[] = {

@@ -1,6 +1,6 @@
 /* Python's calls and literals; see reply_python.h. A quote ends a string only
- * where a string may end, because some templates do not escape quotes
- * within. */
+ * if what follows may follow a string, because some templates do not escape
+ * quotes inside strings. */
 #include "chat/reply_python.h"
 
 #include "chat/json_span.h"
@@ -24,14 +24,16 @@ static bool take(struct span *t, char c)
     return true;
 }
 
-/* Returns true if a string may end before t. */
+/* Returns true if `t` may follow a string: it is empty or begins with a
+ * delimiter. */
 static bool is_past_string(struct span t)
 {
     t = span_from(t, span_blanks(t));
     return t.n == 0 || strchr(",)]}:", t.s[0]);
 }
 
-/* Decodes an escape and returns its length. Unknown ones stay unchanged. */
+/* Decodes the escape at the beginning of `t` and returns its length. The
+ * backslash of an unknown escape is kept. */
 static size_t escape(struct span t, struct reply_text *out)
 {
     static const char from[] = "nrt'\"\\\n", to[] = "\n\r\t'\"\\";
@@ -69,7 +71,7 @@ static bool string(struct span *t, struct reply_text *made)
     return true;
 }
 
-/* Reads a number or a word. */
+/* Converts a number, True, False or None. */
 static bool word(struct span *t, struct reply_text *made)
 {
     static const char *const words[][2] = {
@@ -91,7 +93,8 @@ static bool word(struct span *t, struct reply_text *made)
 
 static bool value(struct span *t, struct reply_text *made, int depth);
 
-/* Reads the items between brackets. Those of a dict have string keys. */
+/* Converts the items of a list, tuple or dict up to the bracket `close`. The
+ * keys of a dict must be strings. */
 static bool items(struct span *t, struct reply_text *made, char close,
                   int depth)
 {
@@ -102,7 +105,7 @@ static bool items(struct span *t, struct reply_text *made, char close,
     for (int n = 0; !take(t, close); n++) {
         if (n > 0 && !take(t, ','))
             return false;
-        if (n > 0 && take(t, close)) /* the last comma may be a trailing one */
+        if (n > 0 && take(t, close)) /* a comma after the last item */
             break;
         if (n > 0)
             reply_add(made, span_of(", "));

@@ -20,7 +20,7 @@
 enum { SYNTAX_MAX_DEPTH = 200 };
 
 enum token_kind {
-    T_END, /* of the template */
+    T_END, /* end of the template */
     T_DATA,
     T_PRINT_BEGIN, /* {{ */
     T_PRINT_END,
@@ -35,22 +35,23 @@ enum token_kind {
 struct token {
     enum token_kind kind;
     int line;
-    struct value value; /* of data, names, strings, numbers */
-    char op[3];         /* terminated */
+    struct value value; /* of data, name, string and number tokens */
+    char op[3];         /* operator, zero-terminated */
 };
 
-/* *out has *n tokens, the last is T_END, all in `a`. `text` is borrowed as long
- * as the tokens are used. PL_BAD_FILE: not a template; the message says why. */
+/* Splits text[0 .. len) into tokens. Sets *out to the *n tokens, the last of
+ * which is T_END, allocated in `a`. `text` is borrowed as long as the tokens
+ * are used. PL_BAD_FILE if it is not a template; the message says why. */
 pl_status lex_template(struct arena *a, const char *text, size_t len,
                        struct token **out, size_t *n, pl_err *err);
 
-/* Children a, b, c and kid[] by kind. "block" is a N_BLOCK node; "?" marks a
- * child that may be NULL. */
+/* The meaning of a node's fields a, b, c, kid[] and others, by kind. "block" is
+ * an N_BLOCK node; "?" marks a field that may be NULL. */
 enum node_kind {
     /* statements */
     N_BLOCK,      /* kid: statements */
-    N_DATA,       /* value */
-    N_PRINT,      /* a */
+    N_DATA,       /* value: the text */
+    N_PRINT,      /* a: expression */
     N_IF,         /* kid: condition, block, condition, block ...; a: else? */
     N_FOR,        /* a: target, b: iterable, c: filter?, kid: body, else?;
                      flags: recursive */
@@ -59,26 +60,26 @@ enum node_kind {
     N_FILTERED,   /* b: filters (of N_HOLE), kid: body */
     N_SCOPE,      /* kid: body, then targets and values in turn (with) */
     N_MACRO,      /* sym, value: its name, word: parameters, kid: body */
-    N_CALL_BLOCK, /* a: N_CALL; the rest is the macro passed to it */
+    N_CALL_BLOCK, /* a: N_CALL; other fields as N_MACRO, passed to the call */
     N_BREAK,
     N_CONTINUE,
     /* expressions */
-    N_CONST, /* value */
+    N_CONST, /* value: the constant */
     N_NAME,  /* sym, value: its text */
     N_HOLE,  /* the input of a block's filter */
-    N_LIST,  /* kid */
+    N_LIST,  /* kid: items */
     N_TUPLE,
     N_DICT,      /* kid: key, value, key, value ... */
-    N_ATTRIBUTE, /* a, value: the name; as a target: of the namespace a */
-    N_ITEM,      /* a, b: the index */
-    N_SLICE,     /* a, kid: first?, end?, step? */
-    N_CALL,      /* a, kid, word, b: more arguments?, c: more words? */
-    N_FILTER,    /* likewise, builtin?, value: its name */
-    N_TEST,      /* likewise */
-    N_NOT,       /* a */
+    N_ATTRIBUTE, /* a, value: the name; as a target, a is the namespace */
+    N_ITEM,      /* a: object, b: index */
+    N_SLICE,     /* a: sequence, kid: first?, end?, step? */
+    N_CALL,      /* a: callee, kid, word: arguments, b: *list?, c: **dict? */
+    N_FILTER,    /* as N_CALL; builtin?, value: its name */
+    N_TEST,      /* as N_FILTER */
+    N_NOT,       /* a: operand */
     N_NEGATE,
     N_PLUS,
-    N_AND, /* a, b */
+    N_AND, /* a, b: operands */
     N_OR,
     N_ADD,
     N_SUBTRACT,
@@ -87,46 +88,48 @@ enum node_kind {
     N_DIVIDE_DOWN,
     N_REMAINDER,
     N_POWER,
-    N_JOIN,        /* kid: a ~ b ~ c */
-    N_COMPARE,     /* kid: first, second, ...; op: [n_kid - 1] */
-    N_CONDITIONAL, /* a if b else c? */
+    N_JOIN,    /* kid: operands of a ~ b ~ c */
+    N_COMPARE, /* kid: first, second, ...; op: enum comparison [n_kid - 1] */
+    N_CONDITIONAL, /* a: result if b is true, c: else? */
 };
 
 enum comparison { IS_EQ, IS_NE, IS_LT, IS_LE, IS_GT, IS_GE, IS_IN, IS_NOT_IN };
 
-/* A named argument, or a parameter of a macro. */
+/* A named argument of a call, or a parameter of a macro. */
 struct word {
     struct string *name;
     int sym;
-    struct node *value; /* a parameter's default, or NULL */
+    struct node *value; /* the argument; a parameter's default, or NULL */
 };
 
 struct node {
     enum node_kind kind;
     int line;
-    int sym; /* of a name: its number in the template */
+    int sym; /* number of a name */
     struct node *a, *b, *c;
     struct node **kid;
     struct word *word;
     int n_kid, n_word;
-    uint8_t flags; /* of a macro: 1 << each name below that its body reads */
+    /* N_MACRO: 1 << each SYM_ below that its body reads; N_FOR: recursive */
+    uint8_t flags;
     const uint8_t *op;
     const struct builtin *builtin;
     struct value value;
 };
 
-/* Names are numbered in order of first use, after these: the variable that
- * loops set, and the implicit arguments of a macro, if it reads them. */
+/* The numbers of predefined names: the variable that loops set, and the
+ * implicit arguments of a macro that reads them. Other names are numbered from
+ * N_SYM on, in order of first use. */
 enum { SYM_LOOP, SYM_CALLER, SYM_KWARGS, SYM_VARARGS, N_SYM };
 
 struct syntax {
     struct node *root;
-    struct dict *name; /* name to number; n is their count */
+    struct dict *name; /* maps names to numbers; its n is their count */
 };
 
-/* Allocates all in `a`. Every string's hash is computed, so that threads may
- * share them. PL_BAD_FILE: not a template; PL_UNSUPPORTED: a rejected
- * feature. */
+/* Parses the template text[0 .. len) into *out, allocated in `a`. Computes the
+ * hash of every string, so that threads may share the tree. PL_BAD_FILE if it
+ * is not a template; PL_UNSUPPORTED for a rejected feature. */
 pl_status parse_template(struct arena *a, const char *text, size_t len,
                          struct syntax *out, pl_err *err);
 

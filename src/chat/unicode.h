@@ -7,27 +7,30 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Decodes the character that s[0 .. n), n > 0, begins with. Returns its bytes;
- * *c is its code point, or 0xdc00 + the byte for a stray byte. */
+/* Decodes the character at the beginning of s[0 .. n), n > 0. Returns its
+ * length in bytes. Sets *c to its code point, or to 0xdc00 + the byte for a
+ * byte that does not belong to a character. */
 size_t unicode_get(const char *s, size_t n, uint32_t *c);
-/* Writes up to 4 bytes. Returns 0 if c is not a character. */
+/* Writes character `c` to `out`, at most 4 bytes. Returns the length, or 0 if
+ * `c` is not a character. */
 size_t unicode_put(char *out, uint32_t c);
 
 size_t unicode_count(const char *s, size_t n);
 /* Returns the byte offset of character i, or n if there are fewer. */
 size_t unicode_offset(const char *s, size_t n, size_t i);
 
-/* Return the bytes of whitespace at the beginning and at the end of the
- * text. */
+/* Return the length in bytes of the whitespace at the beginning and at the end
+ * of the text. */
 size_t unicode_space_first(const char *s, size_t n);
 size_t unicode_space_last(const char *s, size_t n);
 bool unicode_is_space(uint32_t c);
-/* Returns true if repr() shows c unescaped. Unassigned code points count
- * too. */
+/* Returns true if Python's repr() shows `c` unescaped. True for unassigned code
+ * points too. */
 bool unicode_is_shown(uint32_t c);
 
-/* Map one character to one by the C library's tables of C.UTF-8. Without that
- * locale, only ASCII has cases and letters. */
+/* Map a character to a single character by the C library's tables of the locale
+ * C.UTF-8. Without that locale, only ASCII letters are letters and have
+ * cases. */
 uint32_t unicode_upper(uint32_t c);
 uint32_t unicode_lower(uint32_t c);
 bool unicode_is_letter(uint32_t c);

@@ -125,7 +125,8 @@ bool value_is_key(struct value v)
     return v.kind == V_STR || v.kind == V_NONE || value_is_number(v);
 }
 
-/* Equal keys have equal hashes: 1, 1.0 and true are one key. */
+/* Returns the hash of a key. Equal keys have equal hashes: 1, 1.0 and true are
+ * one key. */
 static uint32_t key_hash(struct value key)
 {
     double f;
@@ -176,8 +177,8 @@ struct value *dict_find(const struct dict *d, struct value key)
     return NULL;
 }
 
-/* Makes space for one more pair. Keeps at least twice as many slots as
- * pairs. */
+/* Doubles the capacity for pairs. Drops the hash table, because dict_put builds
+ * a larger one. */
 static bool dict_grow(struct arena *a, struct dict *d)
 {
     size_t cap = 2 * d->cap;

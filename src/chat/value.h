@@ -12,9 +12,9 @@
 #include "base/arena.h"
 #include "pl.h"
 
-/* kind, Python's name of the type. */
+/* X(kind, Python's name of the type) */
 #define VALUE_KIND_MAP(X)                                                      \
-    X(ABSENT, "absent") /* an argument that is not given */                    \
+    X(ABSENT, "absent") /* argument that is not given */                       \
     X(UNDEFINED, "Undefined")                                                  \
     X(NONE, "None")                                                            \
     X(BOOL, "bool")                                                            \
@@ -25,7 +25,7 @@
     X(TUPLE, "tuple object")                                                   \
     X(DICT, "dict object")                                                     \
     X(VIEW, "dict view") /* dict.keys(), .values(), .items(), as a list */     \
-    X(ITER, "generator") /* yields its items once */                           \
+    X(ITER, "generator") /* yields each item once */                           \
     X(RANGE, "range object")                                                   \
     X(NAMESPACE, "namespace object")                                           \
     X(LOOP, "loop")                                                            \
@@ -41,25 +41,25 @@ enum value_kind {
 #undef VALUE_KIND_ENUM
 };
 
-/* UTF-8, any bytes. */
+/* A string of any bytes; normally UTF-8. */
 struct string {
     const char *s; /* [len], not terminated */
     size_t len;
-    uint32_t hash; /* 0: not computed yet */
+    uint32_t hash; /* 0 if not computed yet */
     bool ascii;    /* one byte per character */
 };
 
 struct value {
     uint8_t kind;
     /* View: an enum view. String: STR_MARKUP or 0. Tuple: TUPLE_GROUP or 0.
-     * Undefined value: the kind that lacks the attribute, or V_ABSENT if there
-     * is no such variable. */
+     * Undefined value: the kind of the object that lacks the attribute, or
+     * V_ABSENT for a variable that does not exist. */
     uint8_t sub;
     union {
         bool truth;
         int64_t i;
         double f;
-        struct string *str; /* of an undefined value: its name, or NULL */
+        struct string *str; /* for V_STR; for V_UNDEFINED its name, or NULL */
         struct list *list;  /* of lists, tuples, views */
         struct dict *dict;  /* also of namespaces */
         struct iter *iter;
@@ -73,10 +73,11 @@ struct value {
     };
 };
 
-/* HTML, as |safe and |escape mark it. What is joined with it gets escaped. */
+/* Marks a string as HTML, as |safe and |escape do. A string that is joined with
+ * it is escaped first. */
 enum { STR_MARKUP = 1 };
 
-/* A result item of |groupby: (grouper, list). */
+/* Marks a tuple (grouper, list), an item of the result of |groupby. */
 enum { TUPLE_GROUP = 1 };
 
 enum view { VIEW_KEYS, VIEW_VALUES, VIEW_ITEMS };
@@ -90,20 +91,23 @@ struct pair {
     struct value key, value;
 };
 
-/* In insertion order of the keys. */
+/* Keys in insertion order. */
 struct dict {
     size_t n, cap;
-    struct pair *pair;         /* [n] of [cap] */
-    uint32_t *slot, slot_mask; /* hash table: pairs from 1; NULL: few */
+    struct pair *pair; /* [n] of [cap] */
+    /* Hash table of pair indices + 1, 0 if free. NULL if there are few
+     * pairs. */
+    uint32_t *slot, slot_mask;
 };
 
 struct iter {
     struct list list;
-    size_t at; /* items before it were yielded */
+    size_t at; /* number of items already yielded */
 };
 
 struct range {
-    int64_t first, end, step, n; /* n items, computed from the others */
+    /* n is the number of items, computed from the others. */
+    int64_t first, end, step, n;
 };
 
 struct joiner {
@@ -112,7 +116,7 @@ struct joiner {
 };
 
 struct cycler {
-    struct list *list; /* at least one item */
+    struct list *list; /* has at least one item */
     size_t at;
 };
 
@@ -153,37 +157,39 @@ static inline bool value_is_number(struct value v)
     return v.kind == V_BOOL || v.kind == V_INT || v.kind == V_FLOAT;
 }
 
-/* v must be a bool or an int. */
+/* Returns the value of a bool or an int. `v` must be one of these. */
 static inline int64_t value_as_int(struct value v)
 {
     return v.kind == V_BOOL ? v.truth : v.i;
 }
 
-/* v must be a number. */
+/* Returns the value of a number. `v` must be a bool, an int or a float. */
 static inline double value_as_float(struct value v)
 {
     return v.kind == V_FLOAT ? v.f : (double)value_as_int(v);
 }
 
-/* Returns the name used in messages, as in "str object", or "None". */
+/* Returns the type's name for messages, such as "str object" or "None". */
 const char *value_kind_name(enum value_kind kind);
 bool value_truth(struct value v);
 
 /* The functions below return NULL or false when out of memory. */
 
-/* `s` is borrowed as long as the string is used. */
+/* Return a string with the text s[0 .. len). string_view borrows `s` as long as
+ * the string is used; string_copy copies it. */
 struct string *string_view(struct arena *a, const char *s, size_t len);
 struct string *string_copy(struct arena *a, const char *s, size_t len);
-uint32_t string_hash(struct string *s); /* never 0 */
+uint32_t string_hash(struct string *s); /* returns the hash, which is never 0 */
 bool string_equal(struct string *a, struct string *b);
 bool string_is(const struct string *s, const char *text);
 
 struct list *list_create(struct arena *a, size_t n);
 struct dict *dict_create(struct arena *a, size_t cap);
-/* Keys are strings, numbers and None. Replaces the value of an existing key. */
+/* Sets d[key] to `value`, replacing the value of an existing key. Keys are
+ * strings, numbers and None. */
 bool dict_put(struct arena *a, struct dict *d, struct value key,
               struct value value);
-/* Returns NULL if there is no such key. */
+/* Returns the value of `key`, or NULL if the dict does not have the key. */
 struct value *dict_find(const struct dict *d, struct value key);
 bool value_is_key(struct value v);
 

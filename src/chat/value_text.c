@@ -1,5 +1,5 @@
-/* Values as text: as Python's str() and repr() print them, and as JSON with the
- * settings of Python's json.dumps. */
+/* Prints values as Python's str() and repr() do, and as JSON with the settings
+ * of Python's json.dumps. */
 #include "chat/render.h"
 
 #include "base/err.h"
@@ -27,8 +27,8 @@ static pl_status put_int(struct render *r, int64_t i)
     return render_puts(r, s);
 }
 
-/* Puts the fewest digits that identify the double. Uses an exponent below 1e-4
- * and from 1e16 on, as Python's repr() does. */
+/* Puts `f` with the fewest digits that identify the double. Uses an exponent
+ * below 1e-4 and from 1e16 on, as Python's repr() does. */
 static pl_status put_float(struct render *r, double f)
 {
     char text[40], digit[20];
@@ -66,7 +66,8 @@ static pl_status put_float(struct render *r, double f)
     return n <= exponent + 1 ? render_puts(r, ".0") : PL_OK;
 }
 
-/* Single quotes, unless the string has these and no double ones. */
+/* Puts the repr() of a string: in double quotes if it contains single and no
+ * double quotes, else in single quotes. */
 static pl_status repr_string(struct render *r, const struct string *s)
 {
     bool use_double = memchr(s->s, '\'', s->len) && !memchr(s->s, '"', s->len);
@@ -183,7 +184,7 @@ static pl_status repr_inner(struct render *r, struct value v)
         PL_TRY(render_puts(r, "<Macro "));
         PL_TRY(repr_string(r, v.macro->node->value.str));
         return render_puts(r, ">");
-    default: /* Python would show an address */
+    default: /* Python would print an address, too */
         PL_TRY(render_puts(r, "<"));
         PL_TRY(render_puts(r, value_kind_name(v.kind)));
         return render_puts(r, ">");
@@ -252,7 +253,8 @@ static pl_status json_string(struct render *r, const struct string *s,
     return render_puts(r, "\"");
 }
 
-/* Puts a line break between two items, after the last, or before the first. */
+/* Puts what separates items: the separator if `between` two items, and with
+ * style->indent a line break and the indentation of `depth`. */
 static pl_status json_break(struct render *r, const struct json_style *style,
                             int depth, bool between)
 {

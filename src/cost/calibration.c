@@ -1,9 +1,10 @@
-/* Derives the rates of any devices on these cores from two measurements: of one
- * thread, and of a thread on each core.
+/* Derives the rates of CPU devices from two measurements: one thread alone, and
+ * one thread on each core.
  *
- * Threads slow each other at memory and at barriers. A thread's time is assumed
- * to grow linearly with the number of working threads. So their total rate
- * saturates, as it does if memory is the limit. */
+ * Threads slow each other down when they read memory and at barriers. The time
+ * that a thread takes is assumed to grow linearly with the number of running
+ * threads. Then the total rate of all threads saturates, as it does if memory
+ * bandwidth is the limit. */
 #include "cost/calibration.h"
 
 #include "machine/topology.h"
@@ -12,7 +13,8 @@
 #include <string.h>
 #include <sys/utsname.h>
 
-/* Weights of up to this many bytes are assumed to stay in caches. */
+/* Size in bytes up to which all weights are assumed to stay in the processor's
+ * caches. */
 enum { CACHES_HOLD = 16 << 20 };
 
 static void name_cpu(char *name, size_t size)
@@ -33,7 +35,7 @@ static void name_cpu(char *name, size_t size)
     name[strcspn(name, "\n")] = '\0';
     if (!name[0])
         snprintf(name, size, "%s", uname(&u) == 0 ? u.machine : "a processor");
-    for (char *s = name; *s; s++) /* it becomes JSON text */
+    for (char *s = name; *s; s++) /* the name is written to a JSON file */
         if (*s < ' ' || *s > '~')
             *s = '?';
 }
@@ -70,8 +72,8 @@ double *calibration_value(struct cost_rates *r,
 
 /* ---- rates -------------------------------------------------------------- */
 
-/* Counts threads that work at once: those of cpu devices, and those of
- * hosts. */
+/* Counts the threads that run at the same time. Sets n[0] to those of CPU
+ * devices, and n[1] to those of host devices. */
 static void count_threads(const struct device_list *l, int n[2])
 {
     n[0] = n[1] = 0;
@@ -89,7 +91,7 @@ bool calibration_covers(const struct calibration *c,
     return n[0] <= c->n_core && n[1] <= c->n_core;
 }
 
-/* Returns a thread's rates while n work. */
+/* Returns the rates of one thread while n threads run. */
 static struct cost_rates scale_to_threads(const struct calibration *c, int n)
 {
     double w = c->n_core > 1 ? (double)(n - 1) / (c->n_core - 1) : 0;
@@ -115,7 +117,8 @@ struct cost_rates calibration_times(struct cost_rates one, double n)
     return one;
 }
 
-/* Returns the rates of one thread, with the described link. */
+/* Returns the rates of sim device d: those of one thread, with latency and
+ * bandwidth of the link from the description. */
 static struct cost_rates sim(const struct calibration *c,
                              const struct device_desc *d)
 {
@@ -145,7 +148,7 @@ void calibration_rates(const struct calibration *c, const struct device_list *l,
             rates[d] = sim(c, x);
         } else {
             rates[d] = calibration_times(scale_to_threads(c, all), x->n_thread);
-            /* its threads synchronize at its instructions */
+            /* the device's threads synchronize at each instruction */
             rates[d].insn_s = scale_to_threads(c, x->n_thread).insn_s;
         }
         if (weights <= CACHES_HOLD)

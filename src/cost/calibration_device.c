@@ -1,4 +1,4 @@
-/* Measured devices with their own processors, such as GPUs. */
+/* Rates of measured devices that have their own processors, such as GPUs. */
 #include "cost/calibration.h"
 #include "device/device_ops.h"
 
@@ -33,7 +33,8 @@ bool calibration_may_lack(const struct calibration_field *f)
            f->at == offsetof(struct cost_rates, bridge_s);
 }
 
-/* Copies `text` as JSON text, truncated. */
+/* Copies `text` to `out`, truncated to `size`. Replaces characters other than
+ * printable ASCII, because the text is written to a JSON file. */
 static void name(char *out, size_t size, const char *text)
 {
     snprintf(out, size, "%.*s", (int)size - 1, text);

@@ -1,4 +1,4 @@
-/* The calibration's file:
+/* Reads and writes the file of a calibration:
  *
  *   {"plait": version, "cpu": name, "cores": n, "kernels": kernel set,
  *    "rates": {"one": {...}, "all": {...},
@@ -7,8 +7,8 @@
  *                           "rates": {...}}]},
  *    "check": "0123456789abcdef"}
  *
- * `check` is the hash of `rates` as compact JSON with sorted keys. Any
- * deviation, down to one digit, makes the file invalid. */
+ * `check` is a hash of `rates` as compact JSON with sorted keys. If any digit
+ * is changed, the file is invalid. */
 #include "base/cache_place.h"
 #include "base/err.h"
 #include "base/numeral.h"
@@ -23,7 +23,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* FNV-1a */
+/* Returns the FNV-1a hash of a string. */
 static uint64_t hash(const char *s)
 {
     uint64_t h = 0xcbf29ce484222325;
@@ -132,7 +132,8 @@ static bool to_text(char *out, size_t size, const json_t *o, const char *name)
     return s && (size_t)snprintf(out, size, "%s", s) < size;
 }
 
-/* A device in a link domain has a rate to the others. */
+/* Reads the number of the device's link domain. Returns false if it is invalid
+ * or if the rate within the domain is missing. */
 static bool link_domain_from_json(struct cost_rates *r, const json_t *o)
 {
     json_int_t n = json_integer_value(o);
@@ -142,7 +143,8 @@ static bool link_domain_from_json(struct cost_rates *r, const json_t *o)
            (n == 0 || r->bridge_bytes_per_s > 0);
 }
 
-/* A file without devices is valid. */
+/* Reads the list of devices, which may be missing. Returns false if it is
+ * invalid. */
 static bool to_devices(struct calibration *c, const json_t *all)
 {
     c->n_device = 0;
@@ -165,7 +167,8 @@ static bool to_devices(struct calibration *c, const json_t *all)
     return true;
 }
 
-/* Returns true if it is for this machine, and intact. */
+/* Reads the rates from the JSON of a file. Returns false if the file is for
+ * another machine, or damaged. */
 static bool from_json(struct calibration *c, const json_t *o)
 {
     const json_t *rates = json_object_get(o, "rates");
@@ -246,7 +249,9 @@ pl_status calibration_save(const struct calibration *c, pl_err *err)
     PL_TRY(cache_directories(path, err));
     PL_TRY(pl_file_open(&f, path, 0, err));
     o = calibration_json(c);
-    if (o && dump(o, f)) /* it fits into the buffer of f: later writes fail */
+    /* the text fits into the buffer of f, so this fails only if out of
+     * memory */
+    if (o && dump(o, f))
         s = pl_file_commit(f, err);
     else
         s = err_no_memory(err, "the measurements");

@@ -1,11 +1,12 @@
-/* Rates and costs. The roofline model (Williams, Waterman, Patterson, CACM
- * 2009), one instruction at a time. A contraction takes the longer of reading
- * its weights and multiplying, attention that of reading its cache and
- * multiplying. cost_run.c adds up instructions.
+/* Rates of devices, and costs of single instructions by the roofline model
+ * (Williams, Waterman, Patterson, CACM 2009). A contraction costs the time to
+ * read the weights or the time to multiply, whichever is longer. Attention
+ * costs the time to read the cache or the time to multiply. cost_run.c combines
+ * the costs of a step's instructions.
  *
- * Experts are assumed to be chosen uniformly: of E, n tokens with k choices
- * each use E (1 - (1 - k/E)^n). Real routers are less even, so this is a
- * bound. */
+ * Experts are assumed to be chosen with equal probability. Then n tokens that
+ * choose k of E experts each use E (1 - (1 - k/E)^n) distinct experts. Real
+ * routers prefer some experts, so this is an upper bound. */
 #include "cost/cost.h"
 
 #include "program/cache_tile.h"
@@ -13,15 +14,19 @@
 
 #include <math.h>
 
-/* Defaults of a described device for what its description lacks. */
-enum { MACS_PER_BYTE = 50 };                 /* of an accelerator's memory */
-static const double link_bytes_per_s = 16e9; /* PCIe 3.0 x16, 4.0 x8 */
-static const double latency_s = 10e-6;       /* of a copy between devices */
-static const double launch_s = 2e-6;         /* of a kernel in a device graph */
-/* Instructions share launches (device/gpu/gpu_fuse.h): a token of the bundled
- * model takes 63 for 142 instructions. */
+/* Defaults for figures that the description of a device lacks. MACS_PER_BYTE is
+ * the number of multiply-adds of an accelerator per byte of memory
+ * bandwidth. */
+enum { MACS_PER_BYTE = 50 };
+static const double link_bytes_per_s = 16e9; /* PCIe 3.0 x16 or 4.0 x8 */
+static const double latency_s = 10e-6;       /* fixed time of a copy */
+static const double launch_s = 2e-6;         /* fixed time of a kernel */
+/* Launches per instruction. Several instructions may be fused into one launch
+ * (device/gpu/gpu_fuse.h): a token of the bundled model takes 63 launches for
+ * 142 instructions. */
 static const double launches_a_step = 0.44;
-/* The fractions of a device's peak figures that kernels reach. */
+/* The fractions of a device's peak bandwidth and peak multiply-adds that
+ * kernels reach. */
 static const double of_bandwidth = 0.8, of_peak = 0.4;
 
 static void set_work(struct cost_rates *out, double bytes_per_s,
@@ -78,7 +83,8 @@ unsigned cost_rates_from_spec(struct cost_rates *out,
 void cost_default_rates(struct cost_rates *out, const struct device_desc *d,
                         enum kernel_set set)
 {
-    /* one thread of a server of 2023: bytes, multiply-adds a second */
+    /* bytes per second and multiply-adds per second of one thread of a server
+     * of 2023 */
     static const double rate[KERNEL_SET_COUNT][2] = {
         [KERNEL_SET_REFERENCE] = {0.5e9, 0.5e9},
         [KERNEL_SET_GENERIC] = {1e9, 1e9},
@@ -88,7 +94,7 @@ void cost_default_rates(struct cost_rates *out, const struct device_desc *d,
         [KERNEL_SET_AVX512_VNNI] = {8e9, 60e9},
         [KERNEL_SET_AVX512_BF16] = {8e9, 60e9},
         [KERNEL_SET_AMX] = {8e9, 90e9},
-        /* by the width of their instructions; not measured */
+        /* estimated from the width of the instructions, not measured */
         [KERNEL_SET_NEON] = {6e9, 10e9},
         [KERNEL_SET_DOTPROD] = {8e9, 20e9},
         [KERNEL_SET_I8MM] = {8e9, 40e9},
@@ -111,7 +117,7 @@ double cost_distinct_experts(int64_t n_expert, int64_t n_used, int64_t n_tok)
     return (double)n_expert * (1 - pow(miss, (double)n_tok));
 }
 
-/* Returns the values of a tensor in this step. */
+/* Returns the number of elements of a tensor for micro-batch z. */
 static double values(const struct prog_tensor *t, const struct cost_micro *z)
 {
     double n = 1;
@@ -121,8 +127,8 @@ static double values(const struct prog_tensor *t, const struct cost_micro *z)
     return n;
 }
 
-/* Returns the values of a weight's row that the instruction's ranks sum
- * over. */
+/* Returns how many elements of a row of weight w an instruction with rank tree
+ * t sums over. */
 static double summed(const struct pack *w, const struct rank_tree *t)
 {
     double n = 0;
@@ -173,8 +179,8 @@ static double n_seq(const struct cost_micro *z)
     return z->sizes.n_seq > 0 ? (double)z->sizes.n_seq : 1;
 }
 
-/* Returns the bytes of one position in the cache that is the kernel's operand
- * `arg`. */
+/* Returns the size in bytes of one position of the cache that is operand `arg`
+ * of the kernel. */
 static double position_bytes(const struct program *p,
                              const struct insn_kernel *s, int arg)
 {
@@ -190,8 +196,8 @@ static double attention(const struct program *p, const struct insn_kernel *s,
     const struct prog_tensor *q = &p->tensor[s->arg[1].tensor];
     const struct prog_tensor *out = &p->tensor[s->arg[0].tensor];
     double n = (double)z->sizes.n_tok / n_seq(z);
-    double seen = (double)z->n_past + (n + 1) / 2; /* positions seen by a token,
-                                                      on average */
+    /* average number of positions that a token attends to */
+    double seen = (double)z->n_past + (n + 1) / 2;
     double macs, bytes;
 
     if (s->attr && s->attr->window > 0)
@@ -204,8 +210,9 @@ static double attention(const struct program *p, const struct insn_kernel *s,
     return fmax(bytes / r->read_bytes_per_s, macs / r->attention_macs_per_s);
 }
 
-/* A recurrent op reads and writes each sequence's state. Each token multiplies
- * each value of it four times: decay, key, query, update. */
+/* Returns the seconds of a recurrent op, which reads and writes the state of
+ * each sequence. For each token, each element of the state takes four
+ * multiply-adds: decay, key, query and update. */
 static double recurrent(const struct prog_tensor *state,
                         const struct cost_rates *r, const struct cost_micro *z)
 {
@@ -215,7 +222,7 @@ static double recurrent(const struct prog_tensor *state,
                 (double)z->sizes.n_tok * n * 4 / r->attention_macs_per_s);
 }
 
-/* Most values are read once and written once. */
+/* Returns the seconds to read n floats and write as many, as most ops do. */
 static double seconds_of_values(const struct cost_rates *r, double n)
 {
     return n * 2 * sizeof(float) / r->cached_bytes_per_s;
@@ -230,7 +237,8 @@ static double kernel(const struct program *p, const struct insn_kernel *k,
         return attention(p, k, r, z);
     if (k->kernel == KERNEL_delta_net)
         return recurrent(&p->tensor[k->arg[6].tensor], r, z);
-    /* an updated tensor is written only as far as it has new values */
+    /* an op that updates a tensor writes only as many elements as its operand
+     * has */
     return seconds_of_values(
         r, values(&p->tensor[k->arg[k->arg[0].access == ACCESS_UPDATE].tensor],
                   z));
@@ -243,7 +251,8 @@ static double piece_bytes(const struct copy_desc *p, const struct cost_micro *z)
            (double)dim_value(p->n1, &z->sizes);
 }
 
-/* Returns the bytes that the device reads from its peers in place. */
+/* Returns the number of bytes that the merge reads directly from the memory of
+ * peers. */
 static double received(const struct program *p, const struct insn_merge *s,
                        const struct cost_micro *z)
 {
@@ -264,7 +273,8 @@ static double received(const struct program *p, const struct insn_merge *s,
     return sum;
 }
 
-/* Returns the values that an item writes, counted once for each addition. */
+/* Returns the number of elements that an item of a merge writes. In a reduction
+ * of local data, each addition counts. */
 static double merged(const struct program *p, const struct insn_merge *s,
                      const struct merge_item *it, const struct cost_micro *z)
 {
@@ -277,7 +287,8 @@ static double merged(const struct program *p, const struct insn_merge *s,
     return bytes / sizeof(float) * (it->n_addend > 1 ? it->n_addend - 1 : 1);
 }
 
-/* Values copied before are local here. */
+/* Returns the seconds of a merge. Data that earlier PULL and PUSH instructions
+ * copied is local by now. */
 static double merge(const struct cost_machine *m, int dev,
                     const struct insn_merge *s, const struct cost_micro *z)
 {
@@ -295,31 +306,36 @@ static double merge(const struct cost_machine *m, int dev,
     return t;
 }
 
-/* Returns the rate of bytes from the device to the host. */
+/* Returns the bandwidth from the device to the host in bytes per second. */
 static double out_of(const struct cost_rates *r)
 {
     return r->out_bytes_per_s > 0 ? r->out_bytes_per_s : r->link_bytes_per_s;
 }
 
-/* The time of a device's sends over one path adds up; paths are concurrent. */
+/* The path of a transfer, as seen by the sender. Transfers over one path take
+ * place one after another; transfers over different paths take place at the
+ * same time. */
 enum way {
-    WAY_FREE,   /* does not use the sender's link */
-    WAY_LINK,   /* over its one link */
-    WAY_P2P,    /* not via the host */
-    WAY_BRIDGE, /* inside its link domain */
+    WAY_FREE,   /* the sender's link is not used */
+    WAY_LINK,   /* the sender's link to the host */
+    WAY_P2P,    /* directly to the receiver, not through the host */
+    WAY_BRIDGE, /* within the sender's link domain */
     WAYS
 };
 
-/* A route between devices. The slower end counts. However, a copy engine's
- * transfers between its device and host memory have that engine's rate.
- * Transfers not via the host have the ends' rates for these. */
+/* Latency, bandwidth and path of a transfer between two devices. Usually the
+ * slower of both devices determines them. If only one of them has a copy
+ * engine, the transfer is between that device and host memory, and the device
+ * determines them. Transfers that do not pass through the host have the
+ * devices' peer-to-peer rates. */
 struct route {
     double latency_s, bytes_per_s;
     enum way way;
 };
 
-/* Returns a route not via the host, with the ends' own latencies if both have
- * one. */
+/* Returns a route that does not pass through the host. Its bandwidth is the
+ * smaller of a and b. Its latency is the greater of a_s and b_s if both are
+ * known, else host_s. */
 static struct route p2p_route(enum way way, double host_s, double a_s,
                               double b_s, double a, double b)
 {
@@ -354,7 +370,8 @@ struct cost_link cost_link_of(const struct cost_rates *from,
     return (struct cost_link){w.latency_s, w.bytes_per_s};
 }
 
-/* Adds another source: the slowest counts. */
+/* Limits *w, a transfer from several sources, by the route from another source:
+ * the slowest counts. */
 static void limit_by_peer(struct route *w, const struct cost_rates *from,
                           const struct cost_rates *to)
 {
@@ -378,8 +395,9 @@ static double pull(const struct cost_machine *m, int dev,
     return w.latency_s + bytes / w.bytes_per_s;
 }
 
-/* The sender's link carries the bytes for all receivers on it in turn.
- * Receivers work concurrently, and so do transfers not via the host. */
+/* Returns the seconds of a PUSH. The slowest receiver or the sender's busiest
+ * path determines them: a path carries the bytes for all of its receivers one
+ * after another, while receivers and paths work at the same time. */
 static double push(const struct cost_machine *m, int dev,
                    const struct insn_push *s, const struct cost_micro *z)
 {

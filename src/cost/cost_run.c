@@ -1,11 +1,13 @@
 /* Simulates the programs. Instructions are processed in the total order of all
- * devices. An instruction begins when its queue, its threads and, at a barrier,
- * all its peers are ready, and ends after its cost. Each queue is first in,
- * first out, and each wait refers to an earlier post. So one pass is enough,
- * because the time of everything that an instruction waits for is known.
+ * devices. An instruction begins when its queue and its threads are free and,
+ * at a barrier, all peers have reached it. It ends after its cost in seconds
+ * (cost_insn_s). Queues are first in, first out, and each wait refers to an
+ * earlier post. So a single pass suffices, because the end of everything that
+ * an instruction waits for is already known.
  *
- * Not modelled: copies of several devices over one link do not slow each other.
- * Memory that several devices read is as fast for each as its rate. */
+ * Contention is not modelled. Copies of several devices over one link do not
+ * slow each other down, and neither do reads of the same memory by several
+ * devices. */
 #include "cost/cost.h"
 
 #include "base/err.h"
@@ -15,7 +17,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The time of an instruction; begin_s < 0: not executed, or takes no time. */
+/* When an instruction is executed. begin_s < 0 if it is not executed or takes
+ * no time. */
 struct span {
     double begin_s, end_s;
 };
@@ -23,20 +26,22 @@ struct span {
 struct timeline {
     const struct cost_machine *m;
     int variant;
-    double (*queue)[QUEUE_COUNT];  /* [n_dev] time at which each is free */
-    double (*pushed)[QUEUE_COUNT]; /* [n_dev] time at which all its pushes are
-                                      delivered */
+    double (*queue)[QUEUE_COUNT];  /* [n_dev] time at which each queue is
+                                      free */
+    double (*pushed)[QUEUE_COUNT]; /* [n_dev] time at which all pushes of a
+                                      queue have arrived */
     double *thread;
     double **event;     /* [n_dev][n_event] time of the post */
-    int *next;          /* [n_dev] the next instruction */
-    struct span **span; /* [n_dev][n_insn], or NULL */
-    /* [n_dev] a device's next barrier, known once the first of its peers has
-     * reached it */
+    int *next;          /* [n_dev] index of the next instruction */
+    struct span **span; /* [n_dev][n_insn]; NULL if not needed */
+    /* [n_dev] the barrier that a device takes part in next, and its time. Set
+     * for all peers when the first of them is processed */
     struct gate {
         int order;
         double begin_s;
     } * gate;
-    /* devices with instructions left, as a heap by order */
+    /* a heap of the devices with instructions left, by the order of their next
+     * instruction */
     struct turn {
         int order, dev;
     } * heap;
@@ -99,7 +104,8 @@ static int queue_of(const struct timeline *w, int dev, const struct insn *s)
     return w->m->rates[dev].one_queue ? QUEUE_COMPUTE : (int)s->queue;
 }
 
-/* A separate copy queue uses no worker threads. */
+/* Sets *thread to the times at which the queue's worker threads are free.
+ * Returns the number of threads, which is 0 for a copy queue of its own. */
 static int threads(const struct timeline *w, int dev, int queue,
                    double **thread)
 {
@@ -127,8 +133,9 @@ static void busy_until(struct timeline *w, int dev, int queue, double t)
         thread[n] = t;
 }
 
-/* Returns when all peers reach the barrier. The first one computes it; all
- * their earlier instructions have been processed by then. */
+/* Returns the time at which all peers have reached barrier s. It is computed
+ * for the first peer in the total order, when all earlier instructions of all
+ * peers have been processed. */
 static double barrier_time_s(struct timeline *w, int dev, const struct insn *s)
 {
     double t = ready(w, dev, QUEUE_COMPUTE);
@@ -178,8 +185,8 @@ static void simulate_insn(struct timeline *w, int dev, const struct insn *s,
 
 /* ---- use --------------------------------------------------------------- */
 
-/* Returns the next instruction of the queue that took time, from `i` on, or
- * n_insn. */
+/* Returns the index, at least `i`, of the next instruction of a queue that took
+ * time. Returns n_insn if there is none. */
 static int next_span(const struct timeline *w, int dev, int queue, int i)
 {
     const struct variant *x = variant_of(w, dev);
@@ -246,8 +253,8 @@ void cost_threads(const struct device_list *l, int *thread0, int *n_thread)
         n_thread[d] = x->on_cores && !x->host ? x->n_thread : 0;
         n += n_thread[d];
     }
-    for (int d = 0; d < l->n; d++) { /* a host: from its first thread to its
-                                        last */
+    /* a host gets the range of threads of all CPU devices on its cores */
+    for (int d = 0; d < l->n; d++) {
         int first = n, end = 0;
 
         for (int c = 0; l->dev[d].host && c < l->n; c++) {
@@ -349,8 +356,8 @@ pl_status cost_run(const struct cost_machine *m, int variant, int n_micro,
     }
     for (int d = 0; d < m->n_dev; d++)
         if (m->prog[d].active)
-            for (int q = 0; q < QUEUE_COUNT; q++) /* pushed results have been
-                                                     delivered, too */
+            /* the step ends when all pushed data has arrived */
+            for (int q = 0; q < QUEUE_COUNT; q++)
                 *seconds = fmax(*seconds, fmax(w.queue[d][q], w.pushed[d][q]));
     for (int d = 0; use && d < m->n_dev; d++)
         account(&w, d, *seconds, &use[d]);
@@ -368,9 +375,11 @@ static void add_use(struct cost_use *a, const struct cost_use *b)
     a->idle_s += b->idle_s;
 }
 
-/* Simulates one micro-batch with the fastest variant for one. Variants after
- * the first only help with more than one token. u: NULL, or [2 * n_dev], whose
- * first half is the result. */
+/* Sets *seconds to the duration of a step of one micro-batch, with the fastest
+ * variant for a single micro-batch. Variants after the first are faster only
+ * for several tokens. If u is not NULL, it has 2 * n_dev entries; the first
+ * half is set to the times of the devices, the second half is scratch
+ * memory. */
 static pl_status best_single_run(const struct cost_machine *m,
                                  const struct cost_micro *z, struct cost_use *u,
                                  double *seconds, pl_err *err)
@@ -395,7 +404,8 @@ static pl_status best_single_run(const struct cost_machine *m,
     return PL_OK;
 }
 
-/* Returns the pipelined variant, or -1. */
+/* Returns the index of the pipelined variant, or -1 if there is none. Sets
+ * *n_micro to the number of its micro-batches, or to 1. */
 static int find_pipeline(const struct program *p, int *n_micro)
 {
     for (int i = 0; i < p->n_variant; i++)

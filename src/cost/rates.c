@@ -1,5 +1,5 @@
-/* Rates that need no measuring: from a description, this machine's calibration,
- * or defaults of a kernel set. */
+/* Determines rates without measuring: from descriptions, this machine's
+ * calibration, or defaults of a kernel set. */
 #include "cost/rates.h"
 
 #include "base/err.h"
@@ -20,8 +20,9 @@ pl_status rates_find(const struct compiled *q, struct calibration *c,
     return s == PL_NO_MEMORY ? s : PL_OK;
 }
 
-/* Sets rates as if no device was measured; returns COST_GUESSED_ bits of those
- * that were not. c: of this machine, or NULL. */
+/* Sets the rates of all devices without using measurements. Returns the
+ * COST_GUESSED_ bits of the devices that have no entry in the calibration `c`,
+ * which may be NULL. */
 static unsigned unmeasured(const struct device_list *l, enum kernel_set set,
                            const struct calibration *c, struct cost_rates *r)
 {
@@ -69,7 +70,8 @@ pl_status rates_known(const struct compiled *q, const struct calibration *c,
     memcpy(l.dev, q->list.dev, n * sizeof *l.dev);
     for (int d = 0; d < l.n; d++) {
         weights += q->low->prog[d].bytes[REGION_WEIGHTS];
-        /* threads of devices that are idle in the plan slow no others */
+        /* threads of devices that are idle in this plan do not slow others
+         * down */
         if (!q->low->prog[d].active && !l.dev[d].host)
             l.dev[d].n_thread = 0;
     }

@@ -1,29 +1,34 @@
-/* The rates of a plan's devices, and their basis. */
+/* The rates of a plan's devices, and the sources of these rates. */
 #ifndef COST_RATES_H
 #define COST_RATES_H
 
 #include "cost/calibration.h"
 #include "lower/compile.h"
 
-/* The basis of rates. */
+/* The sources of the rates of a plan's devices. */
 struct rates_basis {
-    bool calibrated;  /* on this machine's calibration */
-    unsigned guessed; /* COST_GUESSED_ bits of described devices */
+    bool calibrated;  /* the calibration of this machine applies to the CPU
+                         devices */
+    unsigned guessed; /* COST_GUESSED_ bits: figures guessed because a
+                         description lacks them */
 };
 
-/* Loads this machine's calibration, if it exists and the plan's devices are
- * real. */
+/* Loads the calibration of this machine into *c, unless the plan's devices
+ * exist only as descriptions. Sets *kept to true if *c was loaded. A missing
+ * calibration is not an error. */
 pl_status rates_find(const struct compiled *q, struct calibration *c,
                      bool *kept, pl_err *err);
-/* Sets rates[q->list.n]. c: this machine's calibration, or NULL. Devices that
- * are neither described nor covered by it get default rates. Fails if memory is
- * out. */
+/* Sets rates[q->list.n] for the devices of a plan. `c` is the calibration of
+ * this machine, or NULL if there is none. Devices that have no description and
+ * to which `c` does not apply get default rates. Sets *basis. Fails if out of
+ * memory. */
 pl_status rates_known(const struct compiled *q, const struct calibration *c,
                       struct cost_rates *rates, struct rates_basis *basis,
                       pl_err *err);
 
-/* The same for devices without a plan; all of them work. weights: the bytes of
- * all of them. */
+/* Sets rates[l->n] for the devices of a list, without a plan; all of them are
+ * assumed to run at once. `weights` is the total size of all weights in bytes.
+ * Otherwise like rates_known. */
 void rates_of_list(const struct device_list *l, enum kernel_set set,
                    const struct calibration *c, uint64_t weights,
                    struct cost_rates *rates);

@@ -1,5 +1,5 @@
-/* The backends. The table has its own file, so that a program may link another
- * one in its place, with additional backends. The tests do
+/* The table of backends. It has its own file because a program may link another
+ * table with additional backends instead, as tests do
  * (tests/device/test_device_kind.c). */
 #include "device/device_ops.h"
 

@@ -1,10 +1,11 @@
-/* A memory guard for tests: while a thread executes an instruction, memory that
- * it must not access is protected, and an access crashes.
+/* The memory guard of tests. While a thread executes an instruction, device
+ * memory that the instruction must not access is protected, so that an access
+ * crashes.
  *
- * Pages are protected for the whole process, so only one thread works at a
- * time. An instruction may access what it declares (insn_accesses) and its
- * device's buffers; protection is by region. Between runs all memory is open to
- * the host. */
+ * Protection applies to the whole process, so only one thread executes an
+ * instruction at a time. An instruction may access the regions of the tensors
+ * that insn_accesses() reports and the work memory of its device. Between runs
+ * all memory is accessible, for the host. */
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,9 +22,12 @@ struct guard {
     struct guard_region {
         void *p;
         size_t bytes;
-    } (*region)[REGION_COUNT];           /* owned, [n]; p = NULL: not guarded */
-    unsigned char (*now)[REGION_COUNT];  /* owned, [n]: enum reach */
-    unsigned char (*want)[REGION_COUNT]; /* in the same allocation */
+    } (*region)[REGION_COUNT];           /* owned, [n]; p is NULL if the region
+                                            is not guarded */
+    unsigned char (*now)[REGION_COUNT];  /* owned, [n]: current access (enum
+                                            reach) */
+    unsigned char (*want)[REGION_COUNT]; /* [n], in the allocation of `now`:
+                                            access to be set */
 };
 
 static size_t whole_pages(size_t bytes)
@@ -136,7 +140,7 @@ void device_guard_enter(struct device_set *s, const struct device *d,
         return;
     pthread_mutex_lock(&g->lock);
     memset(g->want, NOTHING, (size_t)s->n * sizeof *g->want);
-    /* Dead buffers are poisoned next to any instruction. */
+    /* sim devices poison dead buffers while they execute any instruction */
     g->want[d - s->dev][REGION_WORK] = WRITE;
     insn_accesses(st, (int)(d - s->dev), d->prog->tensor, let, s);
     if (!apply(s))

@@ -1,5 +1,5 @@
-/* Internals of a device set, shared by the files of this folder; backends do
- * not include this. */
+/* Internals of a device set, shared by device_set.c, device_trace.c and
+ * device_guard.c. Backends do not include this header. */
 #ifndef DEVICE_DEVICE_INNER_H
 #define DEVICE_DEVICE_INNER_H
 
@@ -11,19 +11,20 @@ struct guard; /* device_guard.c */
 
 struct trace {
     bool on;
-    /* owned, shared. Has space for all instructions of all devices, device by
-     * device; after a run, the executed ones in a row. */
+    /* owned, in memory shared between processes. During a run each device
+     * writes its own part, which has space for all its instructions. After a
+     * run the recorded events are contiguous. */
     struct device_timing *event;
-    size_t bytes; /* of event */
-    int n;        /* events of the last run, in a row */
+    size_t bytes; /* size of `event` */
+    int n;        /* events of the last run */
 };
 
-/* The state shared with devices in other processes. */
+/* The part of the state that is shared with devices in other processes. */
 struct device_shared {
-    atomic_bool failed; /* all devices leave the run; err says why */
+    atomic_bool failed; /* all devices leave the run because of `err` */
     atomic_flag err_taken;
     pl_err err;
-    double start_s; /* of the run */
+    double start_s; /* when the run started, by device_now() */
 };
 
 struct device_set {
@@ -41,14 +42,17 @@ struct device_set {
     const struct device_run *run;
     uint64_t run_number; /* from 1 */
     bool loaded;
-    bool keeps; /* its memory is never freed: device_set_quarantine() */
+    bool keeps; /* device memory is never freed: device_set_quarantine() was
+                   called */
     uint64_t n_run;
-    double run_s; /* seconds of all runs */
+    double run_s; /* total time of all runs */
 };
 
 /* ---- device_trace.c ---- */
 pl_status device_trace_load(struct device_set *s,
-                            pl_err *err); /* allocates, if on */
+                            /* Allocates the space for events, if tracing is
+                             * on. */
+                            pl_err *err);
 void device_trace_unload(struct device_set *s);
 void device_trace_start(struct device_set *s);
 void device_trace_end(struct device_set *s, bool failed);
@@ -57,7 +61,7 @@ void device_trace_end(struct device_set *s, bool failed);
 pl_status device_guard_create(struct guard **out, const struct device_set *s,
                               pl_err *err);
 void device_guard_free(struct guard *g);
-void device_guard_open(struct device_set *s); /* opens all memory, for the
-                                                 host */
+/* Makes all memory accessible, for the host. */
+void device_guard_open(struct device_set *s);
 
 #endif

@@ -1,6 +1,6 @@
-/* A set of devices: lifetime, memory and runs. Backends execute instructions
- * (device_ops.h). This file has what all backends share, and the checks that
- * keep a run from failing. */
+/* Device sets: lifetime, memory and runs. Backends execute instructions
+ * (device_ops.h). This file has the parts that are common to all backends, and
+ * the checks of arguments before a run. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -37,7 +37,8 @@ static pl_status check_list(const struct device_list *l,
     return PL_OK;
 }
 
-/* Adds a device to its backend's instance, which may be a new one. */
+/* Adds device `dev` to the set's instance of its backend, which is created for
+ * the first one. Returns false if out of memory. */
 static bool add_to_backend(struct device_set *s, int dev)
 {
     const struct backend_ops *ops = s->dev[dev].desc.ops;
@@ -57,9 +58,9 @@ static bool add_to_backend(struct device_set *s, int dev)
     return true;
 }
 
-/* Creates an instance for each backend that a device has. The one that uses the
- * caller's thread comes first: until that thread works, others may wait for its
- * devices. */
+/* Creates an instance of each backend that the devices have. The backend that
+ * uses the caller's thread comes first, because other devices may wait for its
+ * devices until that thread works. Returns false if out of memory. */
 static bool make_backends(struct device_set *s)
 {
     s->backend = calloc((size_t)s->n, sizeof *s->backend);
@@ -119,8 +120,8 @@ pl_status device_set_create(struct device_set **out,
     return st;
 }
 
-/* Unloads in the reverse order of load, because a backend may refer to memory
- * of an earlier one. */
+/* Unloads the programs, backends in reverse order, because a backend may refer
+ * to memory of an earlier one. */
 static void unload(struct device_set *s)
 {
     for (int k = s->n_backend - 1; k >= 0; k--)
@@ -158,7 +159,7 @@ void device_set_free(struct device_set *s)
     free(s);
 }
 
-/* ---- queries of backends ----------------------------------------------- */
+/* ---- functions for backends ---------------------------------------------- */
 
 struct device *device_of(struct device_set *s, int dev)
 {
@@ -198,8 +199,8 @@ int device_set_threads(const struct device_set *s, const struct backend *but)
         if (s->dev[i].backend != but && s->dev[i].desc.on_cores &&
             !s->dev[i].desc.io)
             n += s->dev[i].desc.n_thread;
-    for (int k = 0; k < s->n_backend; k++) /* at least one thread serves the
-                                              others */
+    for (int k = 0; k < s->n_backend; k++) /* devices elsewhere keep at least
+                                              one thread per backend busy */
         n += &s->backend[k] != but &&
              !s->dev[s->backend[k].dev[0]].desc.on_cores;
     return n;
@@ -229,7 +230,8 @@ bool device_set_is_copy(const struct device_set *s)
 
 void device_set_inherit(struct device_set *s)
 {
-    s->guard = NULL; /* the parent's memory, with a lock of the parent's */
+    s->guard = NULL; /* belongs to the parent, whose threads may hold its
+                        lock */
 }
 
 void device_set_adopt(struct device_set *s, const struct device_run *run,
@@ -402,8 +404,8 @@ pl_status device_set_load(struct device_set *s, const struct program *p,
 
     unload(s);
     st = take_programs(s, p, err);
-    if (st == PL_OK) /* before processes are forked, because they write there
-                        too */
+    if (st == PL_OK) /* the trace is allocated before backends fork processes,
+                        which write to it */
         st = device_trace_load(s, err);
     for (int k = 0; k < s->n_backend && st == PL_OK; k++)
         st = s->backend[k].ops->load(&s->backend[k], err);
@@ -415,7 +417,8 @@ pl_status device_set_load(struct device_set *s, const struct program *p,
     return PL_OK;
 }
 
-/* Checks that the range is inside its region. */
+/* Returns PL_OK if the set is loaded and the range lies inside region r of
+ * device `dev`. */
 static pl_status range(const struct device_set *s, int dev, enum region r,
                        size_t offset, size_t bytes, pl_err *err)
 {
@@ -535,7 +538,8 @@ pl_status device_set_submit(struct device_set *s, const struct device_run *run,
     return PL_OK;
 }
 
-/* The writer may have been killed while writing, so terminates the message. */
+/* Copies the error of a failed run to *err. Terminates the message, because the
+ * process that wrote it may have been killed meanwhile. */
 static void copy_failure(const struct device_set *s, pl_err *err)
 {
     *err = s->shared->err;

@@ -1,9 +1,9 @@
-/* Device strings: the syntax of -dev and --device-spec.
+/* Parses device strings, the values of -dev and --device-spec.
  *
- * A string is a list of items. An item is a name, fields after colons and a
- * count. Fields of described devices are told apart by their units, so their
- * order is free. The backend decides what an item means. Only the list is
- * allocated here, and nothing is started. */
+ * A string is a list of items. An item consists of a name, fields after colons,
+ * and a count. Fields are told apart by their units, so they may be in any
+ * order. The backend of an item's name interprets the item and appends devices.
+ * Nothing is started here. */
 #include "device/device_spec.h"
 
 #include <ctype.h>
@@ -21,7 +21,7 @@
 
 enum { ACCEPTED = 640 };
 
-/* Lists the items of all backends, for messages. */
+/* Writes the accepted items of all backends, for messages. */
 static void say_accepted(char s[ACCEPTED])
 {
     int n = snprintf(s, ACCEPTED, "accepted: ");
@@ -131,8 +131,9 @@ static const struct {
     {"P", 1e15, PLAIN},
 };
 
-/* Reads all of `s`. Returns false if it is not a positive number with a unit. A
- * time may be 0. */
+/* Parses the characters from `s` to `end` as a number with a unit. Returns
+ * false if they are anything else, or if the number is not positive; a time may
+ * be 0. */
 static bool quantity(const char *s, const char *end, double *value,
                      enum unit *unit)
 {
@@ -148,7 +149,7 @@ static bool quantity(const char *s, const char *end, double *value,
     if (per_s)
         buf[len - 2] = '\0';
     if (buf[0] == '0' && (buf[1] == 'x' || buf[1] == 'X'))
-        return false; /* strtod reads hexadecimal too */
+        return false; /* hexadecimal, which numeral_double would accept */
     *value = numeral_double(buf, &rest);
     for (size_t i = 0; i < sizeof units / sizeof units[0]; i++) {
         if (strcmp(rest, units[i].text) != 0)
@@ -165,16 +166,16 @@ static bool quantity(const char *s, const char *end, double *value,
     return false;
 }
 
-/* ---- described devices ------------------------------------------------- */
+/* ---- fields of an item --------------------------------------------------- */
 
-/* A value below its bound is a typing error. A run with it would practically
- * never end. */
+/* The fields. The bounds reject typing errors: a simulated device with a
+ * smaller value would practically never finish a step. */
 static const struct {
     const char *key;
     enum unit unit;
     double least, most;
     const char *bound; /* for messages */
-    bool keyed;        /* never without its key */
+    bool keyed;        /* the key may not be omitted */
 } figures[DEVICE_FIGURES] = {
     [DEVICE_MEMORY] = {"memory", BYTES, 0, HUGE_VAL, "", false},
     [DEVICE_AVAILABLE] = {"available", BYTES, 1, HUGE_VAL, "at least 1B", true},
@@ -191,8 +192,9 @@ static const struct {
                        true},
 };
 
-/* Parses a field [KEY=]NUMBER. Without a key it is the first value of its unit
- * that is offered and not yet given. */
+/* Parses a field [KEY=]NUMBER into v[]. Without a key, the number is the first
+ * value of its unit that is allowed (bits of `offered`), is not set yet, and
+ * does not require its key. */
 static pl_status parse_field(double *v, unsigned offered, const char *p,
                              const char *end, const struct device_item *it,
                              pl_err *err)
@@ -236,7 +238,8 @@ static pl_status parse_field(double *v, unsigned offered, const char *p,
     if (v[found] != 0)
         return device_item_bad(it, err, "%s is given twice",
                                figures[found].key);
-    /* 0 means not given, so stores the smallest positive number */
+    /* 0 means not set, so a value of 0 is stored as the least positive
+     * number */
     v[found] = value > 0 ? value : DBL_MIN;
     return PL_OK;
 }
@@ -276,7 +279,7 @@ pl_status device_item_append(struct device_list *l,
     if (v[DEVICE_AVAILABLE] > 0)
         x.available_bytes = (uint64_t)v[DEVICE_AVAILABLE];
     x.mem_bytes_per_s = v[DEVICE_BANDWIDTH];
-    x.float_macs_per_s = v[DEVICE_FLOPS] / 2; /* a multiply-add is two */
+    x.float_macs_per_s = v[DEVICE_FLOPS] / 2; /* a multiply-add is two flops */
     x.block_macs_per_s = v[DEVICE_INT8] / 2;
     x.link_bytes_per_s = v[DEVICE_LINK];
     x.link_latency_s = v[DEVICE_LATENCY];
@@ -293,7 +296,9 @@ enum { CORE_MAX = sizeof((struct device_desc *)0)->core / sizeof(int) };
 
 /* ---- items ------------------------------------------------------------- */
 
-/* Reports what this machine has, followed by the backends. */
+/* Returns the error for an item whose name is not a backend's. The message
+ * tells the number of cores and NUMA nodes of this machine and lists the
+ * accepted items. */
 static pl_status no_such_kind(const struct device_item *it, size_t n,
                               pl_err *err)
 {
@@ -317,8 +322,8 @@ static pl_status no_such_kind(const struct device_item *it, size_t n,
         err_shown(shown, it->text, n), here);
 }
 
-/* Takes a backend's name, or any letters for a device that is only
- * described. */
+/* Sets it->name to the first `n` characters of the item. It must be the name of
+ * a backend or, if `paper`, consist of letters, '_' and '-'. */
 static pl_status take_name(struct device_item *it, size_t n, bool paper,
                            pl_err *err)
 {
@@ -375,7 +380,7 @@ static pl_status cut(struct device_item *it, const char *p, bool paper,
     return PL_OK;
 }
 
-/* Returns true if `spec` is `word` and blanks. */
+/* Returns true if `spec` is `word`, apart from blanks around it. */
 static bool is_word(const char *spec, const char *word)
 {
     size_t n = strlen(word);
@@ -384,8 +389,9 @@ static bool is_word(const char *spec, const char *word)
     return strncmp(spec, word, n) == 0 && spec[n + strspn(spec + n, " ")] == 0;
 }
 
-/* Devices that are only described have any name but host. Otherwise the name is
- * that of a backend. */
+/* Parses a device string. If `paper`, it is a --device-spec string: devices are
+ * only described and may have any name. Otherwise names are those of
+ * backends. */
 static pl_status parse(struct device_list *out, const char *spec, bool paper,
                        int n_thread, const struct topology *t, pl_err *err)
 {
@@ -506,7 +512,8 @@ pl_status device_list_add_io(struct device_list *l, bool paper, pl_err *err)
         .text = "io", .len = 2, .name = "io", .accepted = ""};
     struct device_desc d = {.numa_node = -1};
 
-    for (int i = l->n - 1; i >= 0; i--) /* the first device in host memory */
+    for (int i = l->n - 1; i >= 0; i--) /* copies the properties of the first
+                                           device in host memory */
         if (l->dev[i].on_cores)
             d = l->dev[i];
     if (paper && l->host_described)

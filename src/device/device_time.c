@@ -1,5 +1,5 @@
-/* The devices' clock, and sleeping by it. A separate file, so that tests can
- * substitute another clock. */
+/* The clock of devices, and sleeping until a time. It is a separate file
+ * because tests link another clock instead. */
 #include <time.h>
 
 #include "device/device_ops.h"
@@ -20,7 +20,8 @@ void device_sleep(double end, const atomic_bool *stop)
         double nap = left < 0.1 ? left - 1e-4 : 0.1;
         struct timespec t = {0, (long)(nap * 1e9)};
 
-        /* The system wakes about 50 us late, so spins for the rest. */
+        /* Sleeps for most of the time, then spins, because the system wakes
+         * threads about 50 us late. */
         if (left > 2e-4)
             nanosleep(&t, NULL);
     }

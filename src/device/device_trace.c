@@ -1,6 +1,6 @@
-/* Records the time of instructions if requested: one event an instruction,
- * recorded by the device's first thread. Space is allocated before a run
- * starts. */
+/* Traces: records the begin and end of each instruction, if requested. Each
+ * device writes its own part of the array, which is allocated when programs are
+ * loaded. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -69,7 +69,8 @@ void device_trace_add(struct device_set *s, struct device *d, int step,
         (struct device_timing){(int)(d - s->dev), step, begin, end};
 }
 
-/* Moves the devices' events into one row. */
+/* Moves the events of all devices to the start of the array, so that they are
+ * contiguous. */
 void device_trace_end(struct device_set *s, bool failed)
 {
     struct device_timing *e = s->trace.event;

@@ -1,25 +1,27 @@
-/* Kernel sets: the kernels that processors compute with. They run on devices
- * whose memory is the host's, and on those that borrow its kernels. A set needs
- * certain features of the processor (machine/cpu_features.h). For what it has
- * no better kernel, it uses one of the sets that need less. All but `reference`
+/* Kernel sets: the CPU kernels, in versions for different instruction sets.
+ * They are used by devices whose memory is the host's and by devices that
+ * borrow the CPU's kernels. A set needs certain features of the processor
+ * (machine/cpu_features.h). If a set has no kernel of its own for an operation,
+ * it uses that of a set which needs fewer features. All sets but `reference`
  * give the same bits. */
 #ifndef DEVICE_KERNEL_SET_H
 #define DEVICE_KERNEL_SET_H
 
 #include "pl.h"
 
-/* In rising order: if a processor has the features of several, the last one is
- * the best. */
+/* In ascending order: the best set of a processor is the last one whose
+ * features it has. */
 enum kernel_set {
-    KERNEL_SET_REFERENCE, /* plain C, float activations; no set builds on it */
-    KERNEL_SET_GENERIC,   /* plain C: the specification */
+    KERNEL_SET_REFERENCE, /* plain C, float activations; no other set uses its
+                             kernels */
+    KERNEL_SET_GENERIC,   /* plain C; specifies the bits of all sets after it */
     KERNEL_SET_AVX2,
     KERNEL_SET_AVX_VNNI,
     KERNEL_SET_AVX512,
     KERNEL_SET_AVX512_VNNI,
     KERNEL_SET_AVX512_BF16,
     KERNEL_SET_AMX,
-    KERNEL_SET_NEON, /* AArch64's from here on */
+    KERNEL_SET_NEON, /* this and the following ones: AArch64 */
     KERNEL_SET_DOTPROD,
     KERNEL_SET_I8MM,
     KERNEL_SET_COUNT
@@ -28,21 +30,26 @@ enum kernel_set {
 /* Returns the best set this machine can run. */
 enum kernel_set kernel_set_best(void);
 const char *kernel_set_name(enum kernel_set set);
-bool kernel_set_runs(enum kernel_set set); /* on this machine */
+/* Returns true if this machine has the processor features that the set
+ * needs. */
+bool kernel_set_runs(enum kernel_set set);
 
-/* Finds the set of that name, or without one (NULL or "") the best that runs
- * here. A set that does not run here is rejected, unless `any`. */
+/* Sets *out to the set named `name`, or to kernel_set_best() if `name` is NULL
+ * or "". Returns an error if the name is unknown or, unless `any`, if this
+ * machine lacks features that the set needs. */
 pl_status kernel_set_find(enum kernel_set *out, const char *name, bool any,
                           pl_err *err);
 
-/* Returns true if it does not quantize activations. This decides bits. */
+/* Returns true if the set's kernels do not quantize activations. This decides
+ * bits. */
 static inline bool kernel_set_is_float(enum kernel_set set)
 {
     return set == KERNEL_SET_REFERENCE;
 }
 
-/* Returns true if kernels of the set compute products of BF16 (graph_attr.bf16)
- * here: with instructions of this machine, or, in `generic`, in plain C. */
+/* Returns true if the set has kernels that multiply BF16 (graph_attr.bf16) and
+ * this machine can run them. `generic` always has them, in plain C. The other
+ * sets need BF16 instructions that pass a comparison with `generic`. */
 bool kernel_set_has_bf16(enum kernel_set set);
 
 #endif

@@ -1,8 +1,9 @@
-/* A generation counter starts a run, a count of finished threads ends it.
- * Threads spin on both, so that closely spaced runs need no system call.
- * Workers sleep on a condition variable. A worker counts itself as asleep
- * before its last check of the counter. The caller increments the counter
- * before it checks for sleepers. */
+/* Implementation of team.h. Incrementing a generation counter starts a run; a
+ * count of finished calls ends it. Threads spin on both, so runs in quick
+ * succession need no system call. Workers that have spun for AWAKE_NS sleep on
+ * a condition variable. No wake-up is lost: a worker counts itself as asleep
+ * before its last check of the generation counter, and the caller increments
+ * that counter before it checks for sleepers. */
 #include "device/team.h"
 
 #include <limits.h>
@@ -20,20 +21,23 @@
 #include "base/err.h"
 
 enum {
-    AWAKE_NS = 80 * 1000, /* about the cost of waking a thread */
-    SPINS = 2000,         /* at least 50 us: longer than any barrier */
+    AWAKE_NS = 80 * 1000, /* how long a worker spins: about the cost of waking
+                             it */
+    SPINS = 2000,         /* polls before sleeping: at least 50 us, longer than
+                             any barrier */
     SPINS_SHARED = 20,
     LOOK_NS = 2 * 1000 * 1000,
 };
 
 struct team {
-    struct device_flag generation; /* runs started */
-    struct device_flag done;       /* finished calls of all workers */
-    team_fn *fn;                   /* of this run; NULL: workers end */
+    struct device_flag generation; /* number of runs started */
+    struct device_flag done;       /* number of finished calls, over all workers
+                                      and runs */
+    team_fn *fn;                   /* of this run; NULL if workers must end */
     void *user;
     int n, n_spin;
     pid_t owner;              /* the process that owns the threads */
-    int n_started;            /* threads to join */
+    int n_started;            /* number of threads to join */
     struct team_thread *list; /* owned, [n] */
     pthread_mutex_t lock;
     pthread_cond_t wake;
@@ -48,16 +52,16 @@ struct team_thread {
 
 /* ---- flags --------------------------------------------------------------- */
 
-/* The futex is not private, because devices and their flags may be in several
- * processes. */
+/* Does not use a private futex, because devices of several processes wait for
+ * the flag. */
 void device_flag_wake(struct device_flag *f)
 {
     atomic_fetch_add(&f->wake_count, 1);
     syscall(SYS_futex, &f->wake_count, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
 }
 
-/* Sleeps until woken or for LOOK_NS. A failing run wakes no sleepers, so the
- * caller checks for failure in between. */
+/* Sleeps until the flag is raised or LOOK_NS have passed. A failed run does not
+ * wake sleepers, so the caller must check for failure afterwards. */
 static void sleep_on(struct device_flag *f, uint64_t target)
 {
     const struct timespec most = {0, LOOK_NS};
@@ -115,7 +119,8 @@ int team_spins(const struct team *t)
 
 /* ---- pinning ----------------------------------------------------------- */
 
-/* Cores beyond the C library's fixed set stay unpinned. */
+/* Pins the calling thread to a logical core. Returns false if that fails or
+ * `core` is -1 or exceeds the C library's cpu_set_t. */
 static bool pin(int core)
 {
     cpu_set_t set;
@@ -142,7 +147,7 @@ static bool started(const struct team *t, uint64_t run)
     return atomic_load(&t->generation.v) >= run;
 }
 
-/* Waits until run number `run` starts. */
+/* Waits until run number `run` starts: spins for AWAKE_NS, then sleeps. */
 static void await_run(struct team *t, uint64_t run)
 {
     int64_t end = now_ns() + AWAKE_NS;
@@ -206,9 +211,9 @@ void team_end(struct team *t, team_fn *fn, void *user)
     bool pinned;
     uint64_t run;
 
-    /* Skips pinning if the thread is already on its core, which saves three
-     * calls. The system leaves it there while the others keep the other
-     * processors busy. */
+    /* If the thread is already on its core, it is not pinned, which saves three
+     * system calls. The system does not move it while the other threads keep
+     * the other cores busy. */
     pinned = t->list[0].core >= 0 && sched_getcpu() != t->list[0].core &&
              sched_getaffinity(0, sizeof before, &before) == 0 &&
              pin(t->list[0].core);
@@ -227,8 +232,8 @@ void team_run(struct team *t, team_fn *fn, void *user)
 
 /* ---- lifetime ---------------------------------------------------------- */
 
-/* Returns true if some threads share a processor: two pinned to one, or more
- * threads than the process has processors. */
+/* Returns true if some threads share a processor: two are pinned to the same
+ * one, or the n_busy threads of the process are more than its processors. */
 static bool shares(int n, const int *core, int n_busy)
 {
     cpu_set_t set;
@@ -247,7 +252,8 @@ static pl_status start_workers(struct team *t, pl_err *err)
     char which[48];
     int e = 0;
 
-    sigfillset(&all); /* signals are for the application's threads */
+    sigfillset(&all); /* workers must not run the application's signal
+                         handlers */
     pthread_sigmask(SIG_SETMASK, &all, &before);
     for (int i = 1; i < t->n && e == 0; i++) {
         e = pthread_create(&t->list[i].thread, NULL, work, &t->list[i]);

@@ -1,9 +1,9 @@
-/* A thread pool that runs one function on all threads together, repeatedly.
+/* A thread pool that repeatedly calls one function on all its threads at the
+ * same time. Each such round is a run.
  *
- * Thread 0 is the caller's thread. The others are the pool's, pinned if
- * requested. A worker between runs spins for a moment, then sleeps. Threads
- * synchronize among themselves as they like; flag_wait waits for a peer's
- * counter. */
+ * Thread 0 is the caller's thread. The pool starts the others, pinned if
+ * requested. Between runs a worker thread spins for a moment, then sleeps. The
+ * pool has no barriers; flag_wait waits for another thread's counter. */
 #ifndef DEVICE_TEAM_H
 #define DEVICE_TEAM_H
 
@@ -13,32 +13,37 @@ struct team; /* opaque */
 
 typedef void team_fn(void *user, int thread);
 
-/* core[n]: the system's number of each thread's processor, -1: not pinned; a
- * failed pinning is ignored. Thread 0 is pinned during runs only. n_busy:
- * threads that want to run at once, of other pools too. */
+/* Creates a pool of n threads. core[n] is the logical core that each thread is
+ * pinned to, or -1 for none; a failure to pin is ignored. Thread 0 is pinned
+ * during runs only. n_busy is the number of threads in the whole process that
+ * are busy at the same time; it decides how long threads spin. */
 pl_status team_create(struct team **out, int n, const int *core, int n_busy,
                       pl_err *err);
-/* Also allowed in a forked copy of the process, where it only frees memory. */
+/* Ends the threads and frees the pool. In a forked copy of the process it only
+ * frees memory. */
 void team_free(struct team *t);
 
-/* Starts fn(user, thread) on all threads but the first. */
+/* Begins a run: starts fn(user, thread) on all threads but thread 0. */
 void team_begin(struct team *t, team_fn *fn, void *user);
-/* Makes the first thread's call; returns when all calls have returned. */
+/* Ends a run begun with the same fn and user: calls fn(user, 0), then waits
+ * until all other threads' calls have returned. */
 void team_end(struct team *t, team_fn *fn, void *user);
-/* Begins and ends. Not from inside a run, nor from two threads at once. */
+/* Begins and ends a run. Must not be called from inside a run, nor by two
+ * threads at once. */
 void team_run(struct team *t, team_fn *fn, void *user);
 
-/* Returns how often to poll a flag before yielding the processor: many times if
- * each thread has a processor, few if they share. */
+/* Returns how often a thread should poll a flag before it yields the processor.
+ * This is high if each thread has its own processor, low if some share one. */
 int team_spins(const struct team *t);
 
-/* Returns true when the flag has reached `target`, false when *stop was set
- * before. Sleeps after n_spin polls. Only yielding would be unfair: the
- * scheduler may run all other threads of that processor first, again and
- * again. */
+/* Waits until the flag has reached `target`. Returns false if *stop was set
+ * first. Sleeps after n_spin polls. Yielding instead would be unfair, because
+ * the scheduler may repeatedly run all other threads of that processor
+ * first. */
 bool flag_wait(struct device_flag *f, uint64_t target, int n_spin,
                const atomic_bool *stop);
-/* The same for a flag whose writer wakes no sleepers: it never sleeps. */
+/* Like flag_wait, but yields instead of sleeping. For flags whose writers do
+ * not use device_flag_raise(). */
 bool flag_spin(const struct device_flag *f, uint64_t target, int n_spin,
                const atomic_bool *stop);
 

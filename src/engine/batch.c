@@ -1,9 +1,11 @@
-/* Batches: tokens of any sequences, split into micro-batches.
+/* Implements pl_engine_decode: splits a batch, which has tokens of any
+ * sequences, into steps of micro-batches, and runs them.
  *
- * A micro-batch has as many tokens as the programs allow, grouped by sequence,
- * and as many rows of logits. If layers live in several groups, a step has
- * several micro-batches, so that the groups work at the same time. The split
- * does not change any bit. */
+ * A micro-batch has at most as many tokens, and as many rows of logits, as the
+ * programs support. Its tokens are grouped by sequence. If the layers are
+ * distributed over several groups of devices, a step has several micro-batches,
+ * so that the groups compute at the same time. The split does not change any
+ * bit. */
 #include "engine/engine.h"
 
 #include "base/err.h"
@@ -15,20 +17,26 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Tables of one micro-batch, sized for the largest. */
+/* The tokens of one micro-batch. Arrays have space for the largest
+ * micro-batch. */
 struct micro {
     int64_t n, n_out;
     int32_t *token, *position, *seq, *out_row; /* owned */
-    int64_t *from;                             /* owned; batch index by token */
-    int64_t *row;                              /* owned; logits row, or -1 */
-    int64_t *row_of;                           /* owned; by output token */
+    int64_t *from;                             /* owned; index in the batch of
+                                                  each token */
+    int64_t *row;                              /* owned; row of logits of each
+                                                  token, or -1 if not wanted */
+    int64_t *row_of;                           /* owned; row of logits of each
+                                                  output token */
 };
 
 struct batch_seq {
-    int64_t n_new; /* its tokens in the batch; 0 between batches */
-    int64_t n_old; /* its length before the batch */
-    int64_t n_run; /* its length before the last step */
-    int64_t at;    /* position of its tokens in a micro-batch; -1: none yet */
+    int64_t n_new; /* number of the sequence's tokens in the batch; 0 between
+                      batches */
+    int64_t n_old; /* length of the sequence before the batch */
+    int64_t n_run; /* length of the sequence before the last step */
+    int64_t at;    /* index in the micro-batch for the sequence's next token, -1
+                      if none yet */
 };
 
 pl_status batch_init(pl_engine *e, pl_err *err)
@@ -90,8 +98,8 @@ static bool is_wanted(const pl_batch *b, int64_t i)
     return !b->wanted || b->wanted[i];
 }
 
-/* Checks that there are pages for the whole batch. Windows always have the
- * pages that one step needs. */
+/* Checks that enough pages are free for the whole batch. Pools with windows
+ * always have the pages that a step needs. */
 static pl_status check_room(const pl_engine *e, pl_err *err)
 {
     for (int k = 0; k < e->kv.n_pool; k++) {
@@ -161,7 +169,8 @@ static pl_status check_tokens(const pl_engine *e, const pl_batch *b,
     return PL_OK;
 }
 
-/* Lists the batch's sequences, and the tokens of each. */
+/* Lists the sequences of the batch in e->batch_seq, and counts the tokens of
+ * each. */
 static void list_seqs(pl_engine *e, const pl_batch *b)
 {
     for (int i = 0; i < e->n_batch_seq; i++)
@@ -206,8 +215,9 @@ static pl_status check(pl_engine *e, const pl_batch *b, pl_err *err)
     return check_room(e, err);
 }
 
-/* Returns the end of a micro-batch that begins with token `next` and has at
- * most `most` tokens. It has no more output rows than the programs compute. */
+/* Returns the end of a micro-batch that begins with token `next` of the batch.
+ * It has at most `most` tokens, and at most as many rows of logits as the
+ * programs compute. */
 static int64_t micro_end(const pl_engine *e, const pl_batch *b, int64_t next,
                          int64_t most)
 {
@@ -221,8 +231,9 @@ static int64_t micro_end(const pl_engine *e, const pl_batch *b, int64_t next,
     return end;
 }
 
-/* Groups tokens [from, end) of the batch by sequence, in the order of first
- * use. Sets each sequence's `at` to the position of its first token. */
+/* Orders the sequences of tokens [from, end) of the batch by first use. Sets
+ * `at` of each to the index in the micro-batch of the sequence's first token.
+ * Uses m->seq as scratch memory. */
 static void place_seqs(pl_engine *e, const pl_batch *b, int64_t from,
                        int64_t end, struct micro *m)
 {
@@ -247,8 +258,9 @@ static void place_seqs(pl_engine *e, const pl_batch *b, int64_t from,
     }
 }
 
-/* Builds a micro-batch of tokens [*next, ..), at most `most`, grouped by
- * sequence. *row is the next output token's row of logits. */
+/* Fills micro-batch *m with at most `most` tokens of the batch from *next,
+ * grouped by sequence. Advances *next. *row is the row of logits for the next
+ * output token, and is advanced. */
 static void gather(pl_engine *e, const pl_batch *b, int64_t most, int64_t *next,
                    int64_t *row, struct micro *m)
 {
@@ -263,7 +275,7 @@ static void gather(pl_engine *e, const pl_batch *b, int64_t most, int64_t *next,
         m->from[at] = i;
         m->token[at] = b->token[i];
         m->seq[at] = seq_of(b, i);
-        m->row[at] = is_wanted(b, i) ? (*row)++ : -1; /* in the batch's order */
+        m->row[at] = is_wanted(b, i) ? (*row)++ : -1; /* in batch order */
     }
     for (int64_t k = 0; k < m->n; k++) {
         e->of[m->seq[k]].at = -1;
@@ -275,7 +287,8 @@ static void gather(pl_engine *e, const pl_batch *b, int64_t most, int64_t *next,
     *next = end;
 }
 
-/* Reserves cache pages for a micro-batch; its sequences grow at once. */
+/* Reserves cache pages for the tokens of a micro-batch, and commits them at
+ * once, so that the lengths of the sequences include them. */
 static pl_status reserve(pl_engine *e, struct micro *m, pl_err *err)
 {
     for (int64_t i = 0, len; i < m->n; i += len) {
@@ -289,12 +302,12 @@ static pl_status reserve(pl_engine *e, struct micro *m, pl_err *err)
     return PL_OK;
 }
 
-/* Checks that the logits of output token i of a micro-batch are finite, as
- * those of sound weights are. */
+/* Checks that the logits `row` [n] of output token i of a micro-batch are
+ * finite. Other logits mean damaged weights or an unsuitable format. */
 static pl_status check_logits(const struct micro *m, int64_t i,
                               const float *row, size_t n, pl_err *err)
 {
-    const uint32_t infinity = 0x7f800000; /* NaNs are above, ignoring signs */
+    const uint32_t infinity = 0x7f800000; /* NaNs are greater, ignoring signs */
     int32_t at = m->out_row[i];
     uint32_t most = 0, v;
     size_t k = 0;
@@ -322,7 +335,8 @@ static size_t hidden_width(const pl_engine *e)
     return (size_t)e->plan->model->model->d_model;
 }
 
-/* Sets the hidden values of micro-batch k, in the order of its tokens. */
+/* Copies the caller's hidden values to the input of micro-batch k, in the order
+ * of the micro-batch's tokens. */
 static pl_status put_hidden(pl_engine *e, const pl_batch *b, int k, pl_err *err)
 {
     const struct micro *m = &e->micro[k];
@@ -335,7 +349,8 @@ static pl_status put_hidden(pl_engine *e, const pl_batch *b, int k, pl_err *err)
     return PL_OK;
 }
 
-/* Copies row i of an output of micro-batch k, if `to` is not NULL. */
+/* Copies row i of tensor `from`, an output of micro-batch k, to its row of
+ * `to`. Does nothing if `to` is NULL. */
 static pl_status get_output(pl_engine *e, int k, pl_tensor from, int64_t i,
                             size_t width, float *to, pl_err *err)
 {
@@ -346,7 +361,8 @@ static pl_status get_output(pl_engine *e, int k, pl_tensor from, int64_t i,
                            4 * (size_t)i * width, 4 * width, err);
 }
 
-/* Copies the outputs of output token i of micro-batch k. */
+/* Copies all outputs that the caller wants of output token i of micro-batch k,
+ * and checks the logits. */
 static pl_status get_row(pl_engine *e, const pl_batch *b, int k, int64_t i,
                          pl_err *err)
 {
@@ -391,9 +407,10 @@ static pl_status run(pl_engine *e, const pl_batch *b, int n, pl_err *err)
     return PL_OK;
 }
 
-/* Recurrent models keep checkpoints where a batch of several tokens began or
- * ended, because turns do so there. Long batches also have one every
- * CHECKPOINT_EVERY tokens. */
+/* Number of tokens between checkpoints. A recurrent model keeps a checkpoint
+ * where a batch of several tokens begins or ends, because turns of a
+ * conversation begin and end there. Long batches get further ones at this
+ * interval. */
 enum { CHECKPOINT_EVERY = 4096 };
 
 static void checkpoint(pl_engine *e, int seq)
@@ -406,7 +423,8 @@ static void checkpoint(pl_engine *e, int seq)
         kv_checkpoint(&e->kv, seq);
 }
 
-/* Records the tokens of a successful step, so that prefixes are cached. */
+/* Inserts the tokens of a successful step of n micro-batches into the prefix
+ * tree. */
 static void add_prefixes(pl_engine *e, int n)
 {
     if (!e->kv.prefix)
@@ -423,8 +441,9 @@ static void add_prefixes(pl_engine *e, int n)
     }
 }
 
-/* Runs one step of n micro-batches. If it fails, sequences are restored to
- * before the batch or, if that is no longer held, to before the step. */
+/* Runs one step of n micro-batches. If the step fails, trims each sequence to
+ * its length before the batch. If pages for that length are no longer held,
+ * trims it to its length before the step. */
 static pl_status step(pl_engine *e, const pl_batch *b, int n, pl_err *err)
 {
     pl_status s = PL_OK;

@@ -1,5 +1,6 @@
-/* See call_grammar.h. Rules: root; call0, call1, ..., one a tool, without the
- * markers around it; args0, ..., a tool's arguments; s0, ..., of schemas. */
+/* See call_grammar.h. The rules of the grammar are: root; call0, call1, ...,
+ * one per tool, without the markers around a call; args0-0-0, ..., arguments of
+ * a tool in Python syntax; s0, s1, ..., JSON Schemas. */
 #include "engine/call_grammar.h"
 
 #include "base/err.h"
@@ -15,30 +16,33 @@ enum {
     MOST_TOOLS = 256,
     MOST_MARK = 128,
     MOST_REFS = 8,
-    MOST_TYPES = 7,       /* as many as JSON has */
-    MOST_VALUES = 1 << 14 /* alternatives of a tool's values without quotes */
+    MOST_TYPES = 7,       /* the number of JSON types */
+    MOST_VALUES = 1 << 14 /* maximum number of alternatives of a tool's unquoted
+                             values */
 };
 
 struct caller {
     const struct reply_format *f;
     struct gbnf_text *out;
-    const char *content; /* a schema; NULL: only calls */
-    uint32_t document;   /* its rule */
+    const char *content; /* schema of a reply without calls, NULL if only calls
+                            are allowed */
+    uint32_t document;   /* rule of that schema: s<document> */
     struct schema_sums sums;
     pl_err *err;
 };
 
-/* A tool while its rules are written. */
+/* The tool whose rules are being written. */
 struct tool {
     struct caller *c;
     int i;
     const char *name;
-    json_t *schema;   /* of its arguments; owned */
-    json_t *required; /* owned; keys that must occur; NULL: none */
-    int n_value;      /* alternatives so far */
+    json_t *schema;   /* schema of the arguments; owned */
+    json_t *required; /* owned; object whose keys are the required arguments;
+                         NULL if none */
+    int n_value;      /* number of alternatives so far */
 };
 
-/* ---- parts --------------------------------------------------------------- */
+/* ---- markers and schemas ------------------------------------------------- */
 
 static pl_status refuse(const struct tool *t, const char *where,
                         const char *what)
@@ -56,7 +60,8 @@ static void put(struct gbnf_text *g, const char *s)
     gbnf_put(g, s);
 }
 
-/* Writes a literal and a blank; nothing for an empty marker. */
+/* Appends a marker as a literal, followed by a blank. Appends nothing if the
+ * marker is empty. */
 static void put_mark(struct gbnf_text *g, struct span mark)
 {
     if (mark.n == 0)
@@ -65,9 +70,9 @@ static void put_mark(struct gbnf_text *g, struct span mark)
     put(g, " ");
 }
 
-/* Returns a marker around all calls, or none if it contains an end marker.
- * Templates that put each call in a separate message show the end of that
- * message there. */
+/* Returns `mark`, a marker around all calls, or an empty marker if it contains
+ * the marker that ends a message. Templates that put each call into a message
+ * of its own yield such a marker, but the model does not write it. */
 static struct span outer(const struct reply_format *f, struct span mark)
 {
     for (int i = 0; i < 2; i++)
@@ -76,7 +81,8 @@ static struct span outer(const struct reply_format *f, struct span mark)
     return mark;
 }
 
-/* The same with optional blanks before and after. */
+/* Appends a marker as put_mark does, with optional blanks before and after
+ * it. */
 static void put_apart(struct gbnf_text *g, struct span mark)
 {
     if (mark.n == 0)
@@ -86,7 +92,9 @@ static void put_apart(struct gbnf_text *g, struct span mark)
     put(g, "gap ");
 }
 
-/* Writes the rule of a schema inside the tool's schema. */
+/* Appends a rule for `schema`, a part of the tool's schema, in which references
+ * are resolved. `where` names the argument for errors, NULL for the whole
+ * schema. Sets *rule to the number of the rule. */
 static pl_status put_schema(struct tool *t, json_t *schema, const char *where,
                             uint32_t *rule)
 {
@@ -101,8 +109,8 @@ static pl_status put_schema(struct tool *t, json_t *schema, const char *where,
 
 /* ---- texts without a marker ---------------------------------------------- */
 
-/* Markers that end a text. All have the same first byte, which occurs only once
- * in each. */
+/* One or two markers that end an unquoted text. Both have the same first byte,
+ * and it occurs only once in each. */
 struct ends {
     struct span mark[2];
     int n;
@@ -128,8 +136,10 @@ static void put_char(struct gbnf_text *g, char c)
     gbnf_print(g, "\\x%02X", (unsigned)(unsigned char)c);
 }
 
-/* Writes [^...]: any character but the first byte, the bytes that may follow
- * the first n bytes of markers that begin like marker k, and `but`. */
+/* Appends a class [^...] of the characters that do not continue a marker after
+ * the first n bytes of marker k. It excludes the byte that follows in each
+ * marker with the same first n bytes, the first byte of the markers, and the
+ * characters `but`. */
 static void put_others(struct gbnf_text *g, const struct ends *e, int k,
                        size_t n, const char *but)
 {
@@ -142,8 +152,8 @@ static void put_others(struct gbnf_text *g, const struct ends *e, int k,
     put(g, "]");
 }
 
-/* Returns true if the first n bytes of marker k are those of an earlier marker,
- * or begin with a whole marker. */
+/* Returns true if put_begun must skip the first n bytes of marker k: they also
+ * begin an earlier marker, or they begin with another whole marker. */
 static bool is_known(const struct ends *e, int k, size_t n)
 {
     for (int i = 0; i < e->n; i++) {
@@ -157,9 +167,9 @@ static bool is_known(const struct ends *e, int k, size_t n)
     return false;
 }
 
-/* Writes alternatives, one for each prefix of a marker, without its first byte,
- * followed by `tail`; 0: the first byte, 1: any other continuation, 2:
- * nothing. */
+/* Appends one alternative for each proper prefix of a marker, without the first
+ * byte of the prefix. After the prefix comes, by `tail`: 0 the first byte of a
+ * marker, 1 a character that does not continue the marker, 2 nothing. */
 static void put_begun(struct gbnf_text *g, const struct ends *e, int tail,
                       const char *but, const char *escape)
 {
@@ -191,11 +201,13 @@ static void put_begun(struct gbnf_text *g, const struct ends *e, int tail,
         }
 }
 
-/* Writes texts without any of the markers, as the states of a search for them.
- * A text is any character but the first byte. Or it is that byte, perhaps
- * repeatedly with a part of a marker after it, and then something that does not
- * continue the marker. but: excluded characters, as in a class. escape: the
- * rule that replaces them, or NULL. */
+/* Appends an expression for texts that contain none of the markers. It follows
+ * the states of a search for them. A text is a sequence of two kinds of items.
+ * One is a character other than the markers' first byte. The other is that
+ * first byte, then parts of markers that are broken off by the first byte
+ * again, then a character that does not continue a marker. At its end the text
+ * may break off within a marker. `but` are further excluded characters, as in a
+ * class. `escape` is the rule that stands for these, or NULL. */
 static void put_without(struct gbnf_text *g, const struct ends *e,
                         const char *but, const char *escape)
 {
@@ -217,8 +229,8 @@ static void put_without(struct gbnf_text *g, const struct ends *e,
     put(g, ")?");
 }
 
-/* Writes quoted strings without the markers, with few escapes if the parser
- * accepts only those. */
+/* Appends rules for quoted strings that do not contain the markers. If `few`,
+ * allows only the escapes that the parser of Python syntax accepts. */
 static void put_strings(struct gbnf_text *g, const struct ends *e, bool few)
 {
     static const char quoted[] = "\"\\\\\\x00-\\x1F";
@@ -242,9 +254,11 @@ static void put_strings(struct gbnf_text *g, const struct ends *e, bool few)
     gbnf_text_fini(&plain);
 }
 
-/* ---- arguments one by one ------------------------------------------------ */
+/* ---- arguments that are not a JSON object -------------------------------- */
 
-/* Gets the properties of a tool whose arguments are not a JSON object. */
+/* Sets *out to the properties in the schema of a tool whose arguments a call
+ * does not write as a JSON object. Sets t->required. Fails if the schema has
+ * other keywords that restrict the arguments. */
 static pl_status get_properties(struct tool *t, json_t **out)
 {
     static const char *const known[] = {
@@ -291,7 +305,8 @@ static bool is_required(const struct tool *t, const char *key)
 
 /* ---- values without quotes ----------------------------------------------- */
 
-/* Follows references; NULL if they do not resolve. */
+/* Follows the references ($ref) of a schema. Returns the schema at their end,
+ * or NULL if they do not resolve. */
 static json_t *follow(const struct tool *t, json_t *schema)
 {
     for (int i = 0; i < MOST_REFS; i++) {
@@ -320,14 +335,15 @@ static bool has_any(const json_t *schema, const char *const *key)
     return *key != NULL;
 }
 
-/* Writes a value of the schema as it appears between its markers: strings
- * unquoted, others as JSON. typed: the parser knows that it is a string.
- * Appends alternatives; *n of them so far. */
+/* Appends the alternatives for an argument's value as it is written between its
+ * markers: a string without quotes, any other value as JSON. `typed` means that
+ * the parser knows that the value is a string. *n is the number of alternatives
+ * so far. `depth` limits the nesting of references. */
 static pl_status put_value(struct tool *t, const char *key, json_t *schema,
                            bool typed, int depth, struct gbnf_text *g, int *n);
 
-/* Limits alternatives, because references let a short schema have any number of
- * them. */
+/* Counts an alternative, and fails if there are too many. With references, a
+ * short schema can have any number of them. */
 static pl_status count_value(struct tool *t, const char *key)
 {
     return ++t->n_value <= MOST_VALUES
@@ -342,8 +358,8 @@ static void put_bar(struct gbnf_text *g, int *n)
     put(g, (*n)++ > 0 ? " | " : "");
 }
 
-/* Returns true if an unquoted text could be read as JSON other than a string,
- * or as Python's constants. */
+/* Returns true if the parser could read an unquoted text as JSON other than a
+ * string, or as a Python constant such as True. */
 static bool is_other_value(const char *s, size_t len)
 {
     struct span t = span_trim((struct span){s, len});
@@ -356,8 +372,8 @@ static bool is_other_value(const char *s, size_t len)
            span_equal(t, span_of("False")) || span_equal(t, span_of("None"));
 }
 
-/* Writes a constant, a string as its own text. If the parser has to guess, the
- * text must not look like another value. */
+/* Appends a constant: a string without quotes, any other value as JSON. Unless
+ * `typed`, fails if the parser could read the string as another value. */
 static pl_status put_constant(struct tool *t, const char *key, json_t *value,
                               bool typed, struct gbnf_text *g, int *n)
 {
@@ -458,8 +474,8 @@ static pl_status put_value(struct tool *t, const char *key, json_t *schema,
     return PL_OK;
 }
 
-/* Returns true if the property's type is "string", so that any value is a
- * string. */
+/* Returns true if the type of the property is "string", so that the parser
+ * reads any value as a string. */
 static bool is_typed(const json_t *schema)
 {
     const char *type = json_string_value(json_object_get(schema, "type"));
@@ -467,7 +483,8 @@ static bool is_typed(const json_t *schema)
     return type && strcmp(type, "string") == 0;
 }
 
-/* Writes <parameter=k>\nv\n</parameter>\n. */
+/* Appends an argument with its markers, such as
+ * <parameter=k>\nv\n</parameter>\n. */
 static pl_status put_tagged(struct tool *t, const char *key, json_t *schema,
                             struct gbnf_text *g)
 {
@@ -491,8 +508,9 @@ static pl_status put_tagged(struct tool *t, const char *key, json_t *schema,
     return PL_OK;
 }
 
-/* Writes texts that the parser takes for a string without a declared type: no
- * blank in front, not JSON, not a constant of Python. */
+/* Appends the rule for a string whose type is not declared. The parser reads
+ * such a text as a string only if it does not begin with a blank and is neither
+ * JSON nor a Python constant. */
 static void put_other_text(struct gbnf_text *g)
 {
     static const char *const words[] = {"true", "false", "null",
@@ -519,7 +537,7 @@ static void put_other_text(struct gbnf_text *g)
     put(g, "\n");
 }
 
-/* ---- the forms ----------------------------------------------------------- */
+/* ---- forms of calls ------------------------------------------------------ */
 
 static pl_status check_key(const struct tool *t, const char *key)
 {
@@ -532,8 +550,8 @@ static pl_status check_key(const struct tool *t, const char *key)
                   "because this model's calls are not JSON");
 }
 
-/* Rejects a schema that contains a marker, because constants with it cannot be
- * written. */
+/* Rejects a schema that contains a marker, because a constant that contains it
+ * could not be written in a call. */
 static pl_status check_marks(const struct tool *t, const struct ends *e)
 {
     char *json = json_dumps(t->schema, JSON_COMPACT);
@@ -567,9 +585,9 @@ static pl_status put_tagged_args(struct tool *t, struct gbnf_text *g)
     return PL_OK;
 }
 
-/* Writes f(k=v, n=1). What follows k depends on whether an argument precedes
- * it. The rules args<tool>-<i>-<1: an argument precedes> cover the arguments
- * from i on. */
+/* Appends a call in Python syntax, such as f(k=v, n=1). Rule
+ * args<tool>-<i>-<some> covers the arguments from the i-th to the last. <some>
+ * is 1 if an argument precedes them, so that a comma is needed, else 0. */
 static pl_status put_python_args(struct tool *t, struct gbnf_text *g)
 {
     json_t *properties, *schema;
@@ -599,7 +617,8 @@ static pl_status put_python_args(struct tool *t, struct gbnf_text *g)
     return PL_OK;
 }
 
-/* Writes {"name": "f", "arguments": {...}}, or {"f": {...}}. */
+/* Appends a call as a JSON object: {"name": "f", "arguments": {...}} or {"f":
+ * {...}}. */
 static pl_status put_object(struct tool *t, struct gbnf_text *g)
 {
     const struct reply_format *f = t->c->f;
@@ -620,7 +639,7 @@ static pl_status put_object(struct tool *t, struct gbnf_text *g)
     return PL_OK;
 }
 
-/* Writes f[ARGS]{...} and similar forms. */
+/* Appends a call that begins with the name, such as f[ARGS]{...}. */
 static pl_status put_named(struct tool *t, struct gbnf_text *g)
 {
     const struct reply_format *f = t->c->f;
@@ -645,8 +664,8 @@ static pl_status put_named(struct tool *t, struct gbnf_text *g)
     return PL_OK;
 }
 
-/* Writes a call for gpt-oss, which names the tool in the header of the
- * message. */
+/* Appends a call in the format of gpt-oss, which names the tool in the header
+ * of a message. */
 static pl_status put_channel(struct tool *t, struct gbnf_text *g)
 {
     uint32_t rule;
@@ -783,9 +802,10 @@ static pl_status put_document(struct caller *c)
     return s;
 }
 
-/* ---- all of it ----------------------------------------------------------- */
+/* ---- the whole grammar --------------------------------------------------- */
 
-/* Writes any of the calls, with what surrounds each. */
+/* Appends the rule "one": one of the n calls, with the markers around each
+ * call. */
 static void put_one(const struct caller *c, int n)
 {
     const struct reply_format *f = c->f;
@@ -808,7 +828,8 @@ static void put_one(const struct caller *c, int n)
     put(c->out, "\n");
 }
 
-/* Writes a sequence of calls, with what surrounds all of them. */
+/* Appends the rule "root": one or more calls, with the markers around all of
+ * them, or the document. */
 static void put_root(const struct caller *c, bool single)
 {
     const struct reply_format *f = c->f;
@@ -834,8 +855,8 @@ static void put_root(const struct caller *c, bool single)
     put(c->out, "\n");
 }
 
-/* Writes the messages of gpt-oss: one that ends with its call, optionally after
- * one of reasoning. */
+/* Appends the rule "root" for gpt-oss: a message with a call or with the
+ * document, optionally after a message of reasoning. */
 static void put_channels(const struct caller *c, int n)
 {
     struct ends e = {0};
@@ -853,7 +874,8 @@ static void put_channels(const struct caller *c, int n)
     put(c->out, ")\n");
 }
 
-/* Writes the rules that all forms have. Returns false if markers cannot be told
+/* Appends the rules that the forms of calls use. Sets *e to the markers that
+ * end unquoted texts. Returns false if these markers cannot be distinguished
  * from text. */
 static bool put_common(const struct caller *c, struct ends *e)
 {

@@ -1,21 +1,25 @@
-/* A grammar of the replies that consist of tool calls only. Markers are those
- * learned from a chat template; arguments follow the tools' schemas.
+/* Writes a grammar that restricts a model's reply to tool calls. Calls are
+ * enclosed in the markers that were learned from the chat template
+ * (chat/reply_format.h); their arguments follow the tools' schemas.
  *
- * pl_reply parses every text of the grammar into calls of those tools with
- * valid arguments. The grammar does not cover every reply with such calls.
- * Schemas are enforced as grammar/schema.h describes. Arguments that a template
- * shows without quotes appear in the order of their properties. */
+ * pl_reply parses every text that the grammar accepts into calls of those tools
+ * with valid arguments. The converse does not hold: pl_reply also parses texts
+ * that the grammar rejects. Schemas are enforced as grammar/schema.h describes.
+ * Arguments whose names a template writes without quotes must appear in the
+ * order of the schema's properties. */
 #ifndef ENGINE_CALL_GRAMMAR_H
 #define ENGINE_CALL_GRAMMAR_H
 
 #include "chat/reply_format.h"
 #include "grammar/schema_text.h"
 
-/* Writes GBNF. tools: a JSON list as in pl_conversation. only: the tool that
- * must be called, NULL: any. single: one call, else one or more. content: the
- * JSON Schema of a reply instead of calls, NULL: calls only. PL_UNSUPPORTED:
- * the template shows no calls, or a tool's schema cannot be enforced; the
- * message names it. On failure nothing is held. */
+/* Sets *out to the text of the grammar, in GBNF. `tools` is a JSON list as in
+ * pl_conversation. `only` names the one tool that may be called, NULL for any
+ * tool. `single` allows exactly one call, otherwise one or more. `content` is
+ * the JSON Schema of a document that may be the reply instead of calls, NULL if
+ * only calls are allowed. Returns PL_UNSUPPORTED if the format `f` of the
+ * template has no tool calls, or if a tool's schema cannot be enforced; the
+ * message names the cause. On failure `out` owns no memory. */
 pl_status call_grammar_write(struct gbnf_text *out,
                              const struct reply_format *f, const char *tools,
                              const char *only, bool single, const char *content,

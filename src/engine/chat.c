@@ -1,5 +1,5 @@
-/* Chat templates of pl.h: the choice among a file's templates, their variables,
- * and the markers of replies to them. */
+/* Implements pl_template and pl_reply_create: chooses among the chat templates
+ * of a file, sets their variables, and learns the markers of replies. */
 #include "chat/reply.h"
 #include "chat/template.h"
 
@@ -12,14 +12,14 @@
 #include <stdlib.h>
 #include <time.h>
 
-/* One row a special token: its key in a file, its name in templates. */
+/* Special tokens: key in a GGUF file, variable in templates. */
 static const struct {
     const char *key, *name;
 } specials[] = {
     {"tokenizer.ggml.bos_token_id", "bos_token"},
     {"tokenizer.ggml.eos_token_id", "eos_token"},
     {"tokenizer.ggml.unknown_token_id", "unk_token"},
-    {"tokenizer.ggml.seperator_token_id", "sep_token"}, /* spelled so in GGUF */
+    {"tokenizer.ggml.seperator_token_id", "sep_token"}, /* GGUF's spelling */
     {"tokenizer.ggml.padding_token_id", "pad_token"},
     {"tokenizer.ggml.cls_token_id", "cls_token"},
     {"tokenizer.ggml.mask_token_id", "mask_token"},
@@ -27,7 +27,7 @@ static const struct {
 enum { N_SPECIAL = sizeof specials / sizeof specials[0] };
 
 struct pl_template {
-    struct chat_template *usual, *tool_use;  /* owned; NULL: none */
+    struct chat_template *usual, *tool_use;  /* owned; NULL if none */
     struct chat_variable special[N_SPECIAL]; /* texts owned */
     int n_special;
     struct reply_format format;
@@ -46,7 +46,7 @@ static pl_status read_special(pl_template *t, const struct gguf *g, int i,
     if (!id || !tokens || !gguf_as_i64(id, 0, &at) || at < 0 ||
         !gguf_as_str(tokens, (uint64_t)at, &s))
         return PL_OK;
-    copy = malloc(s.len + 1); /* a token may hold zero bytes or be empty */
+    copy = malloc(s.len + 1); /* the text may contain zero bytes or be empty */
     if (!copy)
         return err_no_memory(err, "a special token");
     memcpy(copy, s.s, s.len);
@@ -72,7 +72,8 @@ static pl_status read_template(struct chat_template **out, const struct gguf *g,
                : err_set(err, s, "%s: %s: %s", gguf_path(g), key, why.message);
 }
 
-/* Reads from the file what is not given as text. */
+/* Reads the special tokens from the file and, if `own`, the chat templates,
+ * because the caller gave none as text. */
 static pl_status read_file(pl_template *t, const struct gguf *g, bool own,
                            pl_err *err)
 {
@@ -95,7 +96,8 @@ static pl_status render(const pl_template *t, const pl_conversation *given,
                         const struct chat_limits *limits, char **text,
                         size_t *len, pl_err *err);
 
-/* Probes with small limits, which suffice for their few words. */
+/* Renders a short conversation by which reply_format_learn finds the markers of
+ * a template. Small limits suffice for it. */
 static pl_status render_probe(void *user, const pl_conversation *c, char **text,
                               pl_err *err)
 {
@@ -156,7 +158,8 @@ static struct chat_variable json(const char *name, const char *s)
     return (struct chat_variable){name, s, strlen(s), true};
 }
 
-/* Checks only the start; the reader reports other errors. */
+/* Checks that a text begins like a JSON list. The JSON parser reports other
+ * errors. */
 static pl_status check_list(const char *name, const char *s, pl_err *err)
 {
     s += strspn(s, " \t\r\n");

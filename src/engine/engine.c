@@ -1,5 +1,5 @@
-/* pl_engine: weights on devices, and sequences. batch.c splits batches into
- * steps. */
+/* Implements pl_engine: creation with weights on devices, counters, and
+ * sequences. batch.c runs batches. */
 #include "engine/engine.h"
 
 #include "base/err.h"
@@ -15,7 +15,8 @@
 #include <sys/random.h>
 #include <time.h>
 
-/* Checks that a part is still in its file, for an exec_source. */
+/* Checks that the file still contains a part of a weight, because a truncated
+ * file would crash the program when it is read. Called as exec_source.check. */
 static pl_status check_whole(void *user, int node, int64_t part, pl_err *err)
 {
     const pl_engine *e = user;
@@ -26,7 +27,7 @@ static pl_status check_whole(void *user, int node, int64_t part, pl_err *err)
         err);
 }
 
-/* Finds the parts of a weight in the file. */
+/* Sets *out to the addresses of the parts of a weight in the mapped file. */
 static pl_status find_parts(const struct model *m, const char *name,
                             struct arena *a, struct exec_parts *out,
                             pl_err *err)
@@ -69,7 +70,7 @@ static pl_status load(pl_engine *e, const pl_options *opt, pl_err *err)
     return s;
 }
 
-/* Returns a kept tensor by name, or -1 if it does not exist or is not kept. */
+/* Returns the tensor with a name if it is kept (pl_keep), else -1. */
 static pl_tensor find_kept(const pl_engine *e, const char *name)
 {
     const pl_graph *g = e->plan->graph;
@@ -98,7 +99,7 @@ pl_status engine_sum(pl_engine *e, const volatile int *cancel, pl_err *err)
         return PL_OK;
     for (int d = 0; d < l->n; d++)
         n_thread += l->dev[d].n_thread;
-    if (n_thread == 0) /* accelerators have none */
+    if (n_thread == 0) /* accelerators have no threads */
         n_thread = 8;
     PL_TRY(model_sum(&e->weights, e->plan->model->file, n_thread,
                      MODEL_SUM_LEAST, cancel, err));
@@ -117,7 +118,8 @@ pl_status pl_engine_sum(pl_engine *e, const volatile int *cancel, pl_err *err)
     return s;
 }
 
-/* Returns a number that is unique among engines of all processes. */
+/* Returns a random number that identifies the engine among the engines of all
+ * processes. */
 static uint64_t draw_mark(const pl_engine *e)
 {
     struct {
@@ -195,8 +197,8 @@ void pl_engine_counters(const pl_engine *e, pl_counters *out, size_t size)
     pl_exec_counters(e ? e->exec : NULL, out, size);
 }
 
-/* Enters a call for getters that return no status. They return zeros if it
- * fails: there is no engine, or it is busy. */
+/* Begins a call of a function that returns no status. Returns false if e is
+ * NULL or the engine is busy; the function then returns zeros. */
 static bool enter(const pl_engine *e)
 {
     return e && exec_enter(e->exec, NULL) == PL_OK;
@@ -216,7 +218,8 @@ int pl_engine_devices(const pl_engine *e, pl_device_counters *out, int n,
     return n_device;
 }
 
-/* Reports the pool that holds all tokens, if there is one. */
+/* Reports the pages of the pool without a window, if there is one, because it
+ * is the first to run short. */
 void pl_engine_cache(const pl_engine *e, pl_cache_counters *out, size_t size)
 {
     pl_cache_counters c = {0};
@@ -357,8 +360,8 @@ static pl_status share(pl_engine *e, int seq, const int32_t *token, int64_t n,
                 "token %" PRId64
                 " of the prefix is %d, outside the vocabulary of 0 .. %" PRId64,
                 i, token[i], n_vocab - 1);
-    PL_TRY(exec_wait_async(e->exec, err)); /* tensor transfers may be in
-                                              progress */
+    /* asynchronous transfers may be in progress */
+    PL_TRY(exec_wait_async(e->exec, err));
     engine_trust_prefixes(e);
     if (n > 0)
         *n_shared = prefix_match(&e->kv, seq, token, n - 1);
@@ -435,18 +438,18 @@ pl_status pl_seq_set_tokens(pl_engine *e, int seq, const int32_t *token,
     return s;
 }
 
-/* Returns the tokens for which a pool has pages; for a sequence, includes the
- * space in its last page. */
+/* Returns the number of tokens for which a pool has free pages. If `seq` is not
+ * -1, includes the free space in the last page of that sequence. */
 static int64_t pool_room(const struct kv *kv, int pool, int seq)
 {
     const struct kv_pool *p = &kv->pool[pool];
     int64_t room = (int64_t)kv_free_pages(kv, pool) * PAGE_TOKENS;
 
     if (p->state || p->window > 0)
-        return INT64_MAX; /* planned for all sequences */
+        return INT64_MAX; /* pages suffice for all sequences */
     if (seq < 0 || kv->length[seq] % PAGE_TOKENS == 0)
         return room;
-    /* if the page is shared, its copy needs a page */
+    /* if the last page is shared, its copy needs a page */
     room -= (int64_t)kv_pages_needed(kv, pool, seq, 1, false) * PAGE_TOKENS;
     return room < 0 ? 0 : room + PAGE_TOKENS - kv->length[seq] % PAGE_TOKENS;
 }

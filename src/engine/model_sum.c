@@ -1,17 +1,19 @@
 /* See model_sum.h.
  *
- * All bytes are hashed because a file may be patched in place, in one row of
- * one matrix, which sampling could miss. Persistent cache pages would then be
- * taken for those of another model. The file's times are not enough, because
- * copies of one model, on one machine or several, share what is cached. So
- * every byte is read, but only once. A write gives a file another change time
- * (ctime, which no program can set). As long as ctime, inode and size are the
- * same, the bytes are. The sum is read right after loading, when as much of the
- * file as fits is in memory.
+ * All bytes are hashed, not only samples, because a file may have been patched
+ * in a single row of a matrix. Cached pages of the unpatched model would then
+ * be used for the patched one. The times of the file cannot identify a model,
+ * because copies of a model on one or several machines share cached pages.
  *
- * A cached sum is a file of 32 bytes, whose name is the key: "plaitsum", the
- * version of the algorithm, the sum, and a hash64 of all that. Numbers are
- * little endian. An invalid file is ignored and written again. */
+ * Every byte is read, but only once per file. A write changes the change time
+ * of a file (ctime), which no program can set. So as long as ctime, inode and
+ * size are the same, the bytes are the same. The hash is computed right after
+ * loading, while much of the file is still in memory.
+ *
+ * A cached hash is a file of 32 bytes. Its name is the key. It contains
+ * "plaitsum", the version of the algorithm, the hash, and a hash64 of these
+ * three. Numbers are little-endian. An invalid file is ignored and written
+ * again. */
 #include "engine/model_sum.h"
 
 #include "base/cache_place.h"
@@ -32,7 +34,7 @@ enum {
     BLOCK = 256 << 10,
     MAX_THREADS = 16,
     KEPT = 32,
-    WAY = 2, /* to be incremented when the algorithm changes */
+    WAY = 2, /* version of the algorithm */
 };
 
 static const char magic[8] = {'p', 'l', 'a', 'i', 't', 's', 'u', 'm'};
@@ -42,15 +44,15 @@ static const char magic[8] = {'p', 'l', 'a', 'i', 't', 's', 'u', 'm'};
 struct summing {
     const struct gguf *g;
     const volatile int *cancel;
-    pthread_mutex_t lock; /* protects what follows */
-    int64_t tensor;       /* the next block is in this one, */
-    uint64_t at;          /* from this byte on */
+    pthread_mutex_t lock; /* protects the fields below */
+    int64_t tensor;       /* tensor of the next block, */
+    uint64_t at;          /* and offset of the block in it */
     uint64_t sum;
-    pl_status s; /* of the first that failed */
+    pl_status s; /* status of the first thread that failed */
     pl_err err;
 };
 
-/* Hashes a tensor's properties besides its data. */
+/* Returns a hash of a tensor's name, format and shape. */
 static uint64_t hash_name(const struct gguf_tensor *t)
 {
     uint64_t h = hash64(t->id, t->name, strlen(t->name));
@@ -58,7 +60,9 @@ static uint64_t hash_name(const struct gguf_tensor *t)
     return hash64(h, t->dim, (size_t)t->n_dim * sizeof *t->dim);
 }
 
-/* Returns the next block, which may be empty; NULL at the end. */
+/* Takes the next block to hash: *n bytes from offset *at of the tensor that is
+ * returned. A block may be empty. Returns NULL at the end or after a
+ * failure. */
 static const struct gguf_tensor *next_block(struct summing *m, uint64_t *at,
                                             size_t *n)
 {
@@ -84,8 +88,9 @@ static const struct gguf_tensor *next_block(struct summing *m, uint64_t *at,
     return t;
 }
 
-/* Adds up hashes of blocks, so their distribution over threads does not
- * matter. */
+/* Hashes blocks until there are no more; the function of each thread. The
+ * result is the sum of the hashes of all blocks, so their distribution over
+ * threads does not matter. */
 static void *sum_blocks(void *user)
 {
     struct summing *m = user;
@@ -126,7 +131,7 @@ static pl_status sum_all(uint64_t *out, const struct gguf *g, int n_thread,
     want = (uint64_t)want < blocks ? want : (int)blocks;
     pthread_mutex_init(&m.lock, NULL);
     while (n + 1 < want && !pthread_create(&thread[n], NULL, sum_blocks, &m))
-        n++; /* continues with the threads that started */
+        n++; /* continues with fewer threads if one does not start */
     sum_blocks(&m);
     while (n > 0)
         pthread_join(thread[--n], NULL);
@@ -180,7 +185,8 @@ static bool find_kept(const uint64_t key[2], uint64_t *sum)
     return memcmp(b, want, KEPT) == 0;
 }
 
-/* Caches the sum. Errors are ignored: it is then computed again. */
+/* Stores the hash in the cache. Ignores errors; the hash is then computed again
+ * next time. */
 static void keep(const uint64_t key[2], uint64_t sum)
 {
     char path[CACHE_PATH];
@@ -206,7 +212,7 @@ pl_status model_sum(uint64_t *out, const struct gguf *g, int n_thread,
     if (kept && find_kept(key, out))
         return PL_OK;
     PL_TRY(sum_all(out, g, n_thread, cancel, err));
-    /* If the file was written meanwhile, the sum may be of mixed contents. */
+    /* Do not cache the hash if a file was written while it was read. */
     if (kept && gguf_identity(g, after) && memcmp(key, after, sizeof key) == 0)
         keep(key, *out);
     return PL_OK;

@@ -1,18 +1,19 @@
-/* A hash of all bytes of the weights in a model's files. It keeps results of
- * other weights from being mistaken for this model's. */
+/* Computes a hash of all bytes of a model's weights. Saved states contain the
+ * hash, so that a state computed with other weights is rejected. */
 #ifndef ENGINE_MODEL_SUM_H
 #define ENGINE_MODEL_SUM_H
 
 #include "gguf/gguf.h"
 
-/* Sums of smaller files are not cached. */
+/* Size in bytes below which the hash of a model is not cached. */
 enum { MODEL_SUM_LEAST = 256 << 20 };
 
-/* Sums the names, shapes, formats and data of all tensors, in any order and
- * split over files, by up to n_thread threads. A model of `least` bytes or more
- * is read once. Its sum is then cached in the cache directory
- * (base/cache_place.h), keyed by the device, inode, size and times of its
- * files. CANCELLED: see pl_options. */
+/* Sets *out to a hash of the names, shapes, formats and data of all tensors.
+ * The hash does not depend on the order of the tensors or their split over
+ * files. Uses up to n_thread threads. The hash of a model of at least `least`
+ * bytes is stored in the cache directory (base/cache_place.h), keyed by the
+ * device, inode, size and times of the model's files, so that the model is read
+ * only once. Returns CANCELLED if *cancel becomes nonzero, as in pl_options. */
 pl_status model_sum(uint64_t *out, const struct gguf *g, int n_thread,
                     uint64_t least, const volatile int *cancel, pl_err *err);
 

@@ -1,4 +1,5 @@
-/* pl_model and pl_plan: opening files, planning without reading a weight. */
+/* Implements pl_model and pl_plan. Opens models, and plans without reading
+ * weights. */
 #include "engine/engine.h"
 
 #include "base/err.h"
@@ -75,8 +76,9 @@ const pl_tokenizer *pl_model_tokenizer(const pl_model *m)
     return m ? m->tokenizer : NULL;
 }
 
-/* Multi-token prediction predicts the tokens after the next one; no logit of
- * the next one depends on it. */
+/* Logs that the layers for multi-token prediction are not loaded, if the model
+ * has any and the options do not use them. They predict tokens after the next
+ * one, so the logits of the next token do not depend on them. */
 static void tell_unused_layers(const struct model *m, const pl_options *opt)
 {
     char text[160];

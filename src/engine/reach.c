@@ -1,5 +1,5 @@
-/* Access to a running model: its executor, its tensors by name, and the choice
- * of intermediates to keep. */
+/* Access to the internals of an engine: its executor, its tensors by name, and
+ * the intermediate values to keep. */
 #include "engine/engine.h"
 
 #include "base/err.h"

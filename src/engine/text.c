@@ -1,4 +1,4 @@
-/* Tokenizers, detokenizers and samplers of pl.h. */
+/* Implements pl_tokenizer, pl_detokenizer and pl_sampler. */
 #include "engine/engine.h"
 
 #include "base/err.h"
@@ -12,7 +12,8 @@
 #include <stdlib.h>
 
 struct pl_tokenizer {
-    bool borrowed;             /* a model's: pl_tokenizer_free does nothing */
+    bool borrowed;             /* belongs to a model: pl_tokenizer_free does
+                                  nothing */
     struct tokenizer *t;       /* owned */
     struct token_texts *texts; /* owned */
 };
@@ -25,8 +26,9 @@ struct pl_detokenizer {
 struct pl_sampler {
     struct sampler *s;
     int32_t n_vocab;
-    struct token_mask *mask; /* owned; NULL: any token is allowed */
-    pl_err err;              /* why the last pl_sample returned -1 */
+    struct token_mask *mask; /* owned; NULL if there is no grammar */
+    pl_err err;              /* error of the last pl_sample, which returned
+                                -1 */
 };
 
 pl_status engine_tokenizer(pl_tokenizer **out, const struct gguf *file,
@@ -241,8 +243,8 @@ void pl_sampling_init_size(pl_sampling *s, size_t size)
     s->size = size;
 }
 
-/* Checks what can be checked before anything is copied; the sampler checks the
- * rest. */
+/* Checks the arguments that must be valid before the options are copied.
+ * sampling_create checks the others. */
 static pl_status check_sampling(const pl_sampling *s, int64_t n_vocab,
                                 pl_err *err)
 {
@@ -389,8 +391,9 @@ int32_t pl_sample(pl_sampler *s, const float *logits)
 
     if (!s)
         return -1;
-    s->err.status = PL_OK; /* clearing its large text for each token would be
-                              slow */
+    /* clears only the first byte of the message, because clearing all for each
+     * token would be slow */
+    s->err.status = PL_OK;
     s->err.message[0] = '\0';
     return sample(s, logits, &id) == PL_OK ? id : -1;
 }

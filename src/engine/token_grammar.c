@@ -1,5 +1,5 @@
-/* Grammars of pl.h: a tokenizer's tokens as a vocabulary, and masks that
- * samplers of all threads share. */
+/* Implements pl_grammar and token masks. Samplers in several threads may share
+ * a grammar; a lock protects the masks that it caches. */
 #include "engine/token_grammar.h"
 
 #include "base/err.h"
@@ -11,26 +11,28 @@
 #include <string.h>
 
 struct pl_grammar {
-    struct grammar *grammar; /* owned, as all here */
+    struct grammar *grammar; /* owned, as are all pointers here */
     struct grammar_vocab *vocab;
-    struct grammar_masks *masks; /* protected by the lock, with all their
+    struct grammar_masks *masks; /* cached masks; `lock` protects them and all
                                     states */
-    uint32_t *never;             /* tokens that are never allowed; NULL: none */
+    uint32_t *never;             /* bits of tokens that are never allowed, NULL
+                                    if none */
     int32_t n_vocab;
     pthread_mutex_t lock;
 };
 
 struct token_mask {
     pl_grammar *g;               /* borrowed */
-    struct grammar_state *state; /* owned, under g's lock */
+    struct grammar_state *state; /* owned, protected by g->lock */
     uint32_t *bits;              /* owned, [n_word] */
     size_t n_word;
-    bool ready; /* the bits match the state */
+    bool ready; /* `bits` are those of the present state */
 };
 
 /* ---- markers ------------------------------------------------------------- */
 
-/* Forbids control tokens that the grammar's text does not contain. */
+/* Forbids all control tokens whose text does not occur in the text of the
+ * grammar. Tokens that end the generation stay allowed. */
 static pl_status forbid_others(pl_grammar *g, const struct tokenizer *t,
                                const char *text, size_t len, pl_err *err)
 {
@@ -156,7 +158,8 @@ void token_mask_free(struct token_mask *m)
     free(m);
 }
 
-/* Computes the bits. */
+/* Computes m->bits for the present state. Returns an error if no token is
+ * allowed. */
 static pl_status fill(struct token_mask *m, pl_err *err)
 {
     const uint32_t *never = m->g->never;

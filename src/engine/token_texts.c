@@ -9,7 +9,8 @@
 struct token_texts {
     const struct tokenizer *t; /* borrowed */
     pthread_mutex_t lock;
-    struct grammar_vocab *made[2]; /* owned, by `marks`; NULL: not built yet */
+    struct grammar_vocab *made[2]; /* owned, indexed by `marks`; NULL if not
+                                      built yet */
 };
 
 static enum grammar_token_kind kind_of(const struct tokenizer *t, int32_t id,
@@ -77,7 +78,8 @@ void token_texts_free(struct token_texts *texts)
     free(texts);
 }
 
-/* Concurrent callers wait until it is built. */
+/* Builds the vocabulary under the lock, so that concurrent callers wait for
+ * it. */
 pl_status token_texts_take(struct token_texts *texts, bool marks,
                            struct grammar_vocab **out, pl_err *err)
 {

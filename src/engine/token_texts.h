@@ -1,5 +1,6 @@
-/* The texts of a tokenizer's tokens for grammars: built when the first grammar
- * needs them, and shared by all. */
+/* The texts of a tokenizer's tokens, as the vocabulary of grammars. Built when
+ * the first grammar needs them, then shared by all grammars of the
+ * tokenizer. */
 #ifndef ENGINE_TOKEN_TEXTS_H
 #define ENGINE_TOKEN_TEXTS_H
 
@@ -8,15 +9,15 @@
 
 struct token_texts; /* opaque; threads may share it */
 
-/* t is borrowed. */
+/* Creates an object without any vocabulary yet. `t` is borrowed. */
 pl_status token_texts_create(struct token_texts **out,
                              const struct tokenizer *t, pl_err *err);
-/* Vocabularies taken from it remain valid. */
+/* Frees `texts`. Vocabularies returned by token_texts_take remain valid. */
 void token_texts_free(struct token_texts *texts);
 
-/* Returns the vocabulary; free it with grammar_vocab_free. Control tokens and
- * tokens without bytes never match. marks: control tokens match as texts,
- * too. */
+/* Sets *out to a reference to the vocabulary, building it if needed. The caller
+ * frees it with grammar_vocab_free. Tokens without bytes never match. Control
+ * tokens match their text if `marks`, else never. */
 pl_status token_texts_take(struct token_texts *texts, bool marks,
                            struct grammar_vocab **out, pl_err *err);
 

@@ -1,5 +1,5 @@
-/* Reads and writes rows of caches; see cache_io.h. cache_tile.h describes the
- * form of a tile. */
+/* Reads and writes rows of caches; see cache_io.h. A tile is one head of a
+ * page; cache_tile.h describes its form. */
 #include "exec/cache_io.h"
 
 #include "base/err.h"
@@ -10,15 +10,16 @@
 
 /* Holders ---------------------------------------------------------------- */
 
-/* A device's part of a cache: the heads of some ranks. */
+/* A device that stores a part of a cache: the heads of its ranks. */
 struct holder {
     int dev;
     rankset ranks;
-    const struct prog_tensor *tensor; /* [n_slot, its heads, d_head] */
+    const struct prog_tensor *tensor; /* [n_slot, stored heads, d_head] */
 };
 
-/* Returns the i-th holder of a cache; false if it stores none of it. The only
- * code here that knows who holds which part. */
+/* Sets *h to the i-th device of the cache's group. Returns false if there is no
+ * such device or if it stores no heads. Other functions of this file find out
+ * by this function which device holds which heads. */
 static bool holder(const pl_exec *x, int node, int i, struct holder *h)
 {
     const struct compiled *p = x->plan;
@@ -41,14 +42,15 @@ static int n_ref(const pl_exec *x)
 
 struct cache_part {
     int dev;
-    size_t at;      /* of page 0 in the device's region */
-    int64_t n_head; /* stored there */
-    int32_t *head;  /* [n_head] their indices in the cache */
-    bool *first;    /* [n_head] no earlier part has the head */
+    size_t at;      /* offset of page 0 in the device's cache region */
+    int64_t n_head; /* number of stored heads */
+    int32_t *head;  /* [n_head] index in the cache of each stored head */
+    bool *first;    /* [n_head] true if no earlier part stores the head */
 };
 
-/* Lists the heads that a device stores, and whether it is the first to store
- * each. */
+/* Sets *p to the part of a cache that device h stores. seen[head] is true for
+ * heads that earlier parts store, and is updated. Returns false if out of
+ * memory. */
 static bool part_init(struct cache_part *p, struct exec_caches *c,
                       const struct exec_cache *cache, const struct holder *h,
                       bool *seen)

@@ -1,4 +1,4 @@
-/* pl_exec: creation, transfer of values, steps. */
+/* The executor (pl_exec): creation, access to tensors, and steps. */
 #include "exec/exec.h"
 
 #include "base/err.h"
@@ -15,7 +15,7 @@
 
 /* ---- lifetime ---------------------------------------------------------- */
 
-/* Lists the devices and ranks of each group. */
+/* Fills the tables of the devices and ranks of each group. */
 static pl_status group_tables(pl_exec *x, pl_err *err)
 {
     const struct lowered *l = x->plan->low;
@@ -40,7 +40,8 @@ static pl_status group_tables(pl_exec *x, pl_err *err)
     return PL_OK;
 }
 
-/* Allocates what a step or a range needs, so that neither allocates. */
+/* Allocates the tables and the buffer for a page, so that steps and page copies
+ * need not allocate memory. */
 static pl_status tables(pl_exec *x, pl_err *err)
 {
     const struct compiled *p = x->plan;
@@ -66,8 +67,8 @@ static pl_status tables(pl_exec *x, pl_err *err)
     return x->page ? PL_OK : err_no_memory(err, "an executor");
 }
 
-/* Returns true if `word` is in the comma-separated list PL_DEBUG, which tests
- * set. */
+/* Returns true if `word` is in the environment variable PL_DEBUG, a
+ * comma-separated list that tests set. */
 static bool debug_asks(const char *word)
 {
     const char *s = getenv("PL_DEBUG");
@@ -177,7 +178,9 @@ void exec_free(pl_exec *x)
     free(x);
 }
 
-/* Costs one system call for each public call, about 50 ns. */
+/* Checks that this process created the executor. A forked child has neither its
+ * threads nor its devices. The check is made in each public call; it costs one
+ * system call, about 50 ns. */
 static pl_status check_owner(const pl_exec *x, pl_err *err)
 {
     pid_t here = getpid();
@@ -232,7 +235,7 @@ void exec_leave_reading(pl_exec *x, bool in_callback)
         exec_leave(x);
 }
 
-/* ---- ranges ------------------------------------------------------------ */
+/* ---- access to tensors ------------------------------------------------- */
 
 struct exec_owners exec_owners(const pl_exec *x, int num)
 {
@@ -251,12 +254,13 @@ static const struct graph_node *node_of(const pl_exec *x, pl_tensor t)
     return t >= 0 && t < x->plan->g->n_node ? &x->plan->g->node[t] : NULL;
 }
 
-/* A tensor to be read or set, in one micro-batch. */
+/* Arguments of an access to a tensor: the tensor, the micro-batch of the last
+ * step whose values are accessed, and the direction (`put` writes). */
 struct tensor_access {
     pl_exec *x;
     pl_tensor t;
     int micro;
-    struct graph_sizes sizes; /* of its micro-batch */
+    struct graph_sizes sizes; /* sizes of micro-batch `micro` */
     bool put;
     pl_err *err;
 };
@@ -307,8 +311,9 @@ static pl_status check_range(const struct tensor_access *j, size_t offset,
 typedef pl_status part_fn(const struct tensor_access *j, int64_t first,
                           int64_t n, void *data, bool put);
 
-/* Widens a byte range to whole units, values or rows, through a temporary
- * copy. */
+/* Accesses bytes [offset, offset + bytes) of a tensor through `part`, which
+ * accesses whole units of `unit` bytes: elements or rows. If the range does not
+ * consist of whole units, a temporary buffer holds those that it touches. */
 static pl_status widened(const struct tensor_access *j, unsigned char *data,
                          size_t offset, size_t bytes, size_t unit,
                          part_fn *part)
@@ -337,7 +342,8 @@ static pl_status widened(const struct tensor_access *j, unsigned char *data,
     return s;
 }
 
-/* Inputs and results are complete in io's memory. */
+/* Accesses n elements of an input or a result from element `first`. The memory
+ * of the io device holds these tensors whole. */
 static pl_status value_part(const struct tensor_access *j, int64_t first,
                             int64_t n, void *data, bool put)
 {
@@ -438,8 +444,9 @@ pl_status exec_get_output(pl_exec *x, int micro, pl_tensor t, void *data,
 
 /* Steps ------------------------------------------------------------------ */
 
-/* Checks that the state slots of token i are in the pool. Checks that it
- * follows on the token before, because states are updated token by token. */
+/* Checks that the state slots of token i are in the pool. Also checks that the
+ * token follows the previous one of its sequence, because recurrent states are
+ * updated token by token. */
 static pl_status check_state(const struct token_table *b, int64_t n_slot,
                              int64_t i, pl_err *err)
 {
@@ -472,7 +479,7 @@ static pl_status check_state(const struct token_table *b, int64_t n_slot,
     return PL_OK;
 }
 
-/* Checks that every page that token i may read or write is in the pool. */
+/* Checks that all pages that token i may read or write exist in the pool. */
 static pl_status check_pages(const pl_exec *x, const struct token_table *b,
                              int pool, int64_t i, pl_err *err)
 {
@@ -485,7 +492,7 @@ static pl_status check_pages(const pl_exec *x, const struct token_table *b,
         return check_state(b, n_page, i, err);
     if (i > 0 && b->seq[i - 1] == seq && b->pos[i - 1] <= pos &&
         b->pos[i - 1] / PAGE_TOKENS > from)
-        from = b->pos[i - 1] / PAGE_TOKENS; /* earlier ones were checked */
+        from = b->pos[i - 1] / PAGE_TOKENS; /* others are checked */
     for (int64_t k = from; k <= pos / PAGE_TOKENS; k++) {
         int32_t page = b->pages[seq * b->page_stride + k];
 
@@ -498,8 +505,9 @@ static pl_status check_pages(const pl_exec *x, const struct token_table *b,
     return PL_OK;
 }
 
-/* Without a table all tokens share one page, which matters only to a graph with
- * a cache. */
+/* Checks position and sequence of token i, and its pages if there is a page
+ * table. Without a page table all tokens share one page; that restricts them
+ * only if the graph has a cache. */
 static pl_status check_token(const pl_exec *x, const pl_step_tokens *r,
                              struct token_table *b, int64_t i, pl_err *err)
 {
@@ -568,7 +576,8 @@ static pl_status check_tokens(const pl_exec *x, const pl_step_tokens *r,
 
 /* ---- the token table ------------------------------------------------- */
 
-/* Writes words of micro-batch k's table, from `word`, in io's memory. */
+/* Writes n words to the token table of micro-batch k, from index `word`. The
+ * table is in the memory of the io device. */
 static pl_status put_words(pl_exec *x, int k, int64_t word, const int32_t *v,
                            int64_t n, pl_err *err)
 {
@@ -579,7 +588,9 @@ static pl_status put_words(pl_exec *x, int k, int64_t word, const int32_t *v,
                         v, 4 * (size_t)n, err);
 }
 
-/* Assigns table rows to the step's sequences in the order of first use. */
+/* Assigns rows of the token table to the sequences of the micro-batch, in the
+ * order of first use. Sets x->seq[i] to the row of token i. Returns the number
+ * of sequences. */
 static int64_t assign_table_rows(pl_exec *x, const pl_step_tokens *r)
 {
     int32_t n = 0;
@@ -596,14 +607,15 @@ static int64_t assign_table_rows(pl_exec *x, const pl_step_tokens *r)
     return n;
 }
 
-/* Writes the pages of a pool to the table of micro-batch k. */
+/* Writes the page tables of a pool to the token table of micro-batch k, one row
+ * per sequence. */
 static pl_status put_pages(pl_exec *x, int k, const pl_step_tokens *r,
                            int64_t n_seq, int pool, pl_err *err)
 {
     int64_t at = program_pages_word(&x->plan->low->prog[x->io], pool);
     int64_t n_row = 0;
 
-    if (!r->pages[pool]) /* all use the first page */
+    if (!r->pages[pool]) /* no page table: all tokens use page 0 */
         return put_words(x, k, at, x->zeros,
                          x->plan->g->pool[pool].state ? STATE_WORDS : 1, err);
     for (int64_t i = 0; i < r->n_tok && n_row < n_seq; i++) {
@@ -619,7 +631,8 @@ static pl_status put_pages(pl_exec *x, int k, const pl_step_tokens *r,
     return PL_OK;
 }
 
-/* Returns an upper bound of the pages in which a sequence has positions. */
+/* Returns an upper bound of the number of pages that a sequence occupies, from
+ * the greatest position. */
 static int64_t pages_reached(const pl_step_tokens *r)
 {
     int32_t last = 0;
@@ -629,7 +642,8 @@ static int64_t pages_reached(const pl_step_tokens *r)
     return last / PAGE_TOKENS + 1;
 }
 
-/* Writes the table of micro-batch k; sets *n_seq to its sequences. */
+/* Writes the token table of micro-batch k. Sets *n_seq to the number of its
+ * sequences, and *n_page to the maximum number of pages per sequence. */
 static pl_status put_token_table(pl_exec *x, int k, const pl_step_tokens *r,
                                  int64_t *n_seq, int64_t *n_page, pl_err *err)
 {
@@ -653,8 +667,9 @@ int exec_n_micro(const pl_exec *x)
     return x->n_micro;
 }
 
-/* Chooses the variant: pipelined for several micro-batches, streamed for one of
- * many tokens. */
+/* Returns the variant to run: the pipelined one for several micro-batches, the
+ * streamed one for a single micro-batch of many tokens, else the resident
+ * one. */
 static int choose_variant(const struct compiled *p, int n, int64_t n_tok)
 {
     if (n > 1)
@@ -744,7 +759,9 @@ int exec_devices(const pl_exec *x, pl_device_counters *out, int n, size_t size)
     return x->io;
 }
 
-/* Adds the bytes of weights, by the ranks that own them. */
+/* Adds the size of all weights to the counters of the ranks that own them. A
+ * part that several ranks own counts as weight for the lowest rank, and as
+ * replica for the others. */
 static void count_weights(const struct compiled *p, pl_counters *c)
 {
     for (int i = 0; i < p->num->n; i++) {

@@ -1,13 +1,15 @@
-/* Writes a trace for chrome://tracing, Perfetto and similar tools. Each device
- * is a process, each queue a thread, and each instruction a complete event
- * ("ph": "X"). Times are microseconds since the executor was created. Events
- * are written step by step and not kept, so only the disk limits a trace.
+/* Writes a trace for chrome://tracing, Perfetto and similar tools. In the trace
+ * each device is a process, each queue a thread, and each instruction a
+ * complete event ("ph": "X"). Times are in microseconds since the executor was
+ * created. The events of a step are written after the step and not kept in
+ * memory, so the length of a trace is not limited.
  *
  * A copy between groups is hidden while a device of the receiving group
- * computes. The hidden part of all copy time is summed separately. Copies of
- * cpu devices use the computing threads, so only a peer can hide them.
+ * computes at the same time. exec_trace_sums returns the total time of copies
+ * and the hidden part of it. A CPU device copies with its computing threads, so
+ * its copies can be hidden only by computations of other devices of its group.
  *
- * Source of the format: Trace Event Format, the Catapult project. */
+ * The format is the Trace Event Format of the Catapult project. */
 #include "exec/exec_trace.h"
 
 #include "base/err.h"
@@ -24,11 +26,11 @@ struct exec_trace {
     const struct compiled *p; /* borrowed */
     pl_write_fn *write;
     void *user;
-    struct trace_span *busy; /* owned: space for all events of a step */
-    struct trace_span *copy; /* owned, likewise */
-    double first_s, start_s; /* when the executor and the step began */
-    bool any;                /* an event was written */
-    pid_t owner;             /* the process whose steps it records */
+    struct trace_span *busy; /* owned: buffer for spans of a step's kernels */
+    struct trace_span *copy; /* owned: buffer for spans of a step's copies */
+    double first_s, start_s; /* times at which the trace and the step began */
+    bool any;                /* true once an event is written */
+    pid_t owner;             /* the process that created the trace */
     pl_traced sum;
 };
 
@@ -48,8 +50,8 @@ static void say(struct exec_trace *t, const char *fmt, ...)
         t->write(t->user, buf, (size_t)n);
 }
 
-/* Writes a string of JSON. Names are from a caller or a file and need not be
- * UTF-8, so anything but ASCII is written as '?'. */
+/* Writes a JSON string. Names come from a caller or a file and may be invalid
+ * UTF-8, so all bytes that are not printable ASCII are written as '?'. */
 static void say_string(struct exec_trace *t, const char *s)
 {
     say(t, "\"");
@@ -108,7 +110,7 @@ pl_status exec_trace_create(struct exec_trace **out, const struct compiled *p,
     t->busy = malloc(room * sizeof *t->busy);
     t->copy = malloc(room * sizeof *t->copy);
     if (!t->busy || !t->copy) {
-        t->write = NULL; /* nothing was written */
+        t->write = NULL; /* so that exec_trace_free writes nothing */
         exec_trace_free(t);
         *out = NULL;
         return err_no_memory(err, "a trace");
@@ -128,7 +130,7 @@ void exec_trace_free(struct exec_trace *t)
 {
     if (!t)
         return;
-    if (t->write && t->owner == getpid()) /* not by a forked copy */
+    if (t->write && t->owner == getpid()) /* not in a forked child */
         say(t, "\n]}\n");
     free(t->busy);
     free(t->copy);
@@ -148,7 +150,8 @@ static const struct insn *insn_of(const struct exec_trace *t, int variant,
     return &t->p->low->prog[e->dev].variant[variant].insn[e->step];
 }
 
-/* Returns the action of the instruction, and sets its category. */
+/* Returns the event name of instruction s, and sets *category to the category
+ * of the event. */
 static const char *action(const struct exec_trace *t, const struct insn *s,
                           const char **category)
 {
@@ -176,8 +179,8 @@ static const char *action(const struct exec_trace *t, const struct insn *s,
     return "";
 }
 
-/* Returns the tensor that names an instruction: an op's weight, else the
- * computed or copied tensor. */
+/* Returns the tensor whose name a trace shows for the instruction of a graph
+ * node: the weight of the op if it has one, else the node itself. */
 static const struct graph_node *tensor_of(const struct exec_trace *t, int node)
 {
     const struct graph_node *n = &t->p->g->node[node];
@@ -228,7 +231,7 @@ double exec_trace_hidden(struct trace_span *busy, int n_busy,
     int n = 0;
 
     qsort(busy, (size_t)n_busy, sizeof *busy, by_begin);
-    for (int i = 0; i < n_busy; i++) /* joins overlapping ones */
+    for (int i = 0; i < n_busy; i++) /* merge overlapping spans */
         if (n > 0 && busy[i].begin_s <= busy[n - 1].end_s) {
             if (busy[i].end_s > busy[n - 1].end_s)
                 busy[n - 1].end_s = busy[i].end_s;
@@ -236,7 +239,8 @@ double exec_trace_hidden(struct trace_span *busy, int n_busy,
             busy[n++] = busy[i];
         }
     for (int k = 0; k < n_copy; k++) {
-        int lo = 0, hi = n; /* the first that ends after the copy begins */
+        /* binary search: the first span that ends after the copy begins */
+        int lo = 0, hi = n;
 
         while (lo < hi) {
             int mid = lo + (hi - lo) / 2;
@@ -258,7 +262,7 @@ double exec_trace_hidden(struct trace_span *busy, int n_busy,
     return sum;
 }
 
-/* Returns true if the devices share a group. */
+/* Returns true if devices a and b are equal or members of the same group. */
 static bool peers(const struct compiled *p, int a, int b)
 {
     const struct placement *y = &p->place;
@@ -276,7 +280,8 @@ static bool peers(const struct compiled *p, int a, int b)
     return a == b;
 }
 
-/* The events are ordered by device. */
+/* Adds the time of the step's copies between groups, and the hidden part of it,
+ * to the sums. */
 static void add_copies(struct exec_trace *t, int variant,
                        const struct device_timing *event, int n)
 {

@@ -1,4 +1,4 @@
-/* Writes the time of instructions as they run, in Chrome's trace format. */
+/* Writes when each instruction of a step ran, in Chrome's trace format. */
 #ifndef EXEC_EXEC_TRACE_H
 #define EXEC_EXEC_TRACE_H
 
@@ -6,16 +6,17 @@
 
 struct exec_trace; /* opaque */
 
-/* Writes the beginning; `write` is borrowed until exec_trace_free. All memory
- * is allocated here, none in a step. */
+/* Creates a trace and writes the start of the file. `write` is borrowed until
+ * exec_trace_free. Allocates all memory that later steps need. */
 pl_status exec_trace_create(struct exec_trace **out, const struct compiled *p,
                             pl_write_fn *write, void *user, pl_err *err);
-/* Writes the end. */
+/* Writes the end of the file and frees the trace. */
 void exec_trace_free(struct exec_trace *t);
 
-/* Starts the clock of a step. */
+/* Records the time at which a step begins, the origin of its events' times. */
 void exec_trace_start(struct exec_trace *t);
-/* Writes the events of that step, of `variant`. */
+/* Writes the n events of the step that exec_trace_start began. `variant` is the
+ * variant that ran. */
 void exec_trace_run(struct exec_trace *t, int variant,
                     const struct device_timing *event, int n);
 void exec_trace_sums(const struct exec_trace *t, pl_traced *out);
@@ -24,8 +25,8 @@ struct trace_span {
     double begin_s, end_s;
 };
 
-/* Returns the seconds of the spans in copy[] that overlap one of busy[]. busy[]
- * may overlap itself and is sorted here. */
+/* Returns for how many seconds the spans of copy[] overlap any span of busy[].
+ * Spans of busy[] may overlap one another. The function sorts busy[]. */
 double exec_trace_hidden(struct trace_span *busy, int n_busy,
                          const struct trace_span *copy, int n_copy);
 

@@ -1,5 +1,5 @@
-/* Lists the stores of weights, and copies slabs. All reads and writes of
- * weights on devices use weight_store_copy. */
+/* Lists the stores of weights, and copies slabs; see storage.h. All reads and
+ * writes of weights on devices use weight_store_copy. */
 #include "exec/storage.h"
 
 #include "base/err.h"
@@ -7,10 +7,11 @@
 
 #include <string.h>
 
-/* ---- positions of rows --------------------------------------------------- */
+/* ---- rows and pieces ----------------------------------------------------- */
 
-/* Returns the row of the i-th held one. Sets *len to how many rows from it on
- * are consecutive on both sides, itself included. */
+/* Returns the row of the whole weight that is the i-th row of store s. Sets
+ * *len to the number of rows, from this one, that are adjacent both in the
+ * weight and in the store. */
 static int64_t row_at(const struct weight_store *s, int64_t i, int64_t *len)
 {
     const struct layout_local *m = &s->split;
@@ -26,7 +27,7 @@ static int64_t row_at(const struct weight_store *s, int64_t i, int64_t *len)
     return (outer * s->size + at) * s->inner + rest;
 }
 
-/* Returns how many rows below `row` are held. */
+/* Returns the number of rows below `row` that store s holds. */
 static int64_t rows_below(const struct weight_store *s, int64_t row)
 {
     int64_t index = row / s->inner, outer = index / s->size;
@@ -43,7 +44,7 @@ static int64_t panels(int64_t n_row)
     return (n_row + PACK_ROWS - 1) / PACK_ROWS;
 }
 
-/* Sets [*a, *b) to the held rows in piece i. */
+/* Sets [*a, *b) to the rows in piece i, as indices of rows of the store. */
 static void piece_rows(const struct weight_store *s, int64_t i, int64_t *a,
                        int64_t *b)
 {
@@ -79,7 +80,7 @@ void storage_pieces(const struct weight_store *s, int64_t lo, int64_t hi,
     *end = piece_of(s, b - 1) + 1;
 }
 
-/* ---- the table ----------------------------------------------------------- */
+/* ---- the list of stores -------------------------------------------------- */
 
 struct table {
     const pl_exec *x;
@@ -89,14 +90,16 @@ struct table {
     pl_err *err;
 };
 
-/* Computes which rows the device holds, and its pieces. */
+/* Computes which rows of weight g, with layout l, a device with `ranks` stores.
+ * Sets the fields of *s from `n` on, which describe pieces and rows. */
 static pl_status deal(struct weight_store *s, const struct graph_node *g,
                       const pl_layout *l, rankset ranks, struct table *tab)
 {
     int last = g->n_dim - 1, dim = l->kind == PL_SPLIT ? l->dim : 0;
     int64_t outer = 1;
 
-    if (s->t->pack && dim == last) { /* panels know their part of a row */
+    /* a panel contains the device's part of a row */
+    if (s->t->pack && dim == last) {
         l = &layout_mirrored;
         dim = 0;
     }
@@ -123,8 +126,8 @@ static pl_status deal(struct weight_store *s, const struct graph_node *g,
     return PL_OK;
 }
 
-/* Adds the store of holder h->dev[u], which may be empty: node nn's value in
- * tensor t. */
+/* Adds the store for the weight of node nn in tensor t of device h->dev[u],
+ * unless the store is empty. In the counting pass only counts it. */
 static pl_status add(struct table *tab, const struct num_node *nn,
                      const struct exec_owners *h, int u, int t)
 {
@@ -142,8 +145,8 @@ static pl_status add(struct table *tab, const struct num_node *nn,
     return PL_OK;
 }
 
-/* Adds all stores of a weight, which may have several layouts, and be packed
- * and plain. */
+/* Adds all stores of weight `node`, or of all weights if it is -1. A weight may
+ * have several layouts, and may be stored both packed and plain. */
 static pl_status add_all(struct table *tab, int node, bool read)
 {
     const struct compiled *p = tab->x->plan;
@@ -158,7 +161,7 @@ static pl_status add_all(struct table *tab, int node, bool read)
             continue;
         h = exec_owners(tab->x, i);
         if (read && nn->layout->kind != PL_SPLIT && h.n > 1)
-            h.n = 1; /* the others hold the same */
+            h.n = 1; /* all devices hold the same rows */
         for (int u = 0; u < h.n; u++) {
             PL_TRY(add(tab, nn, &h, u, h.v[u].tensor));
             if (!read && h.v[u].plain >= 0)
@@ -173,7 +176,7 @@ pl_status storage_table(const pl_exec *x, int node, bool read, struct arena *a,
 {
     struct table tab = {.x = x, .arena = a, .err = err};
 
-    PL_TRY(add_all(&tab, node, read)); /* counts */
+    PL_TRY(add_all(&tab, node, read)); /* counting pass */
     tab.s = arena_alloc(a, (size_t)tab.n + 1, sizeof *tab.s);
     if (!tab.s)
         return err_no_memory(err, "the offsets of weights");
@@ -186,10 +189,12 @@ pl_status storage_table(const pl_exec *x, int node, bool read, struct arena *a,
 
 /* ---- copies -------------------------------------------------------------- */
 
-/* The host's rows of a panel, NULL for rows outside the host's range. */
+/* Addresses of the rows of a panel in host memory, NULL for rows that the
+ * host's range does not contain. */
 struct panel_rows {
     const void *row[PACK_ROWS];
-    int n, have; /* rows the panel holds; those of the host's range */
+    int n, have; /* number of rows in the panel; number of these that are in the
+                    host's range */
 };
 
 static void panel_rows_of(const struct weight_store *s, int64_t piece,
@@ -263,7 +268,7 @@ static void plain_rows(const struct weight_store *s, int64_t first, int64_t n,
     }
 }
 
-/* Returns true if the host has all rows of the pieces. */
+/* Returns true if the host's range contains all rows of the pieces. */
 static bool all_given(const struct weight_store *s, int64_t first, int64_t n,
                       const struct storage_rows *r)
 {

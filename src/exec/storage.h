@@ -1,64 +1,70 @@
-/* Where weights are stored: one entry for each device and each packing that
- * holds some of a weight. Copies slabs between the host's rows and such a
- * store.
+/* Copies weights between the host and devices. A *store* is the memory of one
+ * device that holds a part of a weight, packed or plain. Data is copied in
+ * slabs, which are ranges of a store of at most STORAGE_SLAB bytes.
  *
- * A store consists of *pieces*, which are adjacent in the device's memory. They
- * are packed panels of 16 rows, or, in plain tensors, rows (values, if rows are
- * split). The host's side is counted in rows (values) of the whole weight.
- * Pieces and rows ascend together. */
+ * A store is an array of *pieces*. In a packed store a piece is a panel of 16
+ * rows. In a plain store a piece is one row, or one value if rows are split.
+ * Data of the host is counted in rows (or values) of the whole weight.
+ * Ascending pieces contain ascending rows. */
 #ifndef EXEC_STORAGE_H
 #define EXEC_STORAGE_H
 
 #include "exec/exec.h"
 
-/* The most bytes of a slab, unless one piece has more. */
+/* Maximum size of a slab in bytes. A larger piece is a slab of its own. */
 enum { STORAGE_SLAB = 2 << 20 };
 
 struct weight_store {
     int node, dev;
     const struct prog_tensor *t;
-    int64_t n; /* pieces, > 0 */
+    int64_t n; /* number of pieces, > 0 */
     size_t piece_bytes;
-    int64_t slab; /* the most pieces of a slab */
+    int64_t slab; /* maximum number of pieces per slab */
 
-    size_t row_bytes; /* of the host's rows or values */
-    /* indices of the split dimension; inner: rows (values) in one of them */
+    size_t row_bytes; /* size of a row (or value) on the host */
+    /* size: of the split dimension. inner: number of rows (or values) for each
+     * index of that dimension */
     int64_t size, inner;
-    struct layout_local split; /* the indices that are held */
-    int64_t n_row;             /* rows held of each matrix; packed only */
+    struct layout_local split; /* indices that this store holds */
+    int64_t n_row;             /* rows that this store holds of each matrix;
+                                  packed only */
 };
 
-/* Lists the stores of weight `node`, or of all weights if it is -1, by
- * ascending node. To read, one packing of each is listed. Allocated from the
- * arena. */
+/* Sets *out to the array of the *n stores of weight `node`, or of all weights
+ * if `node` is -1, by ascending node. A weight may have several stores with the
+ * same rows: on several devices, packed and plain, or in several layouts. If
+ * `read`, lists only those that are needed to read the weight once. The array
+ * is allocated from `a`. */
 pl_status storage_table(const pl_exec *x, int node, bool read, struct arena *a,
                         struct weight_store **out, int *n, pl_err *err);
 
-/* Returns the pieces that hold any of rows [lo, hi). */
+/* Sets [*first, *end) to the pieces that hold any of the weight's rows [lo,
+ * hi). */
 void storage_pieces(const struct weight_store *s, int64_t lo, int64_t hi,
                     int64_t *first, int64_t *end);
 
-/* Returns the bytes of host memory that a copy of n pieces needs besides the
- * device's. */
+/* Returns the size in bytes of the staging buffer that a copy of n pieces
+ * needs. It is 0 if the host can access the device's memory. */
 size_t storage_staging(const pl_exec *x, const struct weight_store *s,
                        int64_t n);
 
-/* Rows of the host: [lo, hi) are at `data`. */
+/* Rows [lo, hi) of a weight, in host memory at `data`. */
 struct storage_rows {
     int64_t lo, hi;
     unsigned char *data;
 };
 
-/* Prefetches the host's pages with the rows of the pieces; the host must have
- * all of these rows. Does nothing if most of the bytes in between belong to
- * other devices. */
+/* Prefetches the host's memory pages that contain the rows of pieces [first,
+ * first + n). `r` must contain all of these rows. Does nothing if more than
+ * half of the bytes between the first and the last row belong to other
+ * stores. */
 void weight_store_prefetch(const struct weight_store *s, int64_t first,
                            int64_t n, const struct storage_rows *r);
 
-/* Copies the rows that pieces [first, first + n) hold, at most a slab: to the
- * device if `put`, else to the host. `staging` is 64-byte aligned and as large
- * as storage_staging returns. Any number of threads may copy different
- * pieces. */
+/* Copies the rows of `r` that pieces [first, first + n) hold, at most one slab:
+ * to the device if `put`, else to the host. `staging` is a 64-byte aligned
+ * buffer of the size that storage_staging returns. Threads may copy different
+ * pieces at once. */
 pl_status weight_store_copy(pl_exec *x, const struct weight_store *s,
                             int64_t first, int64_t n,
                             const struct storage_rows *r, bool put,

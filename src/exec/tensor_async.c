@@ -1,10 +1,11 @@
-/* Reads and sets tensors asynchronously.
+/* Reads and writes tensors asynchronously.
  *
- * One thread an executor, started by the first such call, does the transfers in
- * the order of the calls. All other accesses to the executor's memory wait for
- * them first (exec_wait_async). So a transfer sees the state between two steps
- * and needs no lock on it. The first failure is kept until a caller waits.
- * Transfers after it are dropped, because they may depend on it. */
+ * One thread per executor does the transfers in the order of the calls. The
+ * first asynchronous call starts the thread. All other accesses to the
+ * executor's memory first wait until no transfer is queued (exec_wait_async).
+ * So a transfer never runs during a step and needs no lock on tensors. The
+ * first failure is kept until a caller waits. Later transfers are then dropped,
+ * because they may depend on the failed one. */
 #include "exec/exec.h"
 
 #include "base/err.h"
@@ -16,20 +17,21 @@
 struct transfer {
     struct transfer *next;
     pl_tensor t;
-    unsigned char *data; /* borrowed until it is done */
+    unsigned char *data; /* borrowed until the transfer is done */
     size_t offset, bytes;
     bool put;
 };
 
 struct exec_async {
     pl_exec *x;
-    pid_t owner; /* the process that owns the thread */
+    pid_t owner; /* the process that created the thread */
     pthread_t thread;
-    pthread_mutex_t lock; /* of all below */
+    pthread_mutex_t lock; /* protects the fields below */
     pthread_cond_t changed;
-    struct transfer *first, **end; /* owned; the first is being done */
+    struct transfer *first, **end; /* owned queue; the first is in progress */
     bool stop;
-    pl_err err; /* of the first that failed; PL_OK: none */
+    pl_err err; /* error of the first transfer that failed; status PL_OK if
+                   none */
 };
 
 static void *run(void *user)
@@ -78,7 +80,7 @@ static pl_status start(pl_exec *x, pl_err *err)
     a->x = x;
     a->owner = getpid();
     a->end = &a->first;
-    x->async = a; /* before the thread that reads it */
+    x->async = a; /* set before the thread starts, which reads it */
     pthread_mutex_init(&a->lock, NULL);
     pthread_cond_init(&a->changed, NULL);
     e = pthread_create(&a->thread, NULL, run, a);
@@ -146,8 +148,8 @@ void exec_async_free(pl_exec *x)
 
     if (!a)
         return;
-    if (a->owner != getpid()) { /* a forked copy has no thread to join, and its
-                                   transfer may be half done */
+    /* a forked child has no thread to join, and the lock may be held */
+    if (a->owner != getpid()) {
         free(a);
         return;
     }

@@ -1,9 +1,11 @@
-/* Strided views of tensors on devices: pl_tensor_get_view, pl_tensor_set_view.
+/* Implements pl_tensor_get_view and pl_tensor_set_view: access to a strided
+ * view of a tensor on devices.
  *
- * A view is read by the rows that it touches. A window of whole rows is fetched
- * as a byte range, and values are picked from it. So nothing here depends on
- * layouts, packings or pages. Reading rows repeatedly, as a transposed view of
- * a large matrix does, costs time but no memory. */
+ * The rows that the view touches are copied to a buffer, the window, and
+ * elements are copied from or to the window. The window is read and written as
+ * a byte range of the tensor, so this code does not depend on layouts, packings
+ * or pages. A view larger than the window, such as a transposed large matrix,
+ * may read rows several times; it costs time but no further memory. */
 #include "exec/exec.h"
 
 #include "base/err.h"
@@ -18,16 +20,19 @@ struct view {
     pl_exec *x;
     pl_tensor t;
     const struct graph_node *n;
-    int64_t row;      /* values of a row; 1 if values are accessed singly */
-    size_t row_bytes; /* in the tensor's format */
-    size_t size;      /* of a value in the caller's format */
+    int64_t row;      /* elements per row; 1 if the tensor is accessed by
+                         element */
+    size_t row_bytes; /* size of a row in the tensor's format */
+    size_t size;      /* size of an element in the caller's format */
     bool put;
     int64_t first_row, last_row; /* rows that the view touches */
-    int64_t have, n_have, cap;   /* rows in the window */
+    int64_t have, n_have, cap;   /* first row and number of rows in the window;
+                                    capacity */
     unsigned char *window;       /* owned */
     bool dirty;
-    float *decoded;      /* owned: one row, of formats in blocks */
-    int64_t decoded_row; /* -1: none */
+    float *decoded;      /* owned: one row as floats, if the format is
+                            quantized */
+    int64_t decoded_row; /* index of the row in `decoded`, -1 if none */
     pl_err *err;
 };
 
@@ -53,7 +58,7 @@ static pl_status store(struct view *v)
                (size_t)v->n_have * v->row_bytes);
 }
 
-/* Loads `row` into the window. */
+/* Makes the window contain `row`. Writes a changed window back first. */
 static pl_status load(struct view *v, int64_t row)
 {
     if (row >= v->have && row < v->have + v->n_have)
@@ -67,7 +72,8 @@ static pl_status load(struct view *v, int64_t row)
                (size_t)v->n_have * v->row_bytes);
 }
 
-/* Copies n neighbouring values of one row, to or from `data`. */
+/* Copies n adjacent elements of one row, from element index `at`, to or from
+ * `data`. */
 static pl_status piece(struct view *v, int64_t at, int64_t n,
                        unsigned char *data)
 {
@@ -91,7 +97,8 @@ static pl_status piece(struct view *v, int64_t at, int64_t n,
     return PL_OK;
 }
 
-/* Copies an innermost line of the view. */
+/* Copies one line of the view, its innermost dimension: n elements from index
+ * `at`, `stride` apart. */
 static pl_status line(struct view *v, int64_t at, int64_t n, int64_t stride,
                       unsigned char *data)
 {
@@ -102,7 +109,7 @@ static pl_status line(struct view *v, int64_t at, int64_t n, int64_t stride,
             run = v->row == 1 ? n : v->row - at % v->row;
             run = run < n ? run : n;
         }
-        if (v->row == 1 && v->put) /* an input: values can be set singly */
+        if (v->row == 1 && v->put) /* an input: no window needed */
             PL_TRY(set(v, data, (size_t)at * v->size, (size_t)run * v->size));
         else
             for (int64_t i = 0; i < run; i += v->row == 1 ? 1 : run)
@@ -115,7 +122,7 @@ static pl_status line(struct view *v, int64_t at, int64_t n, int64_t stride,
     return PL_OK;
 }
 
-/* Copies all lines; i[] counts the outer dimensions. */
+/* Copies all lines of the view. i[] are the indices of the outer dimensions. */
 static pl_status lines(struct view *v, const pl_view *w, unsigned char *data)
 {
     int last = w->n_dim - 1;
@@ -141,11 +148,12 @@ static pl_status bad(pl_err *err, const struct graph_node *n, const char *what)
     return err_set(err, PL_BAD_ARGUMENT, "%s: %s", n->name, what);
 }
 
-/* Computes the least and the greatest index that the view touches. */
+/* Sets *lo and *hi to the least and the greatest element index that the view
+ * touches. Sets *empty to true if the view has no elements. */
 static pl_status bounds(const pl_view *w, const struct graph_node *n,
                         int64_t *lo, int64_t *hi, bool *empty, pl_err *err)
 {
-    int64_t count = 8; /* the most bytes of a value */
+    int64_t count = 8; /* maximum size of an element in bytes */
 
     *lo = *hi = w->start;
     *empty = false;
@@ -187,7 +195,7 @@ static pl_status move(pl_exec *x, pl_tensor t, const pl_view *w, void *data,
     v.n = &x->plan->g->node[t];
     f = format_info(v.n->format);
     PL_TRY(bounds(w, v.n, &lo, &hi, &empty, err));
-    if (empty) /* still reports the call's other errors */
+    if (empty) /* checks the other arguments */
         return put ? set(&v, NULL, 0, 0) : get(&v, NULL, 0, 0);
     if (put && f->block > 1)
         return err_set(err, PL_UNSUPPORTED,
@@ -221,7 +229,8 @@ static pl_status move(pl_exec *x, pl_tensor t, const pl_view *w, void *data,
     return s;
 }
 
-/* Invalid dimensions are reported later. */
+/* Returns true if the view has no elements. Ignores invalid dimensions, which
+ * bounds() reports. */
 static bool is_empty(const pl_view *w)
 {
     for (int d = 0; d < w->n_dim && d < 4; d++)

@@ -1,6 +1,6 @@
-/* Transfers weights between the host's rows and the devices: any range of one
- * weight, or all weights by several threads. storage.c knows their
- * locations. */
+/* Copies weights between host memory and devices: a range of rows of one
+ * weight, or all weights, by several threads. storage.c determines where
+ * weights are stored. */
 #include "exec/exec.h"
 
 #include "base/err.h"
@@ -14,7 +14,8 @@
 
 /* Ranges ----------------------------------------------------------------- */
 
-/* Converts [row0, row0 + n) to the store's rows. */
+/* Returns rows [row0, row0 + n) of a weight, at `data`, in the units of store
+ * s: rows, or elements if rows are split. */
 static struct storage_rows rows_of(const pl_exec *x,
                                    const struct weight_store *s, int64_t row0,
                                    int64_t n, unsigned char *data)
@@ -83,7 +84,7 @@ enum { LOAD_THREADS = 64 };
 struct slab {
     const struct weight_store *s;
     int64_t first, n;
-    int64_t part; /* the part that holds the pieces */
+    int64_t part; /* the part of the source (exec_parts) that has the rows */
 };
 
 struct loading {
@@ -93,16 +94,16 @@ struct loading {
     struct weight_store *weight_store;
     struct slab *slab;
     int n_storage, n_slab;
-    size_t staging_bytes; /* per thread; 0: none */
+    size_t staging_bytes; /* size of each thread's staging buffer, 0 if none */
     atomic_int next;
-    pthread_mutex_t lock; /* protects what follows */
+    pthread_mutex_t lock; /* protects the fields below */
     uint64_t done, total;
     pl_status status;
     pl_err err;
     const pl_options *opt;
 };
 
-/* A loader thread; its staging memory is private. */
+/* A loader thread with its own staging buffer. */
 struct loader {
     struct loading *l;
     unsigned char *staging;
@@ -125,7 +126,7 @@ static void slab_done(struct loading *l, const struct slab *b, pl_status s,
     pthread_mutex_unlock(&l->lock);
 }
 
-/* Returns the host's rows of a part. */
+/* Returns the rows of one part of the source, in the units of store s. */
 static struct storage_rows part_rows(const struct loading *l,
                                      const struct weight_store *s, int64_t part)
 {
@@ -168,7 +169,8 @@ static void *load_slabs(void *arg)
     }
 }
 
-/* Splits pieces [first, end), which belong to a part, into slabs. */
+/* Appends slabs of at most s->slab pieces for pieces [first, end) of store s.
+ * `part` is the part of the source that has their rows. */
 static void cut_part(struct loading *l, const struct weight_store *s,
                      int64_t part, int64_t first, int64_t end)
 {
@@ -178,7 +180,8 @@ static void cut_part(struct loading *l, const struct weight_store *s,
     }
 }
 
-/* Lists the slabs of all stores that have data, in the file's order. */
+/* Lists the slabs of all weights that have data, ordered by weight and part,
+ * which is the order in the file. */
 static pl_status cut_slabs(struct loading *l, pl_err *err)
 {
     int64_t n = 0;
@@ -213,8 +216,9 @@ static pl_status cut_slabs(struct loading *l, pl_err *err)
     return PL_OK;
 }
 
-/* Returns as many threads as the devices have. An accelerator has none, so it
- * gets all cores. */
+/* Returns the number of loader threads: as many as the devices have worker
+ * threads. Accelerators have none, so with an accelerator it is at least the
+ * number of cores. */
 static int threads_wanted(const struct device_list *l)
 {
     const struct topology *t = l->topology;
@@ -230,7 +234,8 @@ static int threads_wanted(const struct device_list *l)
     return n > LOAD_THREADS ? LOAD_THREADS : n;
 }
 
-/* Uses fewer threads if the system allows fewer. The caller is one of them. */
+/* Loads all slabs with several threads, of which the caller is one. Continues
+ * with fewer threads if the system does not start all of them. */
 static pl_status load_by_threads(struct loading *l, pl_err *err)
 {
     struct loader loader[LOAD_THREADS] = {0};

@@ -1,4 +1,4 @@
-/* Converts graphs with empty edges to states without; see automaton.h.
+/* Converts graphs with empty edges to states without them; see automaton.h.
  *
  * A state is a node together with all nodes reached from it by empty edges and
  * by calls of rules that may be empty. Only entries, and nodes to which a byte
@@ -13,20 +13,21 @@
 
 enum {
     MOST_EDGES = 1 << 20,
-    MOST_VISITS = 1 << 24, /* of nodes, over all states */
-    PASSES_AFTER = 16,     /* after that, any byte may follow any rule */
+    MOST_VISITS = 1 << 24, /* visits of nodes, over all states */
+    /* Limit of passes. If it is reached, any byte may follow any rule. */
+    PASSES_AFTER = 16,
 };
 
 struct maker {
     struct automaton *a;
     const struct rules *r;
     struct nfa g;
-    uint32_t *state_of; /* owned, [n_node]: its state or STATE_NONE */
+    uint32_t *state_of; /* owned, [n_node]: the node's state or STATE_NONE */
     uint32_t *node_of;  /* owned, [n_state] */
-    uint32_t *seen;     /* owned, [n_node]: by which state, plus 1 */
+    uint32_t *seen;     /* owned, [n_node]: last state that saw it, plus 1 */
     uint32_t *stack;    /* owned, [n_node] */
     uint32_t *place_of; /* owned, [n_rule] */
-    uint32_t *rule_of;  /* owned, [n_state]; [place] once all are placed */
+    uint32_t *rule_of;  /* owned, [n_state]: the state's rule */
     uint32_t cap_byte, cap_call;
     int64_t n_visit;
     const char *name;
@@ -76,7 +77,8 @@ static pl_status grow(struct maker *m, void **item, uint32_t n, uint32_t *cap,
     return PL_OK;
 }
 
-/* Adds an edge by bytes; classes are assigned later. */
+/* Adds an edge that takes a byte of a range. find_classes later replaces its
+ * bytes by classes. */
 static pl_status take_byte(struct maker *m, const struct nfa_edge *e,
                            uint32_t rule)
 {
@@ -90,7 +92,8 @@ static pl_status take_byte(struct maker *m, const struct nfa_edge *e,
     return PL_OK;
 }
 
-/* Adds a call by the rule's number; places are assigned later. */
+/* Adds an edge that calls a rule. place_rules later replaces the rule's number
+ * by its place. */
 static pl_status take_call(struct maker *m, const struct nfa_edge *e,
                            uint32_t rule)
 {
@@ -105,7 +108,7 @@ static pl_status take_call(struct maker *m, const struct nfa_edge *e,
     return PL_OK;
 }
 
-/* Collects the state's edges over all nodes that it represents. */
+/* Adds the edges of state i: those of all nodes that it represents. */
 static pl_status fill_state(struct maker *m, uint32_t i)
 {
     struct automaton *a = m->a;
@@ -179,13 +182,15 @@ static pl_status begins_with_itself(struct maker *m, uint32_t rule,
         m->name, (long long)r->line, (long long)r->column, a, b);
 }
 
-/* Progress of the depth-first walk at one rule. */
+/* A rule on the path of the depth-first walk, and the number of its edges
+ * visited so far. */
 struct visit {
     uint32_t rule, edge;
 };
 
-/* Places rules depth first. A rule is before all rules that it may begin
- * with. */
+/* Assigns places to a rule and to the rules that it may begin with, depth
+ * first. A rule gets a lower place than all rules that it may begin with. Fails
+ * if a rule may begin with itself. path and mark are scratch, [n_rule]. */
 static pl_status place_from(struct maker *m, uint32_t rule, struct visit *path,
                             uint8_t *mark, uint32_t *next)
 {
@@ -257,7 +262,7 @@ static pl_status list_entries(struct maker *m)
     return PL_OK;
 }
 
-/* Drops the return state of a call if that state could only return. */
+/* If the return state of a call can only return, sets it to STATE_NONE. */
 static void shorten_calls(struct automaton *a)
 {
     for (uint32_t i = 0; i < a->n_call; i++) {
@@ -281,7 +286,8 @@ static bool join(struct byte_set *to, const struct byte_set *from)
     return changed;
 }
 
-/* Returns the bytes that may come next in a state, from those of entries. */
+/* Returns the bytes that may come next in state i. first[] has these bytes for
+ * the entry of each rule, by place. */
 static struct byte_set next_bytes(const struct automaton *a, uint32_t i,
                                   const struct byte_set *first)
 {
@@ -296,9 +302,9 @@ static struct byte_set next_bytes(const struct automaton *a, uint32_t i,
     return set;
 }
 
-/* Adds the bytes after each call to those after its rule. Where the call may
- * return at once, the bytes after the caller follow too. Returns true if
- * anything changed. */
+/* Adds the bytes that may follow each call to those that may follow the called
+ * rule. If the calling rule may end after the call, the bytes that may follow
+ * it are added too. Returns true if anything changed. */
 static bool spread_after(struct automaton *a, const struct byte_set *next)
 {
     bool changed = false;
@@ -323,7 +329,8 @@ static pl_status find_after(struct maker *m)
 {
     struct automaton *a = m->a;
     struct byte_set *first = calloc(a->n_place, sizeof *first);
-    struct byte_set *next = calloc(a->n_state, sizeof *next); /* of returns */
+    /* Indexed by state; filled for return states. */
+    struct byte_set *next = calloc(a->n_state, sizeof *next);
     bool changed = true;
 
     a->after = calloc(a->n_place, sizeof *a->after);
@@ -345,10 +352,10 @@ static pl_status find_after(struct maker *m)
 
 /* ---- equivalent states --------------------------------------------------- */
 
-/* Counts the copies still to come in a row, from the i-th on: at most, or the
- * required ones if at_least. Counts above `chars` are equal, because a token of
- * that length cannot distinguish them: each copy takes at least one, or
- * nothing. */
+/* Returns the number of copies of a repetition from the i-th on: the required
+ * ones if at_least, else the maximum. All numbers above `chars` become chars +
+ * 1, because a token of that many characters cannot distinguish them: each copy
+ * takes at least one character, or nothing. */
 static uint32_t to_come(const struct nfa_row *row, uint32_t i, uint32_t chars,
                         bool at_least)
 {
@@ -359,8 +366,9 @@ static uint32_t to_come(const struct nfa_row *row, uint32_t i, uint32_t chars,
     return n <= chars ? n : chars + 1;
 }
 
-/* Sets for each node an earlier one that is alike, or itself. Rows within a
- * copy are compared first; then a whole copy represents another. */
+/* Sets same[i] to an earlier node that is equivalent to node i for tokens of up
+ * to `chars` characters, or to i. Inner repetitions come first; then whole
+ * copies of outer ones are compared. */
 static void find_alike(const struct nfa *g, uint32_t chars, uint32_t *same)
 {
     for (uint32_t i = 0; i < g->n_node; i++)

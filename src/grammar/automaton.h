@@ -1,11 +1,12 @@
-/* The executable form of a grammar: states whose edges take a byte or call a
- * rule, without empty edges.
+/* The executable form of a grammar: a pushdown automaton. The edges of its
+ * states take a byte or call a rule; there are no empty edges.
  *
- * A call continues at the rule's entry and remembers where to return. A final
- * state may return. An entry is never final: the caller knows if a rule may be
- * empty. No rule calls itself before it has taken a byte, so chains of calls
- * end, and each call leads to a higher place in the order of rules. Bytes that
- * no edge distinguishes form one class. */
+ * A call continues at the rule's entry state and remembers the state to return
+ * to. A final state may return. An entry is never final: edges of the caller
+ * skip a rule that may be empty. No rule calls itself before it has taken a
+ * byte, so chains of calls end. Rules are numbered by `place`: before it has
+ * taken a byte, a rule calls only rules of higher places. Bytes that no edge
+ * distinguishes form one class. */
 #ifndef GRAMMAR_AUTOMATON_H
 #define GRAMMAR_AUTOMATON_H
 
@@ -16,17 +17,18 @@ enum { STATE_NONE = UINT32_MAX };
 
 struct byte_edge {
     uint32_t to;
-    uint8_t lo, hi; /* classes of bytes */
+    uint8_t lo, hi; /* byte classes, inclusive */
 };
 
 struct call_edge {
-    uint32_t place; /* of the rule */
-    uint32_t to;    /* where it returns; STATE_NONE: to the caller's return */
+    uint32_t place; /* place of the called rule */
+    uint32_t to;    /* state to return to; STATE_NONE: the caller's */
 };
 
 struct state {
-    uint32_t byte, call; /* first edges; they end at the next state's */
-    uint32_t place;      /* of its rule */
+    /* Its first edges. They end where those of the next state begin. */
+    uint32_t byte, call;
+    uint32_t place; /* place of its rule */
     bool final;
 };
 
@@ -38,21 +40,23 @@ struct automaton {
     struct state *state;    /* owned, [n_state + 1] */
     struct byte_edge *byte; /* owned, [n_byte] */
     struct call_edge *call; /* owned, [n_call] */
-    uint32_t *entry;        /* owned, [n_place]: states */
-    /* Owned, [n_place]: the bytes that may follow a text of the rule, perhaps
-     * more. */
+    uint32_t *entry;        /* owned, [n_place]: each rule's entry state */
+    /* Owned, [n_place]: the bytes that may follow a text of the rule, and
+     * perhaps bytes that never do. */
     struct byte_set *after;
-    /* Owned, [n_state]: a representative of the states that no token of the
-     * reach distinguishes. NULL: every state represents itself. */
+    /* For each reach (reach.h), owned, [n_state]: a representative of the
+     * states that no token of this reach distinguishes. NULL if every state
+     * represents itself. */
     uint32_t *alike[REACHES];
     uint32_t n_state, n_byte, n_call, n_place;
-    bool empty; /* root may be empty; its entry is state 0 */
+    bool empty; /* the root rule matches the empty text; its entry is state 0 */
     uint8_t class_of[256];
     uint32_t n_class;
 };
 
-/* Builds an automaton. PL_BAD_ARGUMENT: a rule begins with itself, never ends,
- * or is too large. Zeroes *a first; on failure it holds no memory. */
+/* Builds the automaton of the rules. `name` is the grammar's name in messages.
+ * PL_BAD_ARGUMENT if a rule begins with itself, never ends, or is too large.
+ * Zeroes *a first; on failure it holds no memory. */
 pl_status automaton_build(struct automaton *a, const struct rules *r,
                           const char *name, pl_err *err);
 void automaton_fini(struct automaton *a);

@@ -1,4 +1,4 @@
-/* Reads GBNF by recursive descent; see gbnf.h. The notation follows what
+/* Parses GBNF by recursive descent; see gbnf.h. The notation follows what
  * llama.cpp documents in grammars/README.md. */
 #include "grammar/gbnf.h"
 
@@ -10,17 +10,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_REPEATS = 16 }; /* of one item, as in "a"*?+ */
+enum { MOST_REPEATS = 16 }; /* repetitions of one item, as in "a"*?+ */
 
 struct parser {
     struct rules *r;
     const char *start, *at, *end;
     const char *name;
-    const char *rule_at;  /* the position of the last rule, */
-    int64_t line, column; /* and its line and column */
-    const char **used;    /* [r->n]: where a rule was first named */
+    const char *rule_at;  /* start of the rule parsed last */
+    int64_t line, column; /* line and column of rule_at */
+    const char **used;    /* [r->n]: where each rule was first named */
     uint32_t cap_rule;
-    uint32_t *slot, n_slot; /* owned: rules by name, numbered from 1 */
+    uint32_t *slot, n_slot; /* owned: hash table of rule numbers + 1 by name */
     uint32_t n_tree;
     int depth;
     pl_err *err;
@@ -28,7 +28,8 @@ struct parser {
 
 /* ---- messages ------------------------------------------------------------ */
 
-/* Advances from one position to a later one; columns count characters. */
+/* Advances *line and *column from position `from` to the later position `at`.
+ * Columns count characters. */
 static void go_to(const char *from, const char *at, int64_t *line,
                   int64_t *column)
 {
@@ -42,7 +43,7 @@ static void go_to(const char *from, const char *at, int64_t *line,
     }
 }
 
-/* Sets a message that begins with the line and the column of `at`. */
+/* Fails with a message that begins with the line and the column of `at`. */
 static pl_status wrong_at(struct parser *p, const char *at, const char *what)
 {
     int64_t line = 1, column = 1;
@@ -57,7 +58,7 @@ static pl_status wrong(struct parser *p, const char *what)
     return wrong_at(p, p->at, what);
 }
 
-/* Does the same, with a rule's name in the message. */
+/* Does the same with the message `before`, the rule's name, `after`. */
 static pl_status wrong_rule(struct parser *p, const char *at, const char *name,
                             const char *before, const char *after)
 {
@@ -91,7 +92,7 @@ static pl_status tree_new(struct parser *p, enum tree_kind kind, uint32_t n,
 
 /* The children of a sequence or of alternatives so far. */
 struct children {
-    const struct tree **item; /* the arena's, [n] of [cap] */
+    const struct tree **item; /* in the arena, [n], with capacity `cap` */
     uint32_t n, cap;
 };
 
@@ -114,7 +115,8 @@ static pl_status children_add(struct parser *p, struct children *c,
     return PL_OK;
 }
 
-/* Makes a tree of the children. A single child represents itself. */
+/* Sets *out to a tree of the children: the child itself if there is only one,
+ * and the empty text if there is none. */
 static pl_status children_tree(struct parser *p, const struct children *c,
                                enum tree_kind kind, const struct tree **out)
 {
@@ -162,7 +164,8 @@ static uint32_t *slot_of(const struct parser *p, const char *s, size_t len)
     return &p->slot[i];
 }
 
-/* Doubles the space for rules, with four slots for each. */
+/* Doubles the capacity for rules. The hash table has four slots for each
+ * rule. */
 static pl_status grow_rules(struct parser *p)
 {
     uint32_t cap = p->cap_rule ? 2 * p->cap_rule : 16;
@@ -190,7 +193,8 @@ static pl_status grow_rules(struct parser *p)
     return PL_OK;
 }
 
-/* Returns the rule of this name, which may not have a body yet. */
+/* Sets *out to the rule with this name. Adds it, without a body, if it is
+ * new. */
 static pl_status rule_of(struct parser *p, const char *s, size_t len,
                          uint32_t *out)
 {
@@ -218,7 +222,7 @@ static pl_status rule_of(struct parser *p, const char *s, size_t len,
 
 /* ---- characters ---------------------------------------------------------- */
 
-/* Skips blanks and comments; also line ends if `lines`. */
+/* Skips blanks and comments, and also line ends if `lines`. */
 static void skip_blanks(struct parser *p, bool lines)
 {
     while (p->at < p->end) {
@@ -282,7 +286,7 @@ static pl_status read_escape(struct parser *p, uint32_t *c)
     return PL_OK;
 }
 
-/* Reads a character of a literal or a class, which `close` ends. */
+/* Reads a character of the literal or class that begins at `open`. */
 static pl_status read_char(struct parser *p, const char *open, uint32_t *c)
 {
     size_t n;
@@ -311,7 +315,8 @@ static pl_status read_literal(struct parser *p, const struct tree **out)
 
     while (p->at + n < p->end && p->at[n] != '"' && p->at[n] != '\n')
         n += p->at[n] == '\\' && p->at + n + 1 < p->end ? 2 : 1;
-    bytes = arena_alloc(&p->r->memory, n + 4, 1); /* never longer */
+    /* The text is never longer than its notation. */
+    bytes = arena_alloc(&p->r->memory, n + 4, 1);
     if (!bytes)
         return no_memory(p);
     n = 0;
@@ -350,7 +355,7 @@ static pl_status class_tree(struct parser *p, const char *open,
     return PL_OK;
 }
 
-/* Counts the characters that a class names at most, to size its ranges. */
+/* Returns an upper bound of the number of characters that a class names. */
 static size_t class_room(const struct parser *p)
 {
     size_t n = 0;
@@ -417,7 +422,7 @@ static pl_status read_count(struct parser *p, uint32_t *out)
     return PL_OK;
 }
 
-/* Reads a count in braces. */
+/* Reads a number of repetitions: {n}, {n,} or {n,m}. */
 static pl_status read_times(struct parser *p, bool lines, uint32_t *min,
                             uint32_t *max)
 {
@@ -449,7 +454,7 @@ static bool is_repeat(char c)
     return c == '*' || c == '+' || c == '?' || c == '{';
 }
 
-/* Reads all repetitions after an item. */
+/* Reads all repetition signs after *item and wraps the item in their trees. */
 static pl_status read_repeats(struct parser *p, bool lines,
                               const struct tree **item)
 {

@@ -22,13 +22,15 @@
 enum {
     GBNF_BYTES = 1 << 20,
     GBNF_RULES = 4096,
-    GBNF_TREES = 65536, /* literals, classes, groups, ... */
-    GBNF_DEPTH = 64,    /* nested groups */
+    /* Limit of the number of literals, classes, groups, ... */
+    GBNF_TREES = 65536,
+    GBNF_DEPTH = 64,    /* maximum nesting of groups */
     GBNF_TIMES = 10000, /* the largest count of a repetition */
 };
 
-/* Reads a grammar. `name` is the text's name in messages. PL_BAD_ARGUMENT gives
- * line, column and a remedy. Zeroes *r first; on failure it holds no memory. */
+/* Parses a grammar. `name` is the text's name in messages. PL_BAD_ARGUMENT
+ * gives line, column and a remedy. Zeroes *r first; on failure it holds no
+ * memory. */
 pl_status gbnf_read(struct rules *r, const char *text, size_t len,
                     const char *name, pl_err *err);
 

@@ -1,4 +1,4 @@
-/* Grammars: from a notation to an automaton. */
+/* Creates grammars: converts a notation to an automaton. */
 #include "grammar/grammar.h"
 
 #include "base/err.h"
@@ -40,7 +40,7 @@ pl_status grammar_from_schema(struct grammar **out, const char *json,
 
     *out = NULL;
     PL_TRY(schema_to_gbnf(&text, json, len, name, err));
-    /* Later errors are about rules, which the schema does not have. */
+    /* Later errors refer to rules, which are not in the schema. */
     snprintf(as, sizeof as, "%s, written as a grammar",
              err_shown(shown, name, strlen(name)));
     s = grammar_from_gbnf(out, text.s, text.n, as, err);

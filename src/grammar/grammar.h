@@ -1,12 +1,13 @@
 /* Constrains generated text to a grammar: computes which tokens may come next.
  *
- * A grammar defines a set of texts, a vocabulary the text of each token. Masks
- * combine the two and cache their results. A state is the progress of one
- * sequence. A mask has a bit for each token: set if the text so far plus the
- * token begins some text of the grammar, or if the token ends a complete text.
+ * A grammar defines a set of texts, a vocabulary the text of each token. A
+ * struct grammar_masks combines the two and caches token masks. A struct
+ * grammar_state is the progress of one sequence. A mask has a bit for each
+ * token. It is set if the text so far plus the token is the beginning of a text
+ * of the grammar, or if the token ends a complete text.
  *
- * Texts are bytes, so a token may hold a part of a character. A text that needs
- * more than 2,000 nested calls of rules does not match. */
+ * Texts are bytes, so a token may contain a part of a character. A text that
+ * needs more than 2,000 nested calls of rules does not match. */
 #ifndef GRAMMAR_GRAMMAR_H
 #define GRAMMAR_GRAMMAR_H
 
@@ -16,13 +17,13 @@
 
 struct grammar; /* opaque */
 
-/* Reads GBNF; see gbnf.h. `name` is the text's name in messages.
- * PL_BAD_ARGUMENT gives the error and a remedy. */
+/* Creates a grammar from GBNF; see gbnf.h. `name` is the text's name in
+ * messages. PL_BAD_ARGUMENT gives the error and a remedy. */
 pl_status grammar_from_gbnf(struct grammar **out, const char *text, size_t len,
                             const char *name, pl_err *err);
-/* Accepts the documents of a JSON Schema, as far as schema.h describes; for the
- * schema true, any document. PL_UNSUPPORTED names an unsupported keyword and
- * its path. */
+/* Creates a grammar of the documents that a JSON Schema accepts, as far as
+ * schema.h describes. The schema `true` accepts any document. PL_UNSUPPORTED
+ * names an unsupported keyword and its path. */
 pl_status grammar_from_schema(struct grammar **out, const char *json,
                               size_t len, const char *name, pl_err *err);
 void grammar_free(struct grammar *g);
@@ -30,9 +31,9 @@ void grammar_free(struct grammar *g);
 /* ---- vocabularies: never change, threads may share them ------------------ */
 
 enum grammar_token_kind {
-    GRAMMAR_TOKEN_TEXT,  /* its bytes; never matches if it has none */
+    GRAMMAR_TOKEN_TEXT,  /* matches its bytes; never if it has none */
     GRAMMAR_TOKEN_END,   /* ends a complete text */
-    GRAMMAR_TOKEN_NEVER, /* other special tokens */
+    GRAMMAR_TOKEN_NEVER, /* never matches; for other special tokens */
 };
 
 enum { GRAMMAR_TOKEN_BYTES = 4096 };
@@ -45,11 +46,12 @@ struct grammar_token {
 
 struct grammar_vocab; /* opaque */
 
-/* Holds tokens 0 .. n-1. PL_UNSUPPORTED: one is too long. */
+/* Creates a vocabulary of tokens 0 .. n-1. PL_UNSUPPORTED if a token is longer
+ * than GRAMMAR_TOKEN_BYTES. */
 pl_status grammar_vocab_create(struct grammar_vocab **out,
                                const struct grammar_token *token, int32_t n,
                                pl_err *err);
-/* Returns v with one more owner, who must free it too. */
+/* Returns `v` with one more owner. Each owner must free it. */
 struct grammar_vocab *grammar_vocab_share(struct grammar_vocab *v);
 void grammar_vocab_free(struct grammar_vocab *v);
 
@@ -58,25 +60,25 @@ void grammar_vocab_free(struct grammar_vocab *v);
 struct grammar_masks; /* opaque */
 struct grammar_state; /* opaque */
 
-/* Borrows both. Caches up to about cache_bytes of masks, least recently used
- * evicted first; 0: 64 MiB. */
+/* Creates masks. `g` and `v` are borrowed. Caches about cache_bytes of masks,
+ * 64 MiB if 0, and evicts the least recently used first. */
 pl_status grammar_masks_create(struct grammar_masks **out,
                                const struct grammar *g,
                                const struct grammar_vocab *v,
                                size_t cache_bytes, pl_err *err);
-/* All its states must be freed before. */
+/* All states of `m` must be freed before. */
 void grammar_masks_free(struct grammar_masks *m);
 
 /* Creates a state at the start of a text. */
 pl_status grammar_state_create(struct grammar_state **out,
                                struct grammar_masks *m, pl_err *err);
-/* Copies a state; the copy advances on its own. */
+/* Copies a state. The copy and the original then advance independently. */
 pl_status grammar_state_copy(struct grammar_state **out,
                              const struct grammar_state *from, pl_err *err);
 void grammar_state_free(struct grammar_state *s);
 
-/* Advances by a token or by bytes. PL_BAD_ARGUMENT: the grammar does not allow
- * that here. PL_UNSUPPORTED: the grammar is so ambiguous that this takes too
+/* Advance by a token or by bytes. PL_BAD_ARGUMENT if the grammar does not allow
+ * it here. PL_UNSUPPORTED if the grammar is so ambiguous that this takes too
  * long. On failure the state is unchanged. */
 pl_status grammar_accept(struct grammar_state *s, int32_t id, pl_err *err);
 pl_status grammar_accept_text(struct grammar_state *s, const char *text,
@@ -84,10 +86,11 @@ pl_status grammar_accept_text(struct grammar_state *s, const char *text,
 /* Returns true if the text so far is a complete text of the grammar. */
 bool grammar_is_whole(const struct grammar_state *s);
 
-/* Token i may come next if bit i % 32 of bits[i / 32] is set; unused bits of
- * the last word are 0. No bit is set if the vocabulary cannot spell the
- * required continuation. After an end token only end tokens may come. On
- * PL_NO_MEMORY and PL_UNSUPPORTED, as above, bits are undefined. */
+/* Computes the mask: token i may come next if bit i % 32 of bits[i / 32] is
+ * set; unused bits of the last word are 0. No bit is set if no token continues
+ * the text as the grammar requires. After an end token only end tokens may
+ * come. Fails with PL_NO_MEMORY or PL_UNSUPPORTED as grammar_accept does;
+ * `bits` are then undefined. */
 pl_status grammar_mask(struct grammar_state *s, uint32_t *bits, pl_err *err);
 
 #endif

@@ -1,4 +1,4 @@
-/* The contents of a grammar. Private to this layer. */
+/* The definition of struct grammar. Private to this layer. */
 #ifndef GRAMMAR_GRAMMAR_INNER_H
 #define GRAMMAR_GRAMMAR_INNER_H
 

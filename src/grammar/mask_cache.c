@@ -74,7 +74,8 @@ const struct mask_entry *mask_cache_find(struct mask_cache *c, int kind,
     return e;
 }
 
-/* Counts up to n_word or slightly more, which is all that matters. */
+/* Returns the number of set bits. Stops soon after n_word, because larger
+ * numbers need not be exact. */
 static uint32_t count_bits(const uint32_t *bits, uint32_t n_word)
 {
     uint32_t n = 0;

@@ -1,5 +1,5 @@
-/* A cache of masks by their set of stacks, least recently used evicted
- * first. */
+/* A cache of token masks by the set of stacks (stacks.h) for which they hold.
+ * The least recently used mask is evicted first. */
 #ifndef GRAMMAR_MASK_CACHE_H
 #define GRAMMAR_MASK_CACHE_H
 
@@ -7,15 +7,17 @@
 #include "pl.h"
 
 enum mask_kind {
-    /* MASK_TOP + a reach: tokens of that reach, for the top of a set, whatever
-     * is below it. */
+    /* MASK_TOP + r: the tokens of reach r that the states on top of a set
+     * accept, without regard to the stacks below. */
     MASK_TOP,
-    MASK_WHOLE = MASK_TOP + REACHES, /* all tokens, for a set */
+    MASK_WHOLE = MASK_TOP + REACHES, /* all tokens that a set accepts */
     MASK_KINDS,
 };
 
-/* A position where a text continues below the top: at node `at` of the trie, or
- * in leaf `at` minus the number of nodes, with its bytes from `rest` on. */
+/* A position in the trie where the states on top may have returned, so that the
+ * text continues with the stacks below them. `at` is a node of the trie. If it
+ * is not less than the number of nodes, the position is in leaf `at` minus that
+ * number, at index `rest` of grammar_vocab.rest. */
 struct pop {
     uint32_t at, rest;
 };
@@ -23,28 +25,31 @@ struct pop {
 struct mask_entry {
     uint32_t set;
     uint8_t kind;      /* enum mask_kind */
-    bool dense;        /* words of bits; else ids */
-    uint16_t depth;    /* tops: of the deepest set seen */
-    uint32_t n, n_pop; /* words or ids; tops: pops */
+    bool dense;        /* data is words of bits, else token ids */
+    uint16_t depth;    /* MASK_TOP: greatest depth of a set during the walk */
+    uint32_t n, n_pop; /* number of words or ids; MASK_TOP: of pops */
     size_t bytes;
     struct mask_entry *chain, *newer, *older;
-    uint32_t data[]; /* [n], then the pops */
+    uint32_t data[]; /* [n] words or ids, then n_pop elements of struct pop */
 };
 
 struct mask_cache {
-    struct mask_entry **bucket; /* owned, [n_bucket], with the entries */
+    struct mask_entry **bucket; /* owned, [n_bucket]; the entries, too */
     struct mask_entry *newest, *oldest;
     size_t n_bucket, n_entry, bytes, most_bytes;
-    uint32_t n_word; /* of a mask */
+    uint32_t n_word; /* number of words of a mask */
 };
 
 bool mask_cache_init(struct mask_cache *c, uint32_t n_word, size_t most_bytes);
 void mask_cache_fini(struct mask_cache *c);
 
-/* Returns NULL if there is none. Valid until the next put. */
+/* Returns the mask of this kind for `set`, or NULL if it is not cached. The
+ * result is valid until the next mask_cache_put. */
 const struct mask_entry *mask_cache_find(struct mask_cache *c, int kind,
                                          uint32_t set);
-/* Adds a mask that is not in the cache yet. Returns NULL if out of memory. */
+/* Adds a mask that is not cached yet, and evicts others if the cache is too
+ * large. pop[n_pop] and `depth` are those of a MASK_TOP. Returns NULL if out of
+ * memory. */
 const struct mask_entry *mask_cache_put(struct mask_cache *c, int kind,
                                         uint32_t set, const uint32_t *bits,
                                         const struct pop *pop, uint32_t n_pop,
@@ -54,11 +59,11 @@ static inline const struct pop *mask_entry_pops(const struct mask_entry *e)
     return (const struct pop *)(e->data + e->n);
 }
 
-/* Sets the bits of an entry in `bits`. */
+/* Adds the tokens of an entry to the mask `bits`. */
 void mask_entry_add(const struct mask_entry *e, uint32_t *bits);
 
-/* Renumbers sets: `renamed` maps the old number of a top to its new one, or
- * STACKS_FAILED. Drops all masks of other kinds. */
+/* Renumbers the sets of all MASK_TOP entries: renamed[s] is the new number of
+ * set s, or STACKS_FAILED to drop its entries. Drops all MASK_WHOLE entries. */
 void mask_cache_rename(struct mask_cache *c, const uint32_t *renamed);
 
 #endif

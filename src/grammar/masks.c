@@ -1,16 +1,17 @@
 /* Computes masks: walks the vocabulary's trie with a set of stacks.
  *
- * Which tokens match depends mostly on the states on top, not on what is below.
- * So a set's items are grouped by what is below them, and the mask of such a
- * top is computed once, as if nothing were below. Tokens that stay inside the
- * top are accepted or rejected for good. Nodes where the top may have returned
- * are listed. They are walked anew, with what is below, for each set that has
- * this top. Only nodes that continue with bytes that may follow the rule are
- * listed. XGrammar (arXiv:2411.15100) divides tokens likewise.
+ * Whether a token matches depends mostly on the states on top, not on the
+ * stacks below. So the items of a set are grouped by the set below them. The
+ * states of a group are called a top, and the mask of a top is computed once,
+ * as if nothing were below. Tokens that stay inside the top are accepted or
+ * rejected for good. Nodes of the trie where the top may have returned are
+ * listed. They are walked again, with the stacks below, for each set that has
+ * this top. A node is listed only if a byte that may follow the rule comes
+ * next. XGrammar (arXiv:2411.15100) divides tokens likewise.
  *
  * Each position of a long repetition is a state of its own. Tokens are walked
- * by reach (reach.h), and for each reach all positions that are alike share one
- * top. Far from its end, a repetition has only one, however long the text.
+ * by reach (reach.h), and for each reach all equivalent positions share one
+ * top. Far from its end, a repetition has only one top, however long the text.
  *
  * Near the depth limit, the permitted calls depend on the depth. Then the whole
  * set is walked. */
@@ -25,27 +26,26 @@
 
 enum {
     USUAL_CACHE_BYTES = 64 << 20,
-    POOL_BYTES = 32 << 20, /* above that, unused sets are dropped */
-    LARGE_BRANCH = 2,      /* nodes with more leaves are tested first */
+    POOL_BYTES = 32 << 20, /* size above which unused sets are dropped */
+    LARGE_BRANCH = 2,      /* nodes with more leaves are tested by takes_all */
 };
 
 struct grammar_masks {
-    const struct automaton *a; /* borrowed, with the vocabulary */
+    const struct automaton *a; /* borrowed, as `v` */
     const struct grammar_vocab *v;
     struct stacks stacks;
     size_t pool_bytes;
     struct mask_cache cache;
-    struct grammar_state *state; /* all, linked; each belongs to its owner */
+    struct grammar_state *state; /* list of all states; not owned */
     uint32_t n_word;
     struct to_walk {
         struct stack_row *row;
         uint32_t node;
     } * to_walk;    /* owned, [n_node] */
     uint32_t *bits; /* owned, [n_word] */
-    /* Owned, [2, n_top]: states while tops are collected, and their
-     * representatives. */
+    /* Owned, [2, n_top]: the states of a top, then their representatives. */
     uint32_t *top;
-    struct pop *pop; /* owned, [n_pop] of [cap_pop] */
+    struct pop *pop; /* owned, [n_pop], with capacity cap_pop */
     uint32_t n_pop, cap_pop, n_top;
 };
 
@@ -61,7 +61,7 @@ static pl_status no_memory(pl_err *err)
     return err_no_memory(err, "the masks of a grammar");
 }
 
-/* Sets the error for a set or a mask that could not be made. */
+/* Sets the error for a set or a mask that could not be computed. */
 static pl_status failed(const struct grammar_masks *m, pl_err *err)
 {
     if (!m->stacks.refused)
@@ -75,19 +75,20 @@ static pl_status failed(const struct grammar_masks *m, pl_err *err)
 
 /* ---- walks --------------------------------------------------------------- */
 
-/* A walk and its results besides bits. */
+/* A walk over the trie. It sets the bits of accepted tokens. */
 struct walk {
     struct grammar_masks *m;
     uint32_t *bits;
-    /* Bytes that may come below. NULL: nodes that continue there are not
-     * listed. */
+    /* The bytes that may follow once the top has returned. NULL if nodes where
+     * it may have returned are not to be listed. */
     const struct byte_set *after;
-    int64_t most;   /* budget of nodes and listed nodes; then it gives up */
-    uint16_t depth; /* of the deepest set */
+    int64_t most;   /* budget of nodes and leaves; below 0 the walk gives up */
+    uint16_t depth; /* depth of the deepest set so far */
     bool gave_up;
 };
 
-/* Returns true if one of the bytes may come next at the node. */
+/* Returns true if a text below the node begins with one of the bytes
+ * `after`. */
 static bool may_go_on(const struct grammar_vocab *v,
                       const struct trie_node *node,
                       const struct byte_set *after)
@@ -133,9 +134,9 @@ static bool list_node(struct walk *w, uint32_t i)
     return list_pop(w, (struct pop){.at = i});
 }
 
-/* Returns the set to which every character of 2 to 4 bytes leads, or
- * STACKS_DEAD if they differ. `more` bytes come after one of [lo .. hi]. Bytes
- * of one class lead alike. */
+/* Returns the set to which all characters lead that begin with a byte of [lo ..
+ * hi] and have `more` further bytes. Returns STACKS_DEAD if they do not all
+ * lead to one set. Bytes of the same class are tried once. */
 static uint32_t after_long(struct stacks *s, uint32_t set, unsigned lo,
                            unsigned hi, int more)
 {
@@ -158,8 +159,9 @@ static uint32_t after_long(struct stacks *s, uint32_t set, unsigned lo,
     return all;
 }
 
-/* Finds the set's even characters: the set to which most of ASCII leads, and
- * the characters that lead there. STACKS_EMPTY as `after`: there are none. */
+/* Finds the set's even characters: `after` becomes the set to which most ASCII
+ * characters lead, and even_ascii these characters. If there are none, `after`
+ * is STACKS_EMPTY. Returns false on failure. */
 static bool find_even(struct stacks *s, uint32_t set)
 {
     enum { MOST = 8 };
@@ -198,9 +200,10 @@ static bool find_even(struct stacks *s, uint32_t set)
     return true;
 }
 
-/* Does the same for longer characters. Those of one length are even if all of
- * them lead to the set of the even ASCII ones; without such ones, to one common
- * set. */
+/* Does the same for non-ASCII characters. Those of one length are even if all
+ * of them lead to the set of the even ASCII characters. If no ASCII character
+ * is even, the first set to which all characters of one length lead becomes
+ * `after`. */
 static bool find_even_others(struct stacks *s, uint32_t set)
 {
     uint32_t after = s->set[set].after;
@@ -221,7 +224,7 @@ static bool find_even_others(struct stacks *s, uint32_t set)
     return true;
 }
 
-/* Returns true if the same characters are even in both and `to` is not
+/* Returns true if both sets have the same even ASCII characters and `to` is not
  * deeper. */
 static bool goes_on(const struct stack_set *from, const struct stack_set *to)
 {
@@ -229,8 +232,10 @@ static bool goes_on(const struct stack_set *from, const struct stack_set *to)
            to->even_ascii[1] == from->even_ascii[1] && to->depth <= from->depth;
 }
 
-/* Counts the even characters in a row that lead to `past` through sets with the
- * same even characters: n, or as many as possible. */
+/* Computes `span` and `past` of a set, at least up to a span of n: a sequence
+ * of `span` even ASCII characters leads to `past` through sets with the same
+ * even characters. Sets `spanned` if the span cannot be extended. Returns false
+ * on failure. */
 static bool find_span(struct stacks *s, uint32_t set, uint32_t n)
 {
     uint32_t to, more;
@@ -277,9 +282,9 @@ static bool find_others_dead(struct stacks *s, uint32_t set)
 
 enum share { SHARE_SOME, SHARE_ALL, SHARE_NONE, SHARE_FAILED };
 
-/* Returns SHARE_NONE if the set accepts no token that begins with the node,
- * because none of its characters continues. The set's even characters must be
- * known. */
+/* Returns SHARE_NONE if the set accepts no token below a node, because it
+ * accepts none of the characters `k` of these tokens; else SHARE_SOME or
+ * SHARE_FAILED. The set's even ASCII characters must be known. */
 static enum share takes_none(struct stacks *s, uint32_t set,
                              const struct char_kinds *k)
 {
@@ -293,11 +298,11 @@ static enum share takes_none(struct stacks *s, uint32_t set,
     return !k->others || s->set[set].others_dead ? SHARE_NONE : SHARE_SOME;
 }
 
-/* Returns SHARE_ALL if the set accepts all tokens that begin with the node.
- * This holds if all their characters lead to one and the same set, as in "any
- * character", for as many as there may be. Then walking further down adds no
- * token. If the node's last byte begins a longer character, `set` is the one
- * before that byte. Computes missing facts only if `look`. */
+/* Returns SHARE_ALL if the set accepts all tokens below the node. This is so if
+ * all their characters are even, as for a rule "any character", for as many
+ * characters as these tokens have. Walking further down would add no token. If
+ * the node's last byte begins a longer character, `set` is the set before that
+ * byte. Computes missing facts about sets only if `look`. */
 static enum share takes_all(struct stacks *s, uint32_t set,
                             const struct trie_node *node, bool look,
                             uint16_t *depth)
@@ -344,8 +349,8 @@ static void add_leaf(uint32_t *bits, int32_t id, bool on)
     bits[id / 32] |= (uint32_t)on << id % 32;
 }
 
-/* Lists the positions within a leaf's bytes where the text may continue
- * below. */
+/* Lists the positions within a leaf's bytes, from index `at`, where the top may
+ * have returned. */
 static bool list_rest(struct walk *w, struct stack_row *row, uint32_t leaf,
                       uint32_t at)
 {
@@ -363,7 +368,8 @@ static bool list_rest(struct walk *w, struct stack_row *row, uint32_t leaf,
     return true;
 }
 
-/* Steps through a leaf's bytes from `at` on. */
+/* Steps through a leaf's bytes from index `at`. Sets the token's bit if it is
+ * accepted. */
 static bool walk_rest(struct walk *w, struct stack_row *row, uint32_t leaf,
                       uint32_t at)
 {
@@ -386,7 +392,7 @@ static bool walk_rest(struct walk *w, struct stack_row *row, uint32_t leaf,
     return !ends || !w->after || list_rest(w, from, leaf, at);
 }
 
-/* Walks the node's own leaves, where most tokens are. */
+/* Walks the leaves directly below a node, where most tokens are. */
 static bool walk_leaves(struct walk *w, struct stack_row *row,
                         const struct trie_node *node)
 {
@@ -415,7 +421,7 @@ static bool walk_leaves(struct walk *w, struct stack_row *row,
     return true;
 }
 
-/* Adds all leaves below a node. */
+/* Sets the bits of the tokens of all leaves below a node. */
 static void add_branch(struct walk *w, const struct trie_node *node)
 {
     const struct grammar_vocab *v = w->m->v;
@@ -431,8 +437,8 @@ static void add_branch(struct walk *w, const struct trie_node *node)
         add_leaf(w->bits, v->leaf_id[i], true);
 }
 
-/* Handles a node whose last byte led from the set `from` to `row`. Sets *open
- * if the nodes below must be walked. */
+/* Handles node i, whose last byte led from the set `from` to `row`. Sets *open
+ * if the nodes below it must be walked. */
 static bool enter(struct walk *w, const struct stack_row *from,
                   const struct stack_row *row, uint32_t i, bool *open)
 {
@@ -458,7 +464,8 @@ static bool enter(struct walk *w, const struct stack_row *from,
     return true;
 }
 
-/* Sets the bits of all tokens below a node that the set accepts from there. */
+/* Sets the bits of all tokens below a node that are accepted. `set` is the set
+ * of stacks after the node's prefix. */
 static bool walk(struct walk *w, uint32_t set, uint32_t node)
 {
     const struct grammar_vocab *v = w->m->v;
@@ -505,7 +512,8 @@ static bool walk_roots(struct walk *w, uint32_t set)
 
 /* ---- tops ---------------------------------------------------------------- */
 
-/* Returns the bytes that may come once the top has returned. */
+/* Returns the bytes that may follow once the top, the states of `set`, has
+ * returned. */
 static struct byte_set after_top(const struct automaton *a,
                                  const struct stack_set *set)
 {
@@ -520,9 +528,9 @@ static struct byte_set after_top(const struct automaton *a,
     return after;
 }
 
-/* Finds the tokens of a reach that the set with these states on top of nothing
- * allows. If that takes more than *most, the entry is marked as useless and its
- * sets are walked as they are. */
+/* Computes and caches the mask of a top: the tokens of a reach that the states
+ * of the set `top` accept with nothing below. If that costs more than *most,
+ * the cached entry gets a depth that makes add_top give up. */
 static const struct mask_entry *make_top(struct grammar_masks *m, int reach,
                                          uint32_t top, int64_t *most)
 {
@@ -543,7 +551,8 @@ static const struct mask_entry *make_top(struct grammar_masks *m, int reach,
                           m->n_pop, w.depth);
 }
 
-/* Returns the set of the representatives of the gathered top, over nothing. */
+/* Returns the set of the representatives of the n gathered states, with the
+ * empty stack below. */
 static uint32_t top_of(struct grammar_masks *m, int reach, uint32_t n)
 {
     const uint32_t *alike = m->a->alike[reach];
@@ -564,9 +573,9 @@ static uint32_t top_of(struct grammar_masks *m, int reach, uint32_t n)
     return stacks_over(&m->stacks, top, n_top, STACKS_EMPTY);
 }
 
-/* Adds the tokens of a reach that the gathered top allows over the set below.
- * Sets *whole if that is incomplete, because stacks become too deep or it costs
- * too much. */
+/* Adds the tokens of a reach that the n gathered states accept with the set
+ * `below` under them. Sets *whole if the whole set must be walked instead,
+ * because stacks become too deep or the top costs too much. */
 static bool add_top(struct grammar_masks *m, int reach, uint32_t n,
                     uint32_t below, uint32_t *bits, int64_t *most, bool *whole)
 {
@@ -604,8 +613,9 @@ static bool add_top(struct grammar_masks *m, int reach, uint32_t n,
     return true;
 }
 
-/* Gathers the states of the set that have the same set below as item `i`.
- * Returns 0 if an earlier item has it, so that each top comes once. */
+/* Gathers in m->top the states of the items that have the same set below as
+ * item i. Returns their number, or 0 if an earlier item has that set below, so
+ * that each top is handled once. */
 static uint32_t gather_top(struct grammar_masks *m, uint32_t set, uint32_t i)
 {
     const struct stack_set *s = &m->stacks.set[set];
@@ -635,8 +645,9 @@ static bool reserve_top(struct grammar_masks *m, uint32_t n)
     return true;
 }
 
-/* Adds the tokens by tops. New computations are bounded if there are several
- * tops: walking the whole set at once may be cheaper. */
+/* Adds the accepted tokens, top by top. Sets *whole if the whole set must be
+ * walked instead. If there are several tops, the cost of computing their masks
+ * is limited, because walking the whole set may be cheaper. */
 static bool add_tops(struct grammar_masks *m, uint32_t set, uint32_t *bits,
                      bool *whole)
 {
@@ -660,7 +671,7 @@ static bool add_tops(struct grammar_masks *m, uint32_t set, uint32_t *bits,
     return true;
 }
 
-/* Computes the mask of a set, without the tokens that end a text. */
+/* Computes and caches the mask of a set, without the tokens that end a text. */
 static bool make_mask(struct grammar_masks *m, uint32_t set, uint32_t *bits)
 {
     struct walk w = {.m = m, .bits = bits, .most = INT64_MAX};
@@ -675,8 +686,8 @@ static bool make_mask(struct grammar_masks *m, uint32_t set, uint32_t *bits)
 
 /* ---- unused sets --------------------------------------------------------- */
 
-/* Copies the sets still in use to `to`: those of states, and the tops of cached
- * masks, whose new numbers it returns. */
+/* Copies the sets still in use to the pool `to`: those of states, and the tops
+ * of cached masks. Sets renamed[] to the new numbers of tops. */
 static bool carry(struct grammar_masks *m, struct stacks *to, uint32_t *known,
                   uint32_t *renamed)
 {
@@ -719,7 +730,7 @@ static pl_status tidy(struct grammar_masks *m, pl_err *err)
         mask_cache_rename(&m->cache, renamed);
         m->stacks = fresh;
         fresh = old;
-        /* A single text may need much memory: then tidy less often. */
+        /* A single text may need much memory. Then tidy less often. */
         m->pool_bytes = 2 * stacks_bytes(&m->stacks) > POOL_BYTES
                             ? 2 * stacks_bytes(&m->stacks)
                             : POOL_BYTES;

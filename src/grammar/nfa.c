@@ -1,4 +1,4 @@
-/* Converts trees to graphs; see nfa.h. */
+/* Converts the trees of rules to graphs; see nfa.h. */
 #include "grammar/nfa.h"
 
 #include "base/err.h"
@@ -9,20 +9,21 @@
 
 enum {
     MOST_EDGES = 1 << 19,
-    MOST_STEPS = 1 << 21,     /* visits of trees, for those that make no node */
-    INLINE_SIZE = 16,         /* a rule up to this size is inlined, */
-    INLINE_WITHOUT_LOOP = 64, /* or up to this one without a loop */
-    INLINE_PASSES = 8,        /* depth of nested rules */
+    MOST_STEPS = 1 << 21, /* visits of trees, because some create no node */
+    INLINE_SIZE = 16,     /* maximum size of an inlined rule with a loop */
+    /* Maximum size of an inlined rule without a loop. */
+    INLINE_WITHOUT_LOOP = 64,
+    INLINE_PASSES = 8, /* maximum depth of nested inlined rules */
 };
 
 struct builder {
     struct nfa *g;
     const struct rules *r;
     const char *name;
-    bool *in_place; /* owned, [n_rule]: is inlined */
-    bool *ends;     /* owned, [n_rule]: has a text that ends */
-    uint32_t *size; /* owned, [n_rule]: approximate nodes */
-    bool *loops;    /* owned, [n_rule]: of inlined ones */
+    bool *in_place; /* owned, [n_rule]: the rule is inlined */
+    bool *ends;     /* owned, [n_rule]: the rule can end */
+    uint32_t *size; /* owned, [n_rule]: approximate number of nodes */
+    bool *loops;    /* owned, [n_rule]: an inlined rule has a loop */
     uint32_t rule, n_step;
     pl_err *err;
 };
@@ -104,8 +105,8 @@ static pl_status add_bytes(struct builder *b, uint32_t from, unsigned lo,
 
 /* ---- characters as UTF-8 ------------------------------------------------- */
 
-/* A class under construction: the node where its characters end, and the nodes
- * from which 1, 2 or 3 bytes 80..BF lead there, once they exist. */
+/* A class under construction: `end` is the node where its characters end. From
+ * rest[n], once it exists, n bytes 80..BF lead there, n = 1 .. 3. */
 struct tails {
     uint32_t end, rest[4];
 };
@@ -125,8 +126,9 @@ static pl_status tail_of(struct builder *b, struct tails *t, int n,
     return add_bytes(b, *out, 0x80, 0xbf, next);
 }
 
-/* Adds the texts from lo[0 .. n) to hi[0 .. n), in byte order. After a first
- * byte strictly between the two, all following bytes are 80..BF. */
+/* Adds edges for the byte strings from lo[0 .. n) to hi[0 .. n), in byte order.
+ * After a first byte strictly between lo[0] and hi[0], all following bytes are
+ * 80..BF. */
 static pl_status add_span(struct builder *b, struct tails *t, uint32_t from,
                           const unsigned char *lo, const unsigned char *hi,
                           int n)
@@ -234,8 +236,8 @@ static pl_status add_alternatives(struct builder *b, const struct tree *t,
     return PL_OK;
 }
 
-/* Records the row of copies that begins at a node, unless it is so short that
- * its copies differ for every reach. */
+/* Records the copies of a repetition, which begin at `node`, unless they are so
+ * few that tokens of every reach distinguish them. */
 static pl_status row_add(struct builder *b, const struct tree *t, uint32_t node)
 {
     struct nfa *g = b->g;
@@ -312,8 +314,9 @@ static pl_status add_tree(struct builder *b, const struct tree *t,
 
 /* ---- properties of rules ------------------------------------------------- */
 
-/* With `empty`, returns true if the tree's text may be empty. Otherwise returns
- * true if it has a text that ends. `of` has the same property of each rule. */
+/* With `empty`, returns true if the tree matches the empty text. Otherwise
+ * returns true if it can end, that is, matches any text. of[i] says the same of
+ * rule i. */
 static bool holds(const struct tree *t, const bool *of, bool empty)
 {
     switch (t->kind) {
@@ -339,7 +342,7 @@ static bool holds(const struct tree *t, const bool *of, bool empty)
     return true;
 }
 
-/* Computes `of` for all rules: the least fixed point of holds(). */
+/* Computes of[i] for all rules: the least fixed point of holds(). */
 static void find_rules(const struct rules *r, bool *of, bool empty)
 {
     for (bool changed = true; changed;) {
@@ -353,7 +356,8 @@ static void find_rules(const struct rules *r, bool *of, bool empty)
     }
 }
 
-/* Returns a rule that never ends and so prevents the tree from ending. */
+/* Returns a rule in the tree that can never end, and because of which the tree
+ * cannot end either. */
 static uint32_t endless_in(const struct tree *t, const bool *ends)
 {
     while (t->kind != TREE_RULE) {
@@ -377,7 +381,7 @@ static pl_status find_endless(struct builder *b)
         bad++;
     if (bad == b->r->n)
         return PL_OK;
-    /* Follows rules until it is certainly in the cycle. */
+    /* After this number of rules it is certainly one of the cycle. */
     for (uint32_t i = 0; i < b->r->n; i++)
         bad = endless_in(b->r->rule[bad].body, b->ends);
     r = &b->r->rule[bad];
@@ -389,8 +393,9 @@ static pl_status find_endless(struct builder *b)
         err_shown(shown, r->name, strlen(r->name)));
 }
 
-/* Estimates the nodes of a tree, up to slightly more than matters. A rule that
- * is not inlined makes it count as more. */
+/* Returns the approximate number of nodes of a tree, LARGE if greater. A rule
+ * that is not inlined makes the tree LARGE. Sets *loops if the tree has a
+ * loop. */
 static uint32_t size_of(const struct builder *b, const struct tree *t,
                         bool *loops)
 {
@@ -423,8 +428,8 @@ static uint32_t size_of(const struct builder *b, const struct tree *t,
     return n < LARGE ? (uint32_t)n : LARGE;
 }
 
-/* Decides which rules are inlined. A recursive rule never is, because it would
- * have to be found small before itself. */
+/* Decides which rules are inlined. A recursive rule is never inlined: its size
+ * counts as LARGE until it is inlined. */
 static void find_small(struct builder *b)
 {
     for (int pass = 0; pass < INLINE_PASSES; pass++) {

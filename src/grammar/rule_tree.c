@@ -1,4 +1,4 @@
-/* Shared by all notations: ranges of characters, and UTF-8. */
+/* Functions that all notations share: ranges of characters, and UTF-8. */
 #include "grammar/rule_tree.h"
 
 #include <stdlib.h>
@@ -30,8 +30,9 @@ static uint32_t join(struct char_range *range, uint32_t n)
     return k;
 }
 
-/* Replaces n ranges that rise and do not touch by their gaps. Each is written
- * where a range was read before, or one position later. */
+/* Replaces n ranges, which are ascending and do not touch, by their complement.
+ * Works in place: writes only to positions that were already read, and one
+ * after the last. Returns the new number of ranges. */
 static uint32_t others(struct char_range *range, uint32_t n)
 {
     uint32_t next = 0, k = 0;

@@ -1,7 +1,7 @@
 /* The rules of a grammar as trees, in source order.
  *
- * A reader of a notation creates them (gbnf.c), automaton.c consumes them. The
- * arena owns all memory. */
+ * The parser of a notation (gbnf.c) creates them, automaton.c consumes them.
+ * The arena owns all memory. */
 #ifndef GRAMMAR_RULE_TREE_H
 #define GRAMMAR_RULE_TREE_H
 
@@ -11,11 +11,11 @@
 enum { RULES_UNLIMITED = UINT32_MAX, RULES_LAST_CHAR = 0x10ffff };
 
 enum tree_kind {
-    TREE_BYTES,  /* these bytes; none: the empty text */
+    TREE_BYTES,  /* the bytes; the empty text if there are none */
     TREE_CLASS,  /* one character of the ranges, as UTF-8 */
-    TREE_RULE,   /* a text of a rule */
+    TREE_RULE,   /* a text of the rule */
     TREE_SEQ,    /* all children, one after another */
-    TREE_ALT,    /* one of the children */
+    TREE_ALT,    /* any one of the children */
     TREE_REPEAT, /* the only child, min to max times */
 };
 
@@ -26,10 +26,10 @@ struct char_range {
 
 struct tree {
     enum tree_kind kind;
-    uint32_t n; /* bytes, ranges or children */
+    uint32_t n; /* number of bytes, ranges or children */
     union {
         const char *bytes; /* [n] */
-        /* [n], n >= 1; rising, not adjacent, without surrogates. */
+        /* [n], n >= 1; ascending, not adjacent, without surrogates. */
         const struct char_range *range;
         const struct tree *const *child; /* [n], n >= 1 */
         uint32_t rule;
@@ -40,7 +40,7 @@ struct tree {
 struct rule {
     const char *name; /* terminated */
     const struct tree *body;
-    int64_t line, column; /* of its beginning, from 1 */
+    int64_t line, column; /* position of its beginning, from 1 */
 };
 
 struct rules {
@@ -51,15 +51,16 @@ struct rules {
 
 void rules_fini(struct rules *r);
 
-/* Sorts n ranges in place and joins those that touch; with `negate`, replaces
- * them by their complement. Removes the surrogates, which are not characters.
- * `range` must have space for 2 * n + 2. Returns the new count, perhaps 0. */
+/* Normalizes n ranges in place: sorts them and joins those that overlap or
+ * touch. If `negate`, replaces them by their complement. Removes the
+ * surrogates, which are not characters. `range` must have space for 2 * n + 2.
+ * Returns the new number of ranges, which may be 0. */
 uint32_t char_ranges_normal(struct char_range *range, uint32_t n, bool negate);
 
 /* Writes a character as UTF-8 and returns its length, 1 to 4 bytes. */
 size_t char_put(char out[4], uint32_t c);
-/* Reads the character that s[0 .. n) begins with, n > 0. Returns its length, or
- * 0 if it is not UTF-8. */
+/* Decodes the character at the beginning of s[0 .. n), n > 0. Returns its
+ * length, or 0 if it is not UTF-8. */
 size_t char_get(const char *s, size_t n, uint32_t *c);
 
 #endif

@@ -1,4 +1,4 @@
-/* Converts a schema and each schema in it to a rule; see schema.h. */
+/* Converts a schema, and each schema in it, to a rule; see schema.h. */
 #include "grammar/schema.h"
 
 #include "base/err.h"
@@ -12,8 +12,9 @@
 enum {
     MOST_DEPTH = 100,
     PATH_BYTES = 512,
-    MOST_ITEMS = 500,     /* of a prefix */
-    MOST_STEPS = 1 << 22, /* of searching and comparing */
+    MOST_ITEMS = 500, /* maximum number of prefixItems */
+    /* Maximum number of steps of searches and comparisons. */
+    MOST_STEPS = 1 << 22,
 };
 
 enum keyword_of {
@@ -29,7 +30,8 @@ enum keyword_of {
 struct writer {
     struct gbnf_text *out;
     json_t *root;
-    /* Owned: the schema of rule s0, s1, ...; NULL: a rule for a part of one. */
+    /* Owned, [n_rule]: the schemas of rules s0, s1, ...; NULL for a rule of a
+     * part of a schema. */
     const json_t **rule;
     uint32_t n_rule, cap_rule;
     int depth;
@@ -39,14 +41,15 @@ struct writer {
     pl_err *err;
 };
 
-/* One schema: the text of its rule, until it is complete. */
+/* A schema, and the text of its rule while it is being written. */
 struct part {
     struct writer *w;
     json_t *schema;
     struct gbnf_text text; /* owned */
 };
 
-/* Common to all grammars. "plain" is a character that needs no escape. */
+/* Rules that all grammars have. The other rules of strings are in
+ * schema_put_common; "plain" is a character that needs no escape. */
 static const char common_rules[] =
     "ws ::= (\" \" | \"\\n\" [ \\t]{0,20})?\n"
     "integer ::= \"-\"? (\"0\" | [1-9] [0-9]{0,17})\n"
@@ -106,13 +109,13 @@ static pl_status fail(struct writer *w, pl_status s, const char *keyword,
                    err_shown(key, keyword, strlen(keyword)), what);
 }
 
-/* Reports what is not supported, or is too large. */
+/* Fails because something is not supported or too large. */
 static pl_status refuse(struct writer *w, const char *keyword, const char *what)
 {
     return fail(w, PL_UNSUPPORTED, keyword, what);
 }
 
-/* Reports a mistake: no such schema makes sense. */
+/* Fails because the schema is wrong. */
 static pl_status wrong(struct writer *w, const char *keyword, const char *what)
 {
     return fail(w, PL_BAD_ARGUMENT, keyword, what);
@@ -145,8 +148,9 @@ static pl_status too_large(struct writer *w)
                   "or its grammar has more than 1 MiB; make it smaller");
 }
 
-/* Schemas may demand far more work than they have bytes. Searches and
- * comparisons count steps and continue only while this is true. */
+/* Returns true while the limit of steps is not exceeded. Converting a schema
+ * may cost far more than its size suggests, so searches and comparisons count
+ * steps and continue only while this is true. */
 static bool may_go_on(const struct writer *w)
 {
     return w->n_step <= MOST_STEPS;
@@ -159,7 +163,7 @@ static pl_status too_long(struct writer *w, const char *keyword)
                   "properties and schemas");
 }
 
-/* Returns the cost of comparing a value with another. */
+/* Returns the cost, in steps, of comparing a value with another. */
 static int64_t weight_of(json_t *v)
 {
     int64_t n = 1 + (int64_t)json_string_length(v) / 16;
@@ -197,7 +201,8 @@ static pl_status rule_new(struct writer *w, const json_t *schema, uint32_t *out)
 
 static pl_status schema_rule(struct writer *w, json_t *schema, uint32_t *out);
 
-/* Returns the rule of the schema under `key` of the current path. */
+/* Sets *out to the rule of `schema`, which is under `key` of the current
+ * path. */
 static pl_status rule_under(struct writer *w, const char *key, json_t *schema,
                             uint32_t *out)
 {
@@ -228,7 +233,7 @@ static int take_json(const char *s, size_t len, void *user)
     return t->failed ? -1 : 0;
 }
 
-/* Puts a literal of the value's JSON. */
+/* Puts the value's JSON as a literal. */
 static pl_status put_json(struct writer *w, struct gbnf_text *t,
                           const json_t *value)
 {
@@ -261,8 +266,8 @@ static pl_status put_enum(struct part *p, json_t *list)
 
 /* ---- references ---------------------------------------------------------- */
 
-/* Returns the next name of a JSON pointer, unescaped, or NULL if out of
- * memory. */
+/* Returns the next name of a JSON pointer, unescaped, malloc'ed, or NULL if out
+ * of memory. Advances *at; NULL after the last name. */
 static char *pointer_step(const char **at)
 {
     const char *end = strchr(*at, '/');
@@ -282,7 +287,8 @@ static char *pointer_step(const char **at)
     return key;
 }
 
-/* Returns the value under a key, or, in a list, under a number. */
+/* Returns the value under a key of an object, or under an index of a list, or
+ * NULL if there is none. */
 static json_t *value_under(const json_t *v, const char *key)
 {
     if (!json_is_array(v))
@@ -355,8 +361,8 @@ static const char *type_of(const json_t *v)
     return name[json_typeof(v)];
 }
 
-/* Returns the only type of a schema's documents, with integers as numbers, or
- * NULL if it is not known. */
+/* Returns the type that all documents of a schema have, or NULL if that is not
+ * known. Integers are "number". Follows at most `depth` references. */
 static const char *only_type(struct writer *w, json_t *schema, int depth)
 {
     json_t *ref = json_object_get(schema, "$ref"), *to;
@@ -370,7 +376,8 @@ static const char *only_type(struct writer *w, json_t *schema, int depth)
     return type && strcmp(type, "integer") == 0 ? "number" : type;
 }
 
-/* Returns true if const and enum show that a and b have no value in common. */
+/* Returns true if the keywords const and enum show that no value fits both
+ * schemas a and b. */
 static bool other_constants(struct writer *w, json_t *a, json_t *b)
 {
     json_t *x = json_object_get(a, "enum"), *y = json_object_get(b, "enum");
@@ -403,8 +410,9 @@ static bool requires(struct writer *w, json_t *schema, const char *key)
     return false;
 }
 
-/* Returns true if no document fits both. Detects only simple cases: different
- * types, different constants, or a required member with different constants. */
+/* Returns true if no document fits both schemas. Detects only simple cases:
+ * different types, different constants, or a required member with different
+ * constants. */
 static bool are_apart(struct writer *w, json_t *a, json_t *b)
 {
     const char *x = only_type(w, a, 8), *y = only_type(w, b, 8);
@@ -451,7 +459,7 @@ static pl_status put_one_of(struct part *p, json_t *list)
 
 /* ---- strings and numbers ------------------------------------------------- */
 
-/* Reads a count under `key`; `usual` is its default. */
+/* Sets *out to the count under `key`, or to `usual` if there is none. */
 static pl_status get_count(struct writer *w, json_t *schema, const char *key,
                            int64_t usual, int64_t *out)
 {
@@ -492,7 +500,8 @@ static pl_status put_pattern(struct part *p, const json_t *pattern)
 
 static pl_status put_format(struct part *p, const json_t *format)
 {
-    /* February has 28 days, because a grammar cannot count years. */
+    /* February has only 28 days here, because a grammar cannot detect leap
+     * years. */
     static const char date[] =
         "[0-9]{4} \"-\" ((\"0\" [1-9] | \"1\" [0-2]) \"-\" (\"0\" [1-9] | "
         "\"1\" [0-9] | \"2\" [0-8]) | (\"0\" [13-9] | \"1\" [0-2]) \"-\" "
@@ -550,8 +559,9 @@ static pl_status put_string(struct part *p)
     return PL_OK;
 }
 
-/* Reads a bound under one of two keys. The second key's bound is exclusive and
- * is moved by `step`. */
+/* Sets *out to the bound under `key`, or to that under `without` plus `step`,
+ * because this bound is exclusive. Leaves *out unchanged if there is
+ * neither. */
 static pl_status get_bound(struct writer *w, json_t *schema, const char *key,
                            const char *without, int step, int64_t *out)
 {
@@ -603,7 +613,7 @@ static pl_status put_number(struct part *p)
 
 /* ---- arrays -------------------------------------------------------------- */
 
-/* Adds a finished rule to the output. */
+/* Writes a finished rule to the output. */
 static pl_status add_rule(struct writer *w, uint32_t rule,
                           const struct gbnf_text *text)
 {
@@ -617,12 +627,13 @@ static pl_status add_rule(struct writer *w, uint32_t rule,
     return w->out->failed ? no_memory(w) : PL_OK;
 }
 
-/* The items of an array: those of the prefix, then others. */
+/* The items of an array: first those of the prefix (prefixItems), then
+ * others. */
 struct items {
-    json_t *prefix;      /* NULL: none */
-    int64_t n, min, max; /* size of the prefix; max -1: unlimited */
+    json_t *prefix;      /* NULL if none */
+    int64_t n, min, max; /* n: size of the prefix; max: -1 if unlimited */
     bool more;           /* items may follow the prefix */
-    char rest[16];       /* their rule */
+    char rest[16];       /* rule of the items after the prefix */
 };
 
 static pl_status read_items(struct part *p, struct items *it)
@@ -650,7 +661,7 @@ static pl_status read_items(struct part *p, struct items *it)
     return PL_OK;
 }
 
-/* Puts the items from number i on, with a comma before each but the first. */
+/* Puts the items from index i on, with a comma before each but the first. */
 static pl_status put_items(struct part *p, const struct items *it, int64_t i,
                            struct gbnf_text *text)
 {
@@ -701,15 +712,15 @@ static pl_status put_array(struct part *p)
 
 /* ---- objects ------------------------------------------------------------- */
 
-/* The members of an object in order: rules for each, and for what may follow
- * once a member was written. */
+/* The members of an object, in order, with a rule for each. Another rule, the
+ * tail, describes what may follow once a member was written. */
 struct members {
     size_t n;
     uint32_t *rule; /* owned, [n] */
     bool *needed;   /* owned, [n] */
-    uint32_t *tail; /* owned, [n + 1]: from member i on */
+    uint32_t *tail; /* owned, [n + 1]: tail i, the members from i on */
     bool more;      /* members with other names are allowed */
-    uint32_t other; /* the rule of such a member */
+    uint32_t other; /* rule of a member with another name */
 };
 
 static void members_fini(struct members *m)
@@ -744,8 +755,8 @@ static pl_status put_member(struct part *p, const char *key, json_t *schema,
     return s;
 }
 
-/* Puts names that differ from all properties' names, without escapes, from
- * character `at` on. keys[0 .. n) are equal up to there. */
+/* Puts the rest, from character `at` on, of all names that differ from keys[0
+ * .. n), which are equal before it. The names contain no escapes. */
 static void put_other_name(struct gbnf_text *t, const char **keys, size_t n,
                            size_t at)
 {
@@ -782,8 +793,8 @@ static int by_bytes(const void *a, const void *b)
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-/* Makes the rule of a member whose name is not a property's. Only names of up
- * to 32 ASCII characters can be excluded. */
+/* Adds the rule of a member whose name is not one of `properties`. Only names
+ * of up to 32 ASCII characters can be excluded. */
 static pl_status put_other(struct part *p, json_t *properties, uint32_t value,
                            bool any, uint32_t *out)
 {
@@ -879,7 +890,8 @@ static pl_status read_members(struct part *p, struct members *m)
     return read_more(p, properties, m);
 }
 
-/* Puts what may follow a present member: the others, each with its comma. */
+/* Adds the tails: the members that may follow a present one, each with its
+ * comma. */
 static pl_status put_tails(struct part *p, struct members *m)
 {
     for (size_t i = m->n + 1; i-- > 0;) {
@@ -899,7 +911,9 @@ static pl_status put_tails(struct part *p, struct members *m)
     return PL_OK;
 }
 
-/* Puts the first present member: any one up to the first required one. */
+/* Puts the alternatives for the first member that is present: each member up to
+ * the first required one. If none is required, a member with another name, if
+ * allowed, or no member. */
 static void put_first(struct part *p, const struct members *m)
 {
     size_t i = 0;
@@ -988,7 +1002,7 @@ static pl_status merge_ref(struct writer *w, json_t *into, json_t *ref,
     return merge(w, into, to, depth);
 }
 
-/* Merges the schema's keywords into one that has all. */
+/* Merges the schema's keywords into those of `into`. */
 static pl_status merge(struct writer *w, json_t *into, json_t *schema,
                        int depth)
 {
@@ -1045,9 +1059,9 @@ static pl_status put_all_of(struct part *p)
 
 static const struct type {
     const char *name;
-    unsigned of; /* keywords */
+    unsigned of; /* kind of its keywords */
     pl_status (*put)(struct part *p);
-    const char *rule; /* used without a function */
+    const char *rule; /* used if put is NULL */
 } types[] = {
     {"object", KEYWORD_OBJECT, put_object, NULL},
     {"array", KEYWORD_ARRAY, put_array, NULL},
@@ -1059,8 +1073,8 @@ static const struct type {
 };
 enum { N_TYPE = sizeof types / sizeof types[0] };
 
-/* Rejects keywords other than notes, those of `kinds`, and the two named
- * ones. */
+/* Fails for keywords other than annotations, those of `kinds`, and the keywords
+ * a and b. */
 static pl_status only(struct writer *w, json_t *schema, unsigned kinds,
                       const char *a, const char *b)
 {
@@ -1094,7 +1108,7 @@ static const struct type *type_named(const json_t *name)
     return NULL;
 }
 
-/* Reads the types that the schema names, as bits of types[]. */
+/* Sets *bits to the types that the schema names, as bits of types[]. */
 static pl_status read_types(struct writer *w, json_t *schema, unsigned *bits)
 {
     json_t *v = json_object_get(schema, "type");
@@ -1137,7 +1151,8 @@ static pl_status put_types(struct part *p, unsigned bits)
     return PL_OK;
 }
 
-/* Takes the type that the first keyword applies to; without one, any value. */
+/* Puts a schema without `type`: one of the type that its first keyword applies
+ * to, or any value if it has no such keyword. */
 static pl_status put_untyped(struct part *p)
 {
     const char *key;
@@ -1155,7 +1170,7 @@ static pl_status put_untyped(struct part *p)
     return PL_OK;
 }
 
-/* Checks that the constants have the types named next to them. */
+/* Checks that the constants have one of the types in the schema's `type`. */
 static pl_status check_constants(struct part *p, const char *key, json_t *list)
 {
     unsigned bits;
@@ -1225,7 +1240,8 @@ static pl_status put_schema(struct part *p)
     return bits ? put_types(p, bits) : put_untyped(p);
 }
 
-/* Returns the rule of a schema. Writes it unless it exists. */
+/* Sets *out to the rule of a schema. Writes the rule if it does not exist
+ * yet. */
 static pl_status schema_rule(struct writer *w, json_t *schema, uint32_t *out)
 {
     struct part p = {.w = w, .schema = schema};
@@ -1272,7 +1288,8 @@ pl_status schema_put_rule(struct gbnf_text *out, struct schema_sums *sums,
     uint32_t none;
     pl_status s = PL_OK;
 
-    while (w.n_rule < sums->n_rule && s == PL_OK) /* existing rules */
+    /* Rules that exist already have no schema. */
+    while (w.n_rule < sums->n_rule && s == PL_OK)
         s = rule_new(&w, NULL, &none);
     if (s == PL_OK)
         s = schema_rule(&w, schema, rule);

@@ -1,12 +1,12 @@
 /* JSON Schema (draft 2020-12) to GBNF.
  *
  * Every text of the grammar is a document that the schema accepts, but not the
- * other way round. Members come in the order of `properties`. Other members
- * come only if additionalProperties allows them, or if no property is named.
- * Blanks are few, numbers have up to 18 digits. Strings that a pattern
- * describes contain only the escapes that JSON requires. Keywords for types
- * other than those in `type`, and unsupported keywords, are rejected by name
- * and path. */
+ * other way round. Members come in the order of `properties`. Other members are
+ * possible only if additionalProperties allows them, or if no property is
+ * named. There are few blanks, and numbers have up to 18 digits. Strings that a
+ * pattern describes contain only the escapes that JSON requires. Keywords for
+ * types other than those in `type`, and unsupported keywords, are rejected by
+ * name and path. */
 #ifndef GRAMMAR_SCHEMA_H
 #define GRAMMAR_SCHEMA_H
 
@@ -14,29 +14,32 @@
 
 #include <jansson.h>
 
-/* `name` is the schema's name in messages. On failure *out holds no memory. */
+/* Converts a schema to GBNF. `name` is the schema's name in messages. On
+ * failure *out holds no memory. */
 pl_status schema_to_gbnf(struct gbnf_text *out, const char *json, size_t len,
                          const char *name, pl_err *err);
 
 /* ---- schemas within a grammar -------------------------------------------- */
 
-/* The notation of strings, as bodies of rules: a quoted string; a character
- * that represents itself in one; any other character. */
+/* The notation of strings, as bodies of GBNF rules: a quoted string; a
+ * character that represents itself in a string; any other character in a
+ * string. */
 struct schema_strings {
     const char *string, *plain, *escape;
 };
-extern const struct schema_strings schema_strings; /* those of JSON */
+extern const struct schema_strings schema_strings; /* the notation of JSON */
 
-/* Writes the rules that schemas refer to: ws, string, value and others. Call it
- * once per grammar. */
+/* Writes the rules to which those of schemas refer: ws, string, value and
+ * others. Must be called once per grammar. */
 void schema_put_common(struct gbnf_text *out, const struct schema_strings *how);
-/* Totals over all schemas of a grammar so far. */
+/* Totals over all schemas added to a grammar so far. */
 struct schema_sums {
     uint32_t n_rule;
-    int64_t n_step; /* steps of searching and comparing, which are bounded */
+    int64_t n_step; /* steps of searches and comparisons, which are limited */
 };
-/* Adds the rules of `schema`; the first is s*rule. Rules are named s0, s1 and
- * so on, and sums->n_rule of them exist. References start at `root`. */
+/* Adds the rules of `schema`. Rules are named s0, s1 and so on; sums->n_rule of
+ * them exist already. The rule of the schema itself gets number *rule. `root`
+ * is the schema in which references ($ref) are looked up. */
 pl_status schema_put_rule(struct gbnf_text *out, struct schema_sums *sums,
                           json_t *root, json_t *schema, const char *name,
                           uint32_t *rule, pl_err *err);

@@ -1,4 +1,5 @@
-/* Regular expressions to GBNF; see gbnf_put_pattern in schema_text.h. */
+/* Converts regular expressions to GBNF; see gbnf_put_pattern in
+ * schema_text.h. */
 #include "base/ascii.h"
 #include "grammar/schema_text.h"
 
@@ -9,11 +10,11 @@ enum { MOST_RANGES = 512, MOST_GROUPS = 32 };
 struct pattern {
     struct gbnf_text *out;
     const char *start, *at, *end;
-    const char *wrong; /* NULL: nothing */
+    const char *wrong; /* the first error; NULL if none */
     int depth;
 };
 
-/* The characters of a class. */
+/* The characters of a class, as ranges. */
 struct ranges {
     struct char_range r[2 * MOST_RANGES + 2];
     uint32_t n;
@@ -61,8 +62,8 @@ static const struct char_range space[] = {
 static const struct char_range line_end[] = {
     {'\n', '\n'}, {'\r', '\r'}, {0x2028, 0x2029}};
 
-/* Adds the characters of a class such as \d, or with `others` its
- * complement. */
+/* Adds the characters of a class such as \d to `set`, or its complement if
+ * `others`. */
 static bool add_class(struct pattern *p, struct ranges *set,
                       const struct char_range *range, size_t n, bool others)
 {
@@ -95,8 +96,8 @@ static bool read_hex(struct pattern *p, int n, uint32_t *c)
     return true;
 }
 
-/* Reads the part after a backslash: a character, or a class, which is added to
- * the set. */
+/* Reads the part of an escape after the backslash. Sets *c to a character, or
+ * adds a class to `set` and sets *is_class. */
 static bool read_escape(struct pattern *p, struct ranges *set, uint32_t *c,
                         bool *is_class)
 {
@@ -137,7 +138,7 @@ static bool read_char(struct pattern *p, uint32_t *c)
     return true;
 }
 
-/* Reads one member of a class in brackets. */
+/* Reads one member of a class in brackets, as read_escape does. */
 static bool read_member(struct pattern *p, struct ranges *set, uint32_t *c,
                         bool *is_class)
 {
@@ -237,7 +238,7 @@ static bool read_atom(struct pattern *p)
     return (is_class || add(p, &set, c, c)) && put_set(p, &set, false);
 }
 
-/* Reads at most five digits. Returns -1 if there are none. */
+/* Reads a number of at most five digits. Returns -1 if there is none. */
 static int read_count(struct pattern *p)
 {
     int n = -1;
@@ -277,7 +278,7 @@ static bool read_repeat(struct pattern *p)
     } else {
         return true;
     }
-    take(p, '?'); /* a lazy one matches the same strings */
+    take(p, '?'); /* a lazy repetition matches the same strings */
     return true;
 }
 
@@ -286,8 +287,8 @@ static bool at_end(const struct pattern *p)
     return p->at == p->end || *p->at == '|' || *p->at == ')';
 }
 
-/* Reads an alternative. Outside groups anything may come before and after it,
- * except at ^ and $. */
+/* Reads an alternative. If it is not in a group (`outer`), any text may come
+ * before and after it, except at ^ and $. */
 static bool read_sequence(struct pattern *p, bool outer)
 {
     if (outer && !take(p, '^'))

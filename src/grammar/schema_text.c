@@ -1,4 +1,4 @@
-/* Parts of grammars as text; see schema_text.h. */
+/* Writes parts of grammars as text; see schema_text.h. */
 #include "grammar/schema_text.h"
 
 #include "base/numeral.h"
@@ -146,7 +146,7 @@ static void put_any_digits(struct gbnf_text *t, size_t n)
 static void put_same_length(struct gbnf_text *t, const char *lo, const char *hi,
                             size_t n);
 
-/* Puts a digit and then n more, from lo to hi. */
+/* Puts `digit`, and after it the numbers of n digits from lo to hi. */
 static void put_headed(struct gbnf_text *t, char digit, const char *lo,
                        const char *hi, size_t n)
 {
@@ -156,7 +156,7 @@ static void put_headed(struct gbnf_text *t, char digit, const char *lo,
     gbnf_put(t, ")");
 }
 
-/* Puts the decimals of n digits from lo to hi. */
+/* Puts the numbers of n digits from lo to hi. */
 static void put_same_length(struct gbnf_text *t, const char *lo, const char *hi,
                             size_t n)
 {
@@ -187,7 +187,7 @@ static void put_same_length(struct gbnf_text *t, const char *lo, const char *hi,
     }
 }
 
-/* Puts the decimals from lo to hi, lo <= hi. */
+/* Puts the decimal numbers from lo to hi, lo <= hi. */
 static void put_range(struct gbnf_text *t, uint64_t lo, uint64_t hi)
 {
     char a[24], b[24];

@@ -1,11 +1,12 @@
-/* Writes GBNF: a text that grows, and the parts that JSON Schemas need. Private
- * to this layer. */
+/* Writes GBNF into a text buffer, including the constructs that JSON Schemas
+ * need. Private to this layer. */
 #ifndef GRAMMAR_SCHEMA_TEXT_H
 #define GRAMMAR_SCHEMA_TEXT_H
 
 #include "grammar/rule_tree.h"
 
-/* Zeros: empty. Writes are dropped once `failed` or `too_large` is set. */
+/* A text buffer that grows as needed. A zeroed struct is empty. Writes are
+ * dropped once `failed` or `too_large` is set. */
 struct gbnf_text {
     char *s; /* owned, [n] and a terminator */
     size_t n, cap;
@@ -19,20 +20,21 @@ void gbnf_put_bytes(struct gbnf_text *t, const char *s, size_t len);
 void gbnf_print(struct gbnf_text *t, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
 
-/* Puts a literal of these bytes, which are UTF-8. */
+/* Puts a GBNF literal of the text s[0 .. len), which must be UTF-8. */
 void gbnf_put_literal(struct gbnf_text *t, const char *s, size_t len);
-/* Puts one character of n normal ranges in its only spelling in a JSON
- * string. */
+/* Puts a class of characters, given as n normalized ranges. Each character has
+ * only one spelling in a JSON string: itself, or the shortest escape if JSON
+ * requires one. */
 void gbnf_put_json_char(struct gbnf_text *t, const struct char_range *range,
                         uint32_t n);
 /* Puts the integers from lo to hi, inclusive, as decimals without leading
- * zeros. INT64_MIN, INT64_MAX: unbounded, up to 18 digits. */
+ * zeros. INT64_MIN and INT64_MAX mean unbounded, up to 18 digits. */
 void gbnf_put_integers(struct gbnf_text *t, int64_t lo, int64_t hi);
 
-/* Puts the quoted strings that contain a match of a regular expression. As in
- * JSON Schema, it is ECMA-262. Rejects assertions other than ^ and $ at the
- * ends of alternatives, back references and properties. Returns NULL or the
- * error; *at is its position. */
+/* Puts the quoted strings that contain a match of the regular expression s[0 ..
+ * len), in the syntax of ECMA-262, as in JSON Schema. Rejects assertions other
+ * than ^ and $ at the ends of alternatives, back references and properties.
+ * Returns NULL on success, else the error, with its position in *at. */
 const char *gbnf_put_pattern(struct gbnf_text *t, const char *s, size_t len,
                              size_t *at);
 

@@ -1,8 +1,8 @@
 /* Sets of stacks; see stacks.h.
  *
- * A set under construction is a part of the pile, which grows and shrinks like
- * a stack. Each function removes what it added, so functions may build sets
- * while others are incomplete. */
+ * A set under construction consists of the last items of the pile, which grows
+ * and shrinks like a stack. Each function removes the items that it added, so
+ * it may build sets while others are incomplete. */
 #include "grammar/stacks.h"
 
 #include "base/hash64.h"
@@ -81,7 +81,8 @@ static bool push(struct stacks *s, uint32_t state, uint32_t below)
     return true;
 }
 
-/* Returns the slot of the set with these items, or the free slot for it. */
+/* Returns the hash table's entry for the set with these items, or the free
+ * entry where it belongs. */
 static uint32_t *slot_of(const struct stacks *s, const struct stack_item *item,
                          uint32_t n, bool ends, uint32_t hash)
 {
@@ -146,8 +147,8 @@ static uint16_t depth_of(const struct stacks *s, const struct stack_item *item,
     return depth;
 }
 
-/* Returns the set of the items [base ..) of the pile, which must rise, and
- * removes them. */
+/* Returns the set of the items [base ..) of the pile, whose states must be
+ * ascending, and removes them. */
 static uint32_t set_of(struct stacks *s, size_t base, bool ends)
 {
     uint32_t n = (uint32_t)(s->n_pile - base), hash, *slot;
@@ -174,8 +175,8 @@ static uint32_t set_of(struct stacks *s, size_t base, bool ends)
 
 /* ---- unions -------------------------------------------------------------- */
 
-/* Returns the entry of the union of a and b, a < b, or the free entry for
- * it. */
+/* Returns the hash table's entry for the union of a and b, a < b, or the free
+ * entry where it belongs. */
 static struct stack_union *union_of(struct stack_union *made, uint32_t cap,
                                     uint32_t a, uint32_t b)
 {
@@ -205,8 +206,9 @@ static bool grow_unions(struct stacks *s)
 
 static bool push_both(struct stacks *s, uint32_t a, uint32_t b);
 
-/* Unions are cached, because two sets may be below many items of others, level
- * upon level, each time with the same union. */
+/* Returns the union of two sets. Unions are cached, because two sets may be
+ * below many items of others, on several levels, each time with the same
+ * union. */
 static uint32_t set_union(struct stacks *s, uint32_t a, uint32_t b)
 {
     size_t base = s->n_pile;
@@ -233,7 +235,8 @@ static uint32_t set_union(struct stacks *s, uint32_t a, uint32_t b)
     return both;
 }
 
-/* Merges the items of both by state. Items of one state get the union below. */
+/* Pushes the items of both sets, merged by state. If both have a state, its
+ * item gets the union of the sets below. */
 static bool push_both(struct stacks *s, uint32_t a, uint32_t b)
 {
     uint32_t i = 0, k = 0;
@@ -264,7 +267,7 @@ static bool push_both(struct stacks *s, uint32_t a, uint32_t b)
     return true;
 }
 
-/* Sorts the items [base ..) of the pile, whose states must differ. */
+/* Sorts the items [base ..) of the pile by state. The states must differ. */
 static void sort_few(struct stacks *s, size_t base)
 {
     for (size_t i = base + 1; i < s->n_pile; i++) {
@@ -277,8 +280,8 @@ static void sort_few(struct stacks *s, size_t base)
     }
 }
 
-/* Does the same by the bits of their states, which `met` must have; clears
- * it. */
+/* Does the same with the bit set `met`, which must contain the states of these
+ * items, from low to high. Clears `met`. */
 static bool sort_many(struct stacks *s, size_t base, uint32_t low,
                       uint32_t high)
 {
@@ -298,8 +301,8 @@ static bool sort_many(struct stacks *s, size_t base, uint32_t low,
     return true;
 }
 
-/* Joins items [base ..) of the pile that have the same state. Then `met` has
- * all states, from *low to *high. */
+/* Joins items [base ..) of the pile that have the same state. Adds all their
+ * states to `met` and sets *low and *high to the lowest and the highest. */
 static bool join_states(struct stacks *s, size_t base, uint32_t *low,
                         uint32_t *high)
 {
@@ -355,9 +358,9 @@ static uint32_t set_of_any(struct stacks *s, size_t base, bool ends)
     return STACKS_FAILED;
 }
 
-/* ---- closing ------------------------------------------------------------- */
+/* ---- closing: returns and calls ------------------------------------------ */
 
-/* Records a call of the rule at `place` over the set `over`. */
+/* Records a call of the rule at `place` with the set `over` below it. */
 static bool call(struct stacks *s, uint32_t place, uint32_t over)
 {
     uint64_t *word = &s->called[place / 64], bit = 1ull << place % 64;
@@ -371,7 +374,7 @@ static bool call(struct stacks *s, uint32_t place, uint32_t over)
     return true;
 }
 
-/* Adds the item itself, if it takes bytes, and its calls. */
+/* Pushes the item itself, if its state takes bytes, and records its calls. */
 static bool visit(struct stacks *s, uint32_t state, uint32_t below)
 {
     const struct state *q = &s->a->state[state];
@@ -393,8 +396,9 @@ static bool visit(struct stacks *s, uint32_t state, uint32_t below)
     return true;
 }
 
-/* Visits all called rules in the order of places; the rules that they call come
- * later. Entries are never final. */
+/* Visits the entries of all called rules in ascending order of places. Rules
+ * that they call have higher places. Entries are never final, so none of them
+ * returns. */
 static bool visit_called(struct stacks *s)
 {
     for (uint32_t i = 0; i <= s->a->n_place / 64; i++)
@@ -409,8 +413,8 @@ static bool visit_called(struct stacks *s)
     return true;
 }
 
-/* Adds the items of the closed set below item i of the pile, if that item may
- * return. */
+/* If item i of the pile may return, pushes the items of the closed set below
+ * it. Sets *ends if that set contains the empty stack. */
 static bool pop(struct stacks *s, size_t i, bool *ends)
 {
     struct stack_item it = s->pile[i];
@@ -428,9 +432,10 @@ static bool pop(struct stacks *s, size_t i, bool *ends)
     return true;
 }
 
-/* Returns the set of the items [base ..) of the pile that is ready to step:
- * does returns and calls until a byte is next. Removes the items. First closes
- * all sets below, so that their calls do not mix with these. */
+/* Returns the set that is ready to step and results from the items [base ..) of
+ * the pile by returns and calls. Removes the items. Closes all sets below
+ * first, so that the calls recorded for them do not mix with those of these
+ * items. */
 static uint32_t close_pile(struct stacks *s, size_t base, bool ends)
 {
     size_t end = s->n_pile;
@@ -487,8 +492,8 @@ uint32_t stacks_start(struct stacks *s)
     return close_pile(s, s->n_pile - 1, s->a->empty);
 }
 
-/* Does the same as push, but skips an item that [base ..) already has, as far
- * as `met` knows. */
+/* Does the same as push, but skips an item if [base ..) has an equal one.
+ * Compares it only with the item that `met` knows for its state. */
 static bool push_once(struct stacks *s, size_t base, uint32_t state,
                       uint32_t below)
 {
@@ -503,8 +508,8 @@ static bool push_once(struct stacks *s, size_t base, uint32_t state,
     return push(s, state, below);
 }
 
-/* Adds the targets of the state's edges that take the class. Narrows [*lo ..
- * *hi] to the classes around it that every edge treats the same. */
+/* Pushes the targets of the item's edges that take the class. Narrows [*lo ..
+ * *hi] to the classes around `class` that every edge treats the same. */
 static bool push_after(struct stacks *s, size_t base, struct stack_item it,
                        unsigned class, unsigned *lo, unsigned *hi)
 {
@@ -568,7 +573,7 @@ struct stack_row *stacks_step_new(struct stacks *s, struct stack_row *from,
     return row;
 }
 
-/* ---- from pool to pool --------------------------------------------------- */
+/* ---- copying between pools ----------------------------------------------- */
 
 uint32_t stacks_carry(struct stacks *to, const struct stacks *from,
                       uint32_t *known, uint32_t set)
@@ -581,7 +586,7 @@ uint32_t stacks_carry(struct stacks *to, const struct stacks *from,
         return set;
     if (known[set])
         return known[set] - 1;
-    stacks_begin(to); /* the items were within bounds before */
+    stacks_begin(to); /* the items were within the limit before */
     for (uint32_t i = 0; i < old->n; i++) {
         uint32_t below = stacks_carry(to, from, known, old->item[i].below);
 

@@ -1,11 +1,13 @@
-/* Sets of stacks of an automaton's states: all configurations that the text
- * read so far may be in.
+/* Sets of stacks of an automaton's states: all stacks that are possible after
+ * the text read so far.
  *
- * A set consists of items: a state on top, and the set of what may be below it.
- * No two items have the same state, and equal sets have the same number. So
- * sets share what is below, and a step visits each state once, however many
- * ways there are to read a text. Steps are cached: a set is a state of a
- * deterministic automaton that is built on demand.
+ * A set consists of items: a state on top, and the set of the stacks that may
+ * be below it. No two items of a set have the same state, and equal sets have
+ * the same number. So sets share what is below. A step, which reads one byte,
+ * visits each state once, however many ways there are to parse the text. Steps
+ * are cached: a set is a state of a deterministic automaton that is built on
+ * demand. A set is ready to step when all returns and calls are done, so that
+ * each state on top takes a byte. All sets of a struct stacks are its pool.
  *
  * The idea of shared stacks is Tomita's (Efficient Parsing for Natural
  * Language, 1985). Numbering equal sets equally keeps a set as one minimal
@@ -17,90 +19,100 @@
 #include "grammar/automaton.h"
 
 enum {
-    STACKS_DEAD,  /* the set without a stack: no text continues */
+    STACKS_DEAD,  /* the set without stacks: the text cannot continue */
     STACKS_EMPTY, /* the set of the empty stack: the text is complete */
-    STACKS_FAILED = UINT32_MAX,  /* no set: out of memory */
-    STACKS_DEPTH = 2000,         /* a deeper call does not match */
-    STACKS_MOST_BYTES = 1 << 29, /* of a pool */
-    /* Items put into sets since stacks_begin. More are rejected. */
+    /* Not a set: out of memory, or a limit is reached. */
+    STACKS_FAILED = UINT32_MAX,
+    /* A text that needs more nested calls does not match. */
+    STACKS_DEPTH = 2000,
+    STACKS_MOST_BYTES = 1 << 29, /* limit of a pool's memory */
+    /* Limit of the items put into sets since stacks_begin. */
     STACKS_MOST_PUSHES = 1 << 24,
 };
 
 struct stack_item {
-    uint32_t state, below; /* a set */
+    uint32_t state, below; /* the set of the stacks below */
 };
 
-/* The steps of a set, from row to row, for walks that need nothing else. */
+/* The cached steps of a set: the row of the next set for each byte class. A
+ * walk needs only rows. */
 struct stack_row {
     uint32_t set;
     uint16_t depth;
     bool ends;
-    struct stack_row *next[]; /* views of the arena, [n_class]; NULL: unknown */
+    /* [n_class], in the arena; NULL if not computed yet. */
+    struct stack_row *next[];
 };
 
 struct stack_set {
-    struct stack_item *item; /* a view of the arena, [n], by state */
-    struct stack_row *row;   /* the same; NULL: no step from or to it yet */
-    /* Even characters: each leads to the set `after`. `span` even ASCII
-     * characters in a row lead to `past`; see masks.c. */
-    uint64_t even_ascii[2], live_ascii[2]; /* live: that lead anywhere */
+    struct stack_item *item; /* [n], in the arena, ascending by state */
+    /* In the arena. NULL if no step from or to this set was made. */
+    struct stack_row *row;
+    /* Characters that all lead to the set `after` are called even. A sequence
+     * of `span` even ASCII characters leads to the set `past`; see masks.c.
+     * Live characters are those that do not lead to STACKS_DEAD. */
+    uint64_t even_ascii[2], live_ascii[2];
     uint8_t even_others;
     bool others_known, spanned;
-    bool dead_known, others_dead; /* no character beyond ASCII continues */
-    uint16_t depth;               /* of the deepest stack */
-    uint32_t after, past, span;   /* 0: not known, nor are the rest */
+    /* others_dead is set if all non-ASCII characters lead to STACKS_DEAD. */
+    bool dead_known, others_dead;
+    uint16_t depth;             /* depth of the deepest stack */
+    uint32_t after, past, span; /* all meaningless while `after` is 0 */
     uint32_t n, hash;
-    uint32_t closed; /* result of stacks_closed; STACKS_FAILED: not known */
+    uint32_t closed; /* result of stacks_closed; STACKS_FAILED if not known */
     bool ends;       /* it contains the empty stack */
 };
 
 /* A cached union. */
 struct stack_union {
-    uint32_t a, b, both; /* a < b; a 0: a free entry */
+    uint32_t a, b, both; /* a < b; a is 0 in a free entry */
 };
 
 struct stacks {
     const struct automaton *a; /* borrowed */
     struct arena memory;       /* owns items and steps */
     struct stack_set *set;     /* owned, [n_set] */
-    uint32_t *slot;            /* owned: sets by their contents */
+    uint32_t *slot;            /* owned: hash table of sets by contents */
     uint32_t n_set, cap_set, n_slot;
-    struct stack_union *made; /* owned, [cap_made]: unions by their sets */
+    struct stack_union *made; /* owned, [cap_made]: hash table of unions */
     uint32_t n_made, cap_made;
-    int64_t n_push; /* since stacks_begin */
-    bool refused;   /* a set failed because of a limit, not of memory */
+    int64_t n_push;          /* items pushed since stacks_begin */
+    bool refused;            /* the failure was a limit, not lack of memory */
     struct stack_item *pile; /* owned: sets under construction */
     size_t n_pile, cap_pile;
-    uint64_t *called;      /* owned: places of called rules, as bits */
-    uint32_t *called_over; /* owned, [n_place]: over which set */
-    uint64_t *met;         /* owned: states seen while sorting a set, as bits */
-    uint32_t *met_at;      /* owned, [n_state]: their positions in the pile */
+    uint64_t *called;      /* owned: bit set of places of called rules */
+    uint32_t *called_over; /* owned, [n_place]: the set below the called rule */
+    uint64_t *met;    /* owned: bit set of states seen while sorting a set */
+    uint32_t *met_at; /* owned, [n_state]: their positions in the pile */
 };
 
 /* Returns false if out of memory. stacks_fini frees the memory in any case. */
 bool stacks_init(struct stacks *s, const struct automaton *a);
 void stacks_fini(struct stacks *s);
-/* Returns the bytes held. */
+/* Returns the size of the pool in bytes. */
 size_t stacks_bytes(const struct stacks *s);
 
-/* Starts to count pushes for the limit STACKS_MOST_PUSHES. */
+/* Sets the count of pushes to 0, for the limit STACKS_MOST_PUSHES. */
 void stacks_begin(struct stacks *s);
 
-/* Returns the set at the start of a text, ready to step. */
+/* Returns the set at the start of a text, ready to step, or STACKS_FAILED. */
 uint32_t stacks_start(struct stacks *s);
-/* Returns the set of the states, which must rise, on top of one set. */
+/* Returns the set of the states state[n], which must be ascending, each on top
+ * of the set `below`. Returns STACKS_FAILED on failure. */
 uint32_t stacks_over(struct stacks *s, const uint32_t *state, uint32_t n,
                      uint32_t below);
-/* Returns the set of what can step once everything on top of `set` is gone. */
+/* Returns the set that is ready to step and results from `set` by returns and
+ * calls. Returns STACKS_FAILED on failure. */
 uint32_t stacks_closed(struct stacks *s, uint32_t set);
 
 /* Returns the row of a set that is ready to step, or NULL if out of memory. */
 struct stack_row *stacks_row(struct stacks *s, uint32_t set);
-/* Makes a missing step. Returns NULL as above. */
+/* Computes a step that is not cached: returns the row of the set after a byte
+ * of this class, or NULL if out of memory or a limit is reached. */
 struct stack_row *stacks_step_new(struct stacks *s, struct stack_row *from,
                                   unsigned class);
 
-/* Steps by a byte. Returns NULL as above. */
+/* Returns the row of the set after a byte, or NULL as above. */
 static inline struct stack_row *
 stacks_step_row(struct stacks *s, struct stack_row *from, unsigned byte)
 {
@@ -110,7 +122,8 @@ stacks_step_row(struct stacks *s, struct stack_row *from, unsigned byte)
     return to ? to : stacks_step_new(s, from, class);
 }
 
-/* Returns the set after a byte. `set` must be ready to step. */
+/* Returns the set after a byte, or STACKS_FAILED. `set` must be ready to
+ * step. */
 static inline uint32_t stacks_step(struct stacks *s, uint32_t set,
                                    unsigned byte)
 {
@@ -120,8 +133,9 @@ static inline uint32_t stacks_step(struct stacks *s, uint32_t set,
     return row ? row->set : STACKS_FAILED;
 }
 
-/* Copies a set to another pool of the same automaton. `known`: [s->n_set],
- * zeros at first; the numbers of copied sets, plus 1. */
+/* Copies a set to the pool `to` of the same automaton. Returns its number
+ * there, or STACKS_FAILED. known[from->n_set] maps the sets copied so far to
+ * their new numbers plus 1, and is zeroed before the first call. */
 uint32_t stacks_carry(struct stacks *to, const struct stacks *from,
                       uint32_t *known, uint32_t set);
 

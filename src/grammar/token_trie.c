@@ -97,9 +97,9 @@ static uint32_t common(const struct sorted *a, const struct sorted *b)
     return n;
 }
 
-/* Returns an upper bound of the nodes of sorted tokens. A node is a common
- * prefix of two adjacent tokens, shorter than both. It is new if the two before
- * share less. */
+/* Returns an upper bound of the number of nodes for sorted tokens. A node is a
+ * common prefix of two adjacent tokens, shorter than both. It is new if it is
+ * longer than the prefix that the two tokens before share. */
 static size_t count_nodes(const struct sorted *t, uint32_t n)
 {
     size_t nodes = REACHES;
@@ -116,13 +116,15 @@ static size_t count_nodes(const struct sorted *t, uint32_t n)
     return nodes;
 }
 
-/* A node whose row is not built yet, of tokens [from .. to). */
+/* A node without leaves and children yet. Its tokens are [from .. to), and its
+ * prefix has `depth` bytes. */
 struct branch {
     uint32_t node, from, to, depth;
 };
 
-/* Returns the end of the tokens from the i-th on with the same byte at the
- * depth. *more is the first one that does not end there. */
+/* Returns the end of the tokens from the i-th on that have the same byte at
+ * offset b.depth. Sets *more to the first of them that does not end with this
+ * byte. */
 static uint32_t same_byte(const struct sorted *t, uint32_t i, struct branch b,
                           uint32_t *more)
 {
@@ -147,9 +149,8 @@ static void add_leaf(struct grammar_vocab *v, const struct sorted *t,
     v->rest_at[i + 1] = v->rest_at[i] + n;
 }
 
-/* Adds the node's leaves of one byte, its longer leaves and its children. Puts
- * the children into open[0 ..), the first one last, and returns their
- * number. */
+/* Adds the node's leaves of one byte, its longer leaves and its children.
+ * Writes the children to open[], in reverse order, and returns their number. */
 static uint32_t add_row(struct grammar_vocab *v, const struct sorted *t,
                         struct branch b, struct branch *open)
 {
@@ -183,7 +184,8 @@ static uint32_t add_row(struct grammar_vocab *v, const struct sorted *t,
     return n;
 }
 
-/* `open` has space for all nodes. */
+/* Adds all nodes and leaves for the n sorted tokens. open[] is scratch and has
+ * space for all nodes. */
 static void add_nodes(struct grammar_vocab *v, const struct sorted *t,
                       uint32_t n, struct branch *open)
 {
@@ -215,8 +217,9 @@ static void add_nodes(struct grammar_vocab *v, const struct sorted *t,
 
 /* ---- characters after a node --------------------------------------------- */
 
-/* Returns true if `second` may follow `first` in a character (Unicode 15, table
- * 3-7). `first` 0: any byte but a character's first. */
+/* Returns true if byte `second` may follow `first` in a UTF-8 character
+ * (Unicode 15, table 3-7). `first` is the character's first byte, or 0 if it is
+ * a later byte. */
 static bool may_follow(unsigned first, unsigned second)
 {
     unsigned lo = first == 0xe0 ? 0xa0 : first == 0xf0 ? 0x90 : 0x80;
@@ -247,15 +250,16 @@ static struct char_kinds kind_of(unsigned b)
     return kinds;
 }
 
-/* Returns the number of bytes that follow b in a character. */
+/* Returns the number of bytes that follow the first byte `b` of a character. */
 static int more_of(unsigned b)
 {
     return b < 0xc2 || b > 0xf4 ? 0 : b < 0xe0 ? 1 : b < 0xf0 ? 2 : 3;
 }
 
-/* Adds the characters of s[0 .. n). The first `more` bytes complete a
- * character, of which `first` is the only byte so far, or 0. `n_char`
- * characters of `kinds` come before. */
+/* Adds the characters of s[0 .. n) to the kinds and the count of `node`. The
+ * first `more` bytes complete a character; `first` is its first byte, or 0 if
+ * it has more bytes already. Before them are `n_char` characters, of
+ * `kinds`. */
 static void add_text(struct trie_node *node, const uint8_t *s, uint32_t n,
                      unsigned first, int more, struct char_kinds kinds,
                      uint32_t n_char)
@@ -288,8 +292,8 @@ static void add_leaf_text(const struct grammar_vocab *v, struct trie_node *node,
     add_text(node, (const uint8_t *)end - n, n, first, more, kinds, n_char);
 }
 
-/* Adds the characters after the first bytes of one that `more` bytes complete,
- * at node `from`. */
+/* Does the same for all texts below the node `from`, whose prefix ends with a
+ * part of a character. `more` bytes complete it. */
 static void add_from(const struct grammar_vocab *v, struct trie_node *node,
                      const struct trie_node *from, unsigned first, int more,
                      struct char_kinds kinds)
@@ -338,7 +342,7 @@ static void fill_kinds(struct grammar_vocab *v)
     }
 }
 
-/* ---- many leaves at once ------------------------------------------------- */
+/* ---- masks of nodes with many leaves ------------------------------------- */
 
 static bool fill_wide(struct grammar_vocab *v)
 {

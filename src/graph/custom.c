@@ -1,10 +1,12 @@
-/* Custom ops: reading a row, and shapes by its letters.
+/* Custom ops: parses an op's row of letters (graph/ops.def) and infers shapes
+ * from it.
  *
- * A row is checked when the node is made, so that layout/rules.c can read it as
- * it reads ops.def. The further requirements keep every split that the letters
- * allow computable. A composite dimension that may be split must be in the
- * result too, because a split point may fall inside one index of its outer
- * factor. No check can show that the kernel keeps the row's promises. */
+ * A row is checked when the node is created, so that layout/rules.c can use it
+ * like a row of ops.def. Further checks ensure that every split that the
+ * letters allow can be computed. For example, a composite dimension such as
+ * (gr) that may be split must also be in the result, because a split may divide
+ * one index of its outer factor. Whether the kernel really computes what the
+ * row declares cannot be checked. */
 #include "base/err.h"
 #include "base/sized.h"
 #include "graph/graph.h"
@@ -15,13 +17,14 @@
 #include <string.h>
 
 struct item {
-    char a, b; /* a letter, or the two of a composite; '*' */
+    char a, b; /* the letter, or both letters of a composite; '*' for leading
+                  dimensions */
     bool whole;
 };
 
 struct side {
     struct item item[GRAPH_MAX_DIM + 1];
-    int n, star; /* star: its item, or -1 */
+    int n, star; /* star: index of the item '*', or -1 */
     bool optional;
 };
 
@@ -32,8 +35,8 @@ struct row {
 
 /* Letters ---------------------------------------------------------------- */
 
-/* Fewer than built-in ops may have: the size of the arrays passed to the
- * kernel. */
+/* Maximum number of operands: the size of the array that a custom kernel gets.
+ * It is less than GRAPH_MAX_IN, the maximum of built-in ops. */
 enum { CUSTOM_MAX_IN = sizeof((pl_op_call *)0)->in / sizeof(pl_op_value) };
 
 static bool letter(char c)
@@ -41,7 +44,8 @@ static bool letter(char c)
     return c >= 'a' && c <= 'z';
 }
 
-/* Returns NULL or the error. */
+/* Parses the letters of one operand, or of the result, into *s. Advances *p
+ * after them. Returns NULL, or the text of the error. */
 static const char *read_side(const char **p, struct side *s)
 {
     *s = (struct side){.star = -1};
@@ -85,7 +89,8 @@ static bool has_composite(const struct side *s, const struct item *t)
     return false;
 }
 
-/* Returns true if the size of the result's item follows from the operands. */
+/* Returns true if the size of item t of the result follows from the operands
+ * that are not optional. */
 static bool has_size(const struct row *r, const struct item *t)
 {
     bool pair = false, a = false, b = t->b == 0;
@@ -153,7 +158,7 @@ static const char *read_row(const char *p, struct row *r)
 
 struct sizes {
     const char *op;
-    pl_dim of[26]; /* n == 0: unknown */
+    pl_dim of[26]; /* size of each letter; n is 0 if unknown */
     const char *from[26];
     struct {
         char a, b;
@@ -161,7 +166,8 @@ struct sizes {
         const char *from;
     } pair[GRAPH_MAX_IN * GRAPH_MAX_DIM];
     int n_pair;
-    pl_dim star[GRAPH_MAX_DIM]; /* from the right */
+    pl_dim star[GRAPH_MAX_DIM]; /* sizes of the dimensions of '*', from the
+                                   right */
     int n_star;
     pl_err *err;
 };
@@ -258,7 +264,8 @@ static bool add_operand(struct sizes *z, const struct side *s,
     return true;
 }
 
-/* Checks that a composite is the product of its letters, if these are known. */
+/* Checks that the size of each composite is the product of the sizes of its
+ * letters, as far as these are known. */
 static bool check_pairs(struct sizes *z)
 {
     for (int k = 0; k < z->n_pair; k++) {
@@ -298,7 +305,7 @@ bool custom_shape(const pl_graph *g, struct graph_node *n, pl_err *err)
     struct row r;
     int d = 0;
 
-    read_row(n->custom->dims, &r); /* pl_custom has validated it */
+    read_row(n->custom->dims, &r); /* pl_custom has checked the row */
     for (int i = 0; i < n->n_in; i++) {
         const struct graph_node *x = &g->node[n->in[i]];
 
@@ -368,7 +375,8 @@ static const char *check_def(const pl_op_def *d, struct row *r)
     return NULL;
 }
 
-/* Returns the graph's copy of the definition, or NULL after an error. */
+/* Returns the graph's copy of a definition, which may exist already. Sets the
+ * graph's error and returns NULL on failure. */
 static const pl_op_def *keep_def(pl_graph *g, const pl_op_def *given)
 {
     pl_op_def own = {0}, *copy;

@@ -1,7 +1,8 @@
-/* The graph's storage, its op table, and the builders of pl.h.
+/* Storage of the graph, the table of ops, and the public builder functions.
  *
- * A builder makes a node, infers its shape (shape.c) and appends it. The first
- * failure is kept in g->err, and every later builder returns -1. */
+ * A builder creates a node, infers its shape (shape.c) and appends it to the
+ * graph. The first failure is kept in g->err. After it, every builder returns
+ * -1. */
 #include "graph/graph.h"
 
 #include "base/err.h"
@@ -74,7 +75,7 @@ enum op op_from_name(const char *name)
 
 int64_t dim_value(pl_dim d, const struct graph_sizes *s)
 {
-    if (d.symbol == GRAPH_N_SEQ) /* no enumerator */
+    if (d.symbol == GRAPH_N_SEQ) /* not an enumerator of pl_symbol */
         return d.n * s->n_seq;
     if (dim_pool(d) >= 0)
         return d.n * s->n_slot[dim_pool(d)];
@@ -154,7 +155,7 @@ pl_tensor graph_fail(pl_graph *g, pl_status s)
     return -1;
 }
 
-/* FNV-1a, for the table of names. */
+/* Returns the FNV-1a hash of a name, for the table of names. */
 static uint32_t name_hash(const char *s)
 {
     uint32_t h = 2166136261u;
@@ -173,9 +174,10 @@ static void name_insert(int *table, int cap, const char *name, int id)
     table[i] = id;
 }
 
-/* Reserves space for one more name. The size is a power of two, and at most
- * half of it is used. A renamed node's old entry stays until the table grows;
- * look-ups compare with the current name. */
+/* Ensures that the table of names has space for one more. Its size is a power
+ * of two, and at most half of it is used. The entry for the old name of a
+ * renamed node stays until the table grows. A look-up compares with the node's
+ * current name, so the stale entry does no harm. */
 static bool names_reserve(pl_graph *g)
 {
     int cap = 64;
@@ -212,7 +214,8 @@ pl_tensor pl_tensor_find(const pl_graph *g, const char *name)
     return -1;
 }
 
-/* Returns "t12" with as many '_' appended as make it unique. */
+/* Returns a name for the next node: "t12" for node 12, with '_' appended until
+ * the name is unique. */
 static const char *name_make(pl_graph *g)
 {
     char buf[64];
@@ -328,7 +331,8 @@ pl_tensor pl_weight(pl_graph *g, const char *name, pl_format f, int n_dim,
     return leaf(g, OP_weight, name, f, n_dim, dim ? d : NULL, role);
 }
 
-/* Returns the pool of memories with this rule; adds it if it is new. */
+/* Returns the index of the pool of memories with this retention rule. Adds the
+ * pool if there is none. */
 static int pool_of(pl_graph *g, bool state, int64_t window)
 {
     int k = 0;
@@ -364,7 +368,7 @@ pl_tensor pl_state(pl_graph *g, const char *name, int64_t n_head,
     t = leaf(g, OP_memory, name, PL_F32, 3, d, role);
     if (t >= 0) {
         g->node[t].attr.state = 1;
-        g->node[t].attr.values = 1; /* rows lie as they are */
+        g->node[t].attr.values = 1; /* rows are stored unchanged */
     }
     return t;
 }
@@ -406,7 +410,8 @@ pl_tensor pl_cache(pl_graph *g, const char *name, pl_format f, int64_t n_head,
 
 static const struct graph_attr no_attr;
 
-/* `given` presets the result's shape where it cannot be inferred. */
+/* Appends a node with the given op, operands and attributes. given[n_given] is
+ * the shape of the result if it cannot be inferred. */
 static pl_tensor make(pl_graph *g, enum op op, int n_in, const pl_tensor *in,
                       const struct graph_attr *attr, int n_given,
                       const pl_dim *given)
@@ -672,8 +677,8 @@ void pl_keep(pl_graph *g, pl_tensor x)
         n->keep = true;
 }
 
-/* Checks what does not depend on the group; ranks and grains are checked
- * later. */
+/* Returns true if layout l is possible for node n. Checks only what does not
+ * depend on the number of ranks; planning checks ranks and grains. */
 static bool layout_fits(const struct graph_node *n, const pl_layout *l)
 {
     int64_t sum = 0;

@@ -1,9 +1,10 @@
 /* The logical graph: the computation, without devices.
  *
- * A graph is an array of nodes in creation order, each with one result. An
- * operand is the index of an earlier node. Builder functions are public
- * (pl_graph.h) and implemented in graph.c; they check shapes at once and keep
- * the first error. The text form is in graph_text.c.
+ * A graph is an array of nodes in creation order. Each node has one result; its
+ * operands are indices of earlier nodes. Nodes are appended by the public
+ * builder functions (pl_graph.h), which graph.c implements. A builder checks
+ * the shape of the new node. The graph keeps the first error. graph_text.c has
+ * the text form of graphs.
  *
  * Short names, here and in all readers of graphs: g is a graph, n or x one of
  * its nodes, v or i a node's index, f a format, a an arena. */
@@ -18,8 +19,8 @@
 enum op {
     OP_input,  /* filled by the host before a step */
     OP_weight, /* loaded once */
-    /* Data that outlives a step: a cache, or a state of each sequence,
-     * [slots, n_head, d_head]. */
+    /* A memory: data kept from step to step. It is a KV cache, or a recurrent
+     * state with one slot per sequence. Shape [slots, n_head, d_head]. */
     OP_memory,
 #define OP(name, dims, partial, result, refused) OP_##name,
 #include "graph/ops.def"
@@ -31,16 +32,17 @@ struct op_info {
     const char *name;
     const char *dims; /* NULL for leaves; "MOVE" for moving ops */
     unsigned partial; /* PL_OP_NONE, PL_OP_SUM or PL_OP_ONE | mask */
-    int updates;      /* the operand that is written into, a memory; -1: none */
-    bool is_new;      /* the result is not that operand */
+    int updates;      /* index of the operand that the op writes to, a memory;
+                         -1 if none */
+    bool is_new;      /* the result is a new value, not that operand */
     const char *refused;
 };
 
-const struct op_info *op_info(enum op op); /* has no row for custom */
-enum op op_from_name(const char *name);    /* OP_COUNT if unknown */
+const struct op_info *op_info(enum op op); /* custom ops have no row here */
+enum op op_from_name(const char *name);    /* returns OP_COUNT if unknown */
 
-/* Parameters of ops: one flat record. An op reads the fields whose comment
- * names it and leaves the others zero. Columns: type, name. */
+/* Parameters of ops: one flat record. The comment of a field names the ops that
+ * use it; for other ops the field is zero. Columns: type, name. */
 #define GRAPH_ATTR_MAP(X)                                                      \
     X(float, eps)        /* rms_norm; delta_net: of the norms of q and k */    \
     X(float, scale)      /* scale: factor; *attention: of scores; router: c */ \
@@ -90,23 +92,27 @@ struct graph_node {
     int n_dim;
     pl_dim dim[GRAPH_MAX_DIM]; /* outermost first */
     pl_format format;          /* F32 or I32 for values; any for leaves */
-    pl_role role;              /* leaves: what the tensor is for */
-    int layer;                 /* of the model; -1: none */
+    pl_role role;              /* of leaves: the purpose of the tensor */
+    int layer;                 /* layer of the model, -1 if none */
     struct graph_attr attr;
-    const char *name; /* unique, never NULL; leaves: the GGUF name */
-    bool output;      /* read by the host after a step */
+    const char *name; /* unique, never NULL; the GGUF name if a leaf */
+    bool output;      /* result of the graph (pl_output), which the host reads
+                         after a step */
     bool keep;        /* readable after a step (pl_keep) */
     const struct pl_layout *want; /* requested by the user, or NULL */
-    /* OP_custom: its own row and kernel, in the graph's arena. */
+    /* Definition of an OP_custom node, with row and kernel; owned by the
+     * graph's arena. NULL for other ops. */
     const struct pl_op_def *custom;
 };
 
-/* Return the row of a node's op: dims and partial of op_info(), or of its own
- * definition. NULL for leaves; "MOVE" for moving ops. */
+/* Return columns of the row of a node's op: those of op_info(), or those of the
+ * node's own definition if the op is custom. graph_dims returns NULL for leaves
+ * and "MOVE" for ops that only move data. */
 const char *graph_dims(const struct graph_node *n);
 unsigned graph_partial(const struct graph_node *n);
 const char *graph_op_name(const struct graph_node *n);
-/* Returns true if it holds the matrices of all experts. */
+/* Returns true if node n is a weight that contains the matrices of all
+ * experts. */
 static inline bool graph_is_experts(const struct graph_node *n)
 {
     return n->role == PL_ROLE_FFN_GATE_EXPS || n->role == PL_ROLE_FFN_UP_EXPS ||
@@ -114,54 +120,60 @@ static inline bool graph_is_experts(const struct graph_node *n)
            n->role == PL_ROLE_FFN_DOWN_EXPS;
 }
 
-/* Returns true if the op multiplies by matrices, its operand 1, that may have
- * any format. */
+/* Returns true if the op is a matrix product whose operand 1, the matrix, may
+ * have any format. */
 static inline bool graph_is_contraction(enum op op)
 {
     return op == OP_matmul || op == OP_head_matmul || op == OP_expert_matmul ||
            op == OP_expert_down;
 }
 
-/* Memories with the same retention rule: they have equally many slots, and
- * pages with the same numbers. */
+/* A pool: the memories with the same retention rule. All memories of a pool
+ * have the same number of slots and the same page numbers. */
 struct graph_pool {
-    /* A page is one slot with a sequence's state after its last token.
-     * Otherwise the rule is: */
+    /* The pool holds recurrent states: a page is one slot, with the state of a
+     * sequence after its last token. */
     bool state;
-    int64_t window; /* the last tokens that are kept; 0: all */
+    int64_t window; /* number of last tokens that are kept, 0 for all */
 };
 
 struct pl_graph {
-    struct arena arena; /* owns nodes' strings and layouts */
+    struct arena arena; /* owns the strings and layouts of nodes */
     struct graph_node *node;
     int n_node, cap;
     int n_pool;
     struct graph_pool pool[PL_MAX_POOL];
-    int layer;            /* of the tensors made from here on (pl_layer) */
-    pl_numerics numerics; /* of the ops made from here on (pl_set_numerics) */
-    int *named;           /* owned: hash table of nodes by name, -1 = free */
+    int layer;            /* layer of the nodes created next (pl_layer) */
+    pl_numerics numerics; /* numerics of the ops created next
+                             (pl_set_numerics) */
+    int *named;           /* owned, [named_cap] hash table of nodes by name, -1
+                             if free */
     int n_named, named_cap;
-    atomic_int n_held; /* executors, which need it unchanged */
+    atomic_int n_held; /* number of executors that use the graph and need it
+                          unchanged */
     pl_err err; /* the first failure of a builder; status PL_OK if none */
 };
 
-/* Between these two calls builders fail, because plans refer to the graph's
- * tensors. */
+/* graph_hold makes the builders of a graph fail, because an executor's plan
+ * refers to the graph's nodes. graph_let_go undoes one graph_hold. */
 void graph_hold(const pl_graph *g);
 void graph_let_go(const pl_graph *g);
-/* Returns false if a builder must stop: there is no graph, it failed before, or
- * it fails now because it is held. */
+/* Returns true if a builder may append to the graph. Returns false if g is
+ * NULL, if a builder has failed before, or if the graph is held, which is
+ * recorded as a failure. */
 bool graph_is_open(pl_graph *g);
 
-/* Returns the memory that node i is, or that ops wrote into to make it; -1:
- * none. */
+/* Returns the memory to which node i refers: node i itself if it is a memory,
+ * or the memory that op i (cache_write) writes to. Returns -1 if node i is
+ * neither. */
 int graph_memory(const pl_graph *g, int i);
 
-/* A dimension that only programs have, not graphs: the sequences of the
- * step. */
+/* The symbol for the number of sequences in a step. Only programs use it, not
+ * graphs. */
 #define GRAPH_N_SEQ ((pl_symbol)(PL_N_SLOT + PL_MAX_POOL))
 
-/* Returns the pool whose slots a dimension counts, or -1. */
+/* Returns the pool whose number of slots is the size of dimension d, or -1 if
+ * the size is something else. */
 static inline int dim_pool(pl_dim d)
 {
     int k = (int)d.symbol - (int)PL_N_SLOT;
@@ -169,7 +181,8 @@ static inline int dim_pool(pl_dim d)
     return k >= 0 && k < PL_MAX_POOL ? k : -1;
 }
 
-/* Positions in a page of a cache. A sequence takes whole pages. */
+/* Number of token positions in a page of a cache. Sequences occupy whole
+ * pages. */
 enum { PAGE_TOKENS = 64 };
 
 static inline int pool_page_slots(const struct graph_pool *p)
@@ -177,20 +190,24 @@ static inline int pool_page_slots(const struct graph_pool *p)
     return p->state ? 1 : PAGE_TOKENS;
 }
 
-/* The words of a sequence's row in the table of a pool of states. A step's
- * first token of a sequence, at position STATE_AT, continues from the state in
- * slot STATE_READ, or from zeros at position 0. All others continue from slot
- * STATE_WRITTEN, where each micro-batch leaves the state after its last
- * token. */
+/* Entries of a sequence's row in the table of a pool of states. STATE_READ is
+ * the slot with the state before the step, STATE_WRITTEN the slot for the state
+ * after it, and STATE_AT the sequence's length before the step. The sequence's
+ * first token in a step, at position STATE_AT, continues from slot STATE_READ,
+ * or from zeros if STATE_AT is 0. A later micro-batch of the step continues
+ * from slot STATE_WRITTEN, where each micro-batch stores the state after its
+ * last token. */
 enum { STATE_READ, STATE_WRITTEN, STATE_AT, STATE_WORDS };
 
-/* Values of a dimension for actual counts. n_slot: of each pool, whole pages;
- * 0: no such pool. */
+/* The numbers that symbolic dimensions stand for. n_slot[k] is the number of
+ * slots of pool k, a multiple of the page size, or 0 if there is no such
+ * pool. */
 struct graph_sizes {
     int64_t n_tok, n_out, n_seq;
     int64_t n_slot[PL_MAX_POOL];
 };
-/* Returns the sizes of a step with the slots of `max`. */
+/* Returns the sizes of a step with the given counts, and with the numbers of
+ * slots of `max`. */
 static inline struct graph_sizes graph_sizes_of(const struct graph_sizes *max,
                                                 int64_t n_tok, int64_t n_out,
                                                 int64_t n_seq)
@@ -203,7 +220,8 @@ static inline struct graph_sizes graph_sizes_of(const struct graph_sizes *max,
     return z;
 }
 int64_t dim_value(pl_dim d, const struct graph_sizes *s);
-/* Returns the product of all dimensions. */
+/* Returns the number of elements of the value of node n: the product of its
+ * dimensions for sizes s. */
 int64_t graph_count(const struct graph_node *n, const struct graph_sizes *s);
 
 #endif

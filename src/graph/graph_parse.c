@@ -1,9 +1,10 @@
-/* Reads the text form of graphs (described in graph_text.c).
+/* Parses the text form of graphs, which graph_text.c describes.
  *
- * Any bytes are allowed. Text that is not a graph gives an error that names the
- * line and the word. graph_make makes each tensor as builders do, so that
- * everything they reject is rejected here too. Its shape and format must match
- * the text. Words live until their line ends. */
+ * The input may be any bytes. If it is not a valid graph, the error names the
+ * line and the word. Tensors are created by the same functions as those of
+ * builders, so that the parser rejects whatever builders reject. The inferred
+ * shape and format must be those in the text. Words are allocated in an arena
+ * that is freed at the end of each line. */
 #include "base/ascii.h"
 #include "base/err.h"
 #include "base/numeral.h"
@@ -22,33 +23,34 @@
 
 struct parse {
     pl_graph *g;
-    const char *p; /* the rest of the text */
+    const char *p; /* current position in the text */
     int line;
-    int n_def; /* custom ops */
+    int n_def; /* number of definitions of custom ops */
     const pl_op_def *const *def;
-    struct arena arena; /* words, until the end of the line */
+    struct arena arena; /* words of the current line */
     pl_err *err;
     pl_status status; /* the first failure */
 };
 
-/* The contents of a line. */
+/* The contents of one line, which defines one tensor. */
 struct line {
     const char *name;
     enum op op;
-    const pl_op_def *def; /* OP_custom */
+    const pl_op_def *def; /* definition if op is OP_custom */
     pl_format format;
     int n_dim, n_in;
     pl_dim dim[GRAPH_MAX_DIM];
     pl_tensor in[GRAPH_MAX_IN];
     struct graph_attr attr;
     pl_role role;
-    int layer; /* -1: none */
+    int layer; /* -1 if none */
     bool output, keep;
     bool has_want;
-    pl_layout want; /* its intervals are in the parser's arena */
+    pl_layout want; /* intervals are in the parser's arena */
 };
 
-/* Sets the first error, "line 3: ...". */
+/* Sets the error, such as "line 3: ...", if it is the first one. Returns
+ * false. */
 __attribute__((format(printf, 3, 4))) static bool
 bad(struct parse *p, pl_status s, const char *fmt, ...)
 {
@@ -64,7 +66,7 @@ bad(struct parse *p, pl_status s, const char *fmt, ...)
     return false;
 }
 
-/* Skips blanks and a comment, but not the end of the line. */
+/* Skips blanks and a comment, but not the newline after them. */
 static void skip_blanks(struct parse *p)
 {
     while (*p->p == ' ' || *p->p == '\t' || *p->p == '\r')
@@ -79,7 +81,8 @@ static bool at_end(struct parse *p)
     return *p->p == '\n' || *p->p == '\0';
 }
 
-/* Returns the word at the current position, for messages. */
+/* Writes the word at the current position to `buf`, in quotes, for a message.
+ * Returns `buf` or another text. */
 static const char *here(struct parse *p, char buf[40])
 {
     size_t n;
@@ -125,7 +128,8 @@ static int hex(unsigned char c)
                          : -1;
 }
 
-/* Reads a quoted name; p is after the opening quote. */
+/* Parses a quoted name, after its opening quote. Returns NULL after an
+ * error. */
 static const char *quoted(struct parse *p)
 {
     size_t n = 0, max = strcspn(p->p, "\n");
@@ -160,8 +164,8 @@ static const char *quoted(struct parse *p)
     return w;
 }
 
-/* Reads a name or another word of plain characters. Returns NULL after an
- * error. */
+/* Parses a word: plain characters, or a quoted name. `what` describes the
+ * expected word for the error. Returns NULL after an error. */
 static const char *word(struct parse *p, const char *what)
 {
     size_t n = 0;
@@ -202,7 +206,7 @@ static bool integer(struct parse *p, int64_t lo, int64_t hi, int64_t *out)
     return true;
 }
 
-/* Reads "n_tok", "64" or "4*n_tok". */
+/* Parses a dimension: "n_tok", "64" or "4*n_tok". */
 static bool dimension(struct parse *p, pl_dim *d)
 {
     *d = (pl_dim){1, PL_CONST};
@@ -226,7 +230,7 @@ static bool dimension(struct parse *p, pl_dim *d)
     return expected(p, "a size, n_tok, n_out or n_slot");
 }
 
-/* Reads the ranks of "{0,2}" after the opening brace. */
+/* Parses a set of ranks such as "{0,2}", after its opening brace. */
 static bool owners(struct parse *p, uint64_t *out)
 {
     int64_t r;
@@ -240,7 +244,7 @@ static bool owners(struct parse *p, uint64_t *out)
     return need(p, '}');
 }
 
-/* Reads "mirrored", "partial" or "split(1: 32{0} 32{1,2})". */
+/* Parses a layout: "mirrored", "partial" or "split(1: 32{0} 32{1,2})". */
 static bool layout(struct parse *p, pl_layout *l)
 {
     const char *kind = word(p, "mirrored, partial or split(...)");
@@ -267,7 +271,7 @@ static bool layout(struct parse *p, pl_layout *l)
         return false;
     l->dim = (int)dim;
     while (!accept(p, ')')) {
-        if (l->n_run == cap) { /* the old array is dropped, not freed */
+        if (l->n_run == cap) { /* the old array stays in the arena */
             pl_interval *more;
 
             cap = cap ? 2 * cap : 8;
@@ -346,7 +350,7 @@ static bool read_role(struct parse *p, struct line *l)
     return true;
 }
 
-/* Reads "eps=1e-06" or "role=ffn_up". */
+/* Parses an attribute, such as "eps=1e-06" or "role=ffn_up". */
 static bool attribute(struct parse *p, struct line *l)
 {
     const char *w = word(p, "an attribute or a mark");
@@ -387,7 +391,7 @@ static bool attribute(struct parse *p, struct line *l)
     return bad(p, PL_BAD_ARGUMENT, "unknown attribute '%.40s'", w);
 }
 
-/* Reads "f32[n_tok, 64]". */
+/* Parses format and shape, such as "f32[n_tok, 64]". */
 static bool type(struct parse *p, struct line *l)
 {
     const char *w = word(p, "a format");
@@ -408,7 +412,7 @@ static bool type(struct parse *p, struct line *l)
     return need(p, ']');
 }
 
-/* Reads "matmul(x, w)" or "input". */
+/* Parses an op with its operands, such as "matmul(x, w)" or "input". */
 static bool operation(struct parse *p, struct line *l)
 {
     const char *w = word(p, "an operation");
@@ -482,7 +486,7 @@ static pl_tensor make(struct parse *p, const struct line *l)
     }
 }
 
-/* Checks that the tensor has the shape and format of the text. */
+/* Checks that the new tensor has the shape and format in the text. */
 static bool check(struct parse *p, const struct line *l, pl_tensor t)
 {
     const struct graph_node *n = &p->g->node[t];

@@ -1,4 +1,4 @@
-/* Graphs as text, one line for each tensor, and back:
+/* Prints the text form of graphs. It has one line per tensor:
  *
  *   x: f32[n_tok, 64] = input
  *   w: q8_0[128, 64] = weight role=ffn_up layer=0
@@ -7,17 +7,18 @@
  *   y: f32[n_tok, 128] = matmul(x, w) layer=0 !output
  *   z: f32[n_tok, 128] = rms_norm(y) eps=1e-06 !want=split(1: 96{0} 32{1,2})
  *
- * Fields of struct graph_attr follow the operands by name. Zero fields are
- * omitted, and so is the layer of a tensor without one. An absent optional
- * operand is omitted at the end, or is '-'. Marks: !output, !keep,
- * !want=LAYOUT. A name with characters other than letters, digits and "._-/+"
- * is quoted, with \xHH for unprintable ones. '#' starts a comment. Printing a
- * graph parsed from a printed text reproduces the text: floats have as many
- * digits as identify them. Shapes are inferred again and compared; only reshape
- * and slice take them from the text.
+ * Attributes (struct graph_attr) follow the operands as NAME=VALUE. Attributes
+ * that are zero are omitted, and so is the layer of a tensor without one. An
+ * optional operand that is absent is omitted if it is the last, else written as
+ * '-'. Marks are !output, !keep and !want=LAYOUT. A name with characters other
+ * than letters, digits and "._-/+" is quoted; unprintable characters are
+ * written as \xHH. '#' starts a comment. If a printed text is parsed and
+ * printed again, the result is the same text, because floats are printed with
+ * enough digits. The parser infers shapes again and compares them with the
+ * text; only those of reshape and slice are taken from the text.
  *
- * This file prints; graph_parse.c reads. The idea of an intermediate form by
- * which every pass can be tested is QBE's. */
+ * graph_parse.c parses this form. A textual intermediate form, by which every
+ * pass can be tested, is an idea of QBE. */
 #include "graph/graph_text.h"
 
 #include "base/ascii.h"

@@ -1,8 +1,10 @@
-/* Shapes: the requirements of each op and its result.
+/* Shape inference: for each op, the requirements on operands, and the shape of
+ * the result.
  *
- * Every function here reads n->in and n->attr and fills in n->dim. It returns
- * false with a message if something does not fit. Values are F32; ids and
- * positions are I32; only leaves have other formats. */
+ * The function of an op (shape_*) reads the operands and attributes of node n
+ * and sets n->dim. It returns false and sets the error if a requirement is not
+ * met. Values are F32; ids and positions are I32. Only leaves have other
+ * formats. */
 #include "graph/shape.h"
 
 #include "base/err.h"
@@ -13,12 +15,13 @@
 #include <stdio.h>
 #include <string.h>
 
-static const int64_t MAX_COUNT = (int64_t)1 << 46; /* values of a tensor */
+/* Maximum number of elements of a tensor. */
+static const int64_t MAX_COUNT = (int64_t)1 << 46;
 
 struct shape {
     const pl_graph *g;
     struct graph_node *n;
-    const struct graph_node *in[GRAPH_MAX_IN]; /* NULL: absent */
+    const struct graph_node *in[GRAPH_MAX_IN]; /* NULL if absent */
     pl_err *err;
 };
 
@@ -60,7 +63,8 @@ const char *dim_print(pl_dim d, char buf[32])
     return buf;
 }
 
-/* Prints "name [n_tok, 64]". */
+/* Writes the name and shape of a node to `buf`, such as "name [n_tok, 64]".
+ * Returns `buf`. */
 static const char *show(const struct graph_node *n, char *buf, size_t size)
 {
     size_t used = (size_t)snprintf(buf, size, "%s [", n->name);
@@ -250,7 +254,7 @@ static bool shape_cache_write(struct shape *s)
     return like(s, c);
 }
 
-/* Checks the heads and rows of queries against a cache of keys. */
+/* Checks that the shape of the queries fits the cache of keys. */
 static bool queries_fit(struct shape *s)
 {
     const struct graph_node *q = s->in[0], *k = s->in[1];
@@ -309,8 +313,8 @@ static bool shape_latent_attention(struct shape *s)
     return result(s, 3, d);
 }
 
-/* Checks that the rows are those of a step's tokens and the memory is a
- * state. */
+/* Checks that x has one row per token of the step, and that the memory is a
+ * recurrent state. */
 static bool is_state_of(struct shape *s, const struct graph_node *x,
                         const struct graph_node *state)
 {
@@ -424,7 +428,7 @@ static bool elementwise(struct shape *s)
     if (!b)
         return fail(s, "expected two operands");
     n = a->n_dim > b->n_dim ? a->n_dim : b->n_dim;
-    for (int i = 1; i <= n; i++) { /* from the right */
+    for (int i = 1; i <= n; i++) { /* aligned at the right */
         pl_dim x = i <= a->n_dim ? a->dim[a->n_dim - i] : constant(1);
         pl_dim y = i <= b->n_dim ? b->dim[b->n_dim - i] : constant(1);
 
@@ -580,8 +584,8 @@ static bool (*const shapes[OP_COUNT])(struct shape *) = {
 #undef OP
 };
 
-/* Returns the minimum and maximum number of operands; optional ones come
- * last. */
+/* Sets *need and *most to the minimum and maximum number of operands of node n.
+ * Optional operands come last. */
 static void operands(const struct graph_node *n, int *need, int *most)
 {
     const char *d = graph_dims(n);
@@ -598,9 +602,9 @@ static void operands(const struct graph_node *n, int *need, int *most)
         *need -= *d == '?';
 }
 
-/* Checks that the op can read operand i, a weight, in its format. Matrices may
- * have any. Elementwise ops widen half precision, and so do ops that take a
- * vector besides their values. */
+/* Checks that the op can read operand i, a weight, in the weight's format. A
+ * matrix of a product, and the table of gather_rows, may have any format. Most
+ * other operands may be F16 or BF16, which the op converts to F32. */
 static bool weight_fits(struct shape *s, int i)
 {
     enum op op = s->n->op;
@@ -623,7 +627,7 @@ static bool weight_fits(struct shape *s, int i)
                    "first");
 }
 
-/* Returns true if an op has written into this memory. */
+/* Returns true if an op of the graph writes to this memory. */
 static bool is_written(const pl_graph *g, int memory)
 {
     for (int i = memory + 1; i < g->n_node; i++) {
@@ -635,8 +639,9 @@ static bool is_written(const pl_graph *g, int memory)
     return false;
 }
 
-/* Checks that operand i is a memory exactly where the row begins with slots. An
- * op must not write into a memory that another has written into. */
+/* Checks that operand i is a memory if the op's row has slots ('s') there, and
+ * is not a memory otherwise. Also checks that the op does not write to a memory
+ * that an earlier op has written to. */
 static bool memory_fits(struct shape *s, int i)
 {
     const struct op_info *op = op_info(s->n->op);
@@ -655,9 +660,10 @@ static bool memory_fits(struct shape *s, int i)
     return true;
 }
 
-/* Sets and checks bf16. Products of BF16 are only for attention and for 16-bit
- * weights, if the op or the graph's numerics request them. Routers are
- * excluded, because they would choose other experts. */
+/* Sets and checks the attribute bf16, which selects products of BF16. They are
+ * possible for attention and for matrix products with 16-bit weights. The
+ * graph's numerics set the attribute, except for routers, which would choose
+ * other experts. */
 static bool bf16_fits(struct shape *s)
 {
     struct graph_node *n = s->n;

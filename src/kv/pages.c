@@ -1,5 +1,5 @@
-/* A free stack and reference counts a pool; see pages.h. states.c has the pools
- * of states, prefix.c the prefix tree. */
+/* Page tables; see pages.h. Each pool has a stack of free pages and reference
+ * counts. states.c implements the pool of states, prefix.c the prefix tree. */
 #include "kv/pages.h"
 
 #include "base/err.h"
@@ -70,8 +70,9 @@ void kv_fini(struct kv *kv)
 
 int kv_pages_planned(int64_t window, int stride, int64_t n_seq, int64_t n_run)
 {
-    /* The kept tokens, whose first and last pages may be partial. Each sequence
-     * may begin a page of new ones. */
+    /* `kept` is the number of pages for the tokens that a window keeps, whose
+     * first and last pages may be partly filled. In addition, each sequence
+     * with new tokens may begin a new page. */
     int64_t kept =
         (window - 1 + KV_MIN_TRIM + PAGE_TOKENS - 2) / PAGE_TOKENS + 1;
     int64_t begun = n_seq < n_run ? n_seq : n_run;
@@ -86,15 +87,16 @@ static int32_t *row(const struct kv *kv, const struct kv_pool *p, int seq)
     return kv_row(kv, p, seq);
 }
 
-/* Returns the first page that n more tokens require. */
+/* Returns the index, within a table row, of the first page that must be held
+ * when n more tokens are reserved; see kv_pages_needed. */
 static int first_needed(const struct kv_pool *p, int64_t length, int64_t n,
                         bool past)
 {
     return kv_first_visible(p->window, past ? length + n : length);
 }
 
-/* Returns the existing page that the next token is written to, or -1 if it
- * needs a new one. */
+/* Returns the partly filled last page of a sequence, which the next token is
+ * written to. Returns -1 if the next token begins a new page. */
 static int32_t last_page(const struct kv *kv, const struct kv_pool *p, int seq)
 {
     int64_t n = kv->length[seq];
@@ -112,7 +114,8 @@ int kv_pages_needed(const struct kv *kv, int pool, int seq, int64_t n,
 
     if (n == 0 || p->state)
         return 0;
-    /* A last page shared only with a node becomes evictable after the copy. */
+    /* A last page that only a node shares is not counted: the original becomes
+     * evictable once it is copied. */
     last = from < have ? last_page(kv, p, seq) : -1;
     return kv_pages_of(kv->length[seq] + n) - (from > have ? from : have) +
            (last >= 0 && kv_seq_refs(p, last) > 1);
@@ -145,8 +148,9 @@ void kv_unref_page(struct kv_pool *p, int32_t *page)
     *page = -1;
 }
 
-/* Copies the shared last page before it is written. If no page is free, takes
- * it from the prefix tree, its only other holder. */
+/* Replaces the shared last page of a sequence by a copy, before it is written.
+ * If no page is available for a copy, only the prefix tree shares the page;
+ * then removes the tree's reference instead. */
 static pl_status copy_last_on_write(struct kv *kv, int pool, int seq,
                                     kv_copy_fn *copy, void *user, pl_err *err)
 {
@@ -189,7 +193,8 @@ pl_status kv_reserve(struct kv *kv, int seq, int64_t n, bool past,
     if (n == 0)
         return PL_OK;
     s = states_reserve(kv, seq, err);
-    for (int k = 0; k < kv->n_pool && s == PL_OK; k++) { /* all that can fail */
+    /* all steps that can fail come first */
+    for (int k = 0; k < kv->n_pool && s == PL_OK; k++) {
         const struct kv_pool *p = &kv->pool[k];
         int32_t last = p->state ? -1 : last_page(kv, p, seq);
 
@@ -213,7 +218,8 @@ pl_status kv_reserve(struct kv *kv, int seq, int64_t n, bool past,
     return PL_OK;
 }
 
-/* Frees pages from .. end - 1 of a sequence, the last one first. */
+/* Releases entries from .. end - 1 of a sequence's table row, the last one
+ * first. */
 static void drop_range(struct kv *kv, struct kv_pool *p, int seq, int from,
                        int end)
 {
@@ -237,7 +243,7 @@ void kv_commit(struct kv *kv, int seq, int64_t n, bool past)
         struct kv_pool *p = &kv->pool[k];
         int from = first_needed(p, kv->length[seq], n, past);
 
-        if (!past || from < have) /* all computed pages exist */
+        if (!past || from < have) /* pages of computed tokens are all held */
             continue;
         drop_range(kv, p, seq, p->first[seq], have);
         p->first[seq] = from;
@@ -256,7 +262,8 @@ void kv_trim_windows(struct kv *kv, int seq)
             continue;
         if (keep < p->first[seq])
             keep = p->first[seq];
-        /* A past assembled as a whole lacks the pages that no token sees. */
+        /* A sequence that was restored lacks the pages that no later token
+         * attends to. */
         while (from > keep && row(kv, p, seq)[from - 1] >= 0)
             from--;
         drop_range(kv, p, seq, p->first[seq], from);
@@ -301,7 +308,7 @@ void kv_trim(struct kv *kv, int seq, int64_t n)
     prefix_trim(kv, seq, n);
 }
 
-/* Gives dst, which has no pages, those of src before page `end`. */
+/* Makes dst, which has no pages, share the pages of src before index `end`. */
 static void share(struct kv *kv, struct kv_pool *p, int dst, int src, int end)
 {
     if (p->state)
@@ -387,8 +394,8 @@ void kv_swap(struct kv *kv, int a, int b)
     prefix_swap(kv, a, b);
 }
 
-/* Returns true if position n of `a` and `b` is in the same page, in every pool
- * where later tokens of `a` see it. */
+/* Returns true if sequences a and b hold position n in the same page. Checks
+ * every pool in which later tokens of `a` attend to that position. */
 static bool common_at(const struct kv *kv, int a, int b, int64_t n)
 {
     for (int k = 0; k < kv->n_pool; k++) {

@@ -1,7 +1,7 @@
-/* A tree of pages by tokens, and LRU rings of evictable ones; see prefix.h.
- * Finding whole pages by the hash of a path is vLLM's idea (automatic prefix
- * caching). The tree that evicts leaves first is SGLang's (RadixAttention,
- * arXiv:2312.07104). */
+/* The tree of cached pages and the LRU rings of evictable pages; see prefix.h.
+ * Looking up whole pages by a hash of their path is vLLM's idea (automatic
+ * prefix caching). A tree from which leaves are evicted first is SGLang's idea
+ * (RadixAttention, arXiv:2312.07104). */
 #include "kv/prefix.h"
 
 #include "base/err.h"
@@ -12,7 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Returns true if a pool holds all tokens. */
+/* Returns true if the pool keeps all tokens of a sequence: it has no window and
+ * is not the pool of states. */
 static bool holds_all(const struct kv_pool *p)
 {
     return !p->state && p->window == 0;
@@ -20,7 +21,8 @@ static bool holds_all(const struct kv_pool *p)
 
 /* Pages ------------------------------------------------------------------- */
 
-/* Entry n_page is the sentinel of the ring. */
+/* The ring is ordered by last use, the oldest first. Entry n_page is its
+ * sentinel. */
 void prefix_lru_add(struct kv_pool *p, int32_t page)
 {
     struct lru_link *end = &p->evictable[p->n_page], *own = &p->evictable[page];
@@ -64,7 +66,7 @@ static void mark_clean(struct prefix *x, int node)
     x->node[v->dirty_next].dirty_before = v->dirty_before;
 }
 
-/* Adds the node's reference to a page that a sequence holds. */
+/* Makes a node reference a page that a sequence holds. */
 static void attach_page(struct kv *kv, int pool, int node, int32_t page)
 {
     struct kv_pool *p = &kv->pool[pool];
@@ -91,7 +93,8 @@ static void detach_page(struct kv *kv, int pool, int node)
 
 /* Nodes ------------------------------------------------------------------- */
 
-/* Partial leaves of one parent share a bucket, because a lookup does not know
+/* Returns the hash bucket of a node with this parent and these n tokens. All
+ * partial leaves of one parent share a bucket, because a lookup does not know
  * their length. */
 static int *bucket_of(const struct prefix *x, int parent, const int32_t *token,
                       int n)
@@ -117,7 +120,8 @@ static int find(const struct prefix *x, int parent, const int32_t *token, int n)
     return i;
 }
 
-/* Frees a node without users and all that it holds; returns its parent. */
+/* Frees a node that has no users, and releases its pages. Returns its parent,
+ * or -1 if it has none. */
 static int free_node(struct kv *kv, int node)
 {
     struct prefix *x = kv->prefix;
@@ -140,7 +144,8 @@ static int free_node(struct kv *kv, int node)
     return parent;
 }
 
-/* Frees a node without pages and users, then its parents likewise. */
+/* Frees a node if it has neither pages nor users. Then does the same with its
+ * parent, and so on. */
 static void prune(struct kv *kv, int node)
 {
     while (node >= 0 && kv->prefix->node[node].n_user == 0) {
@@ -151,8 +156,8 @@ static void prune(struct kv *kv, int node)
     }
 }
 
-/* Releases a node's page of a pool. Frees the node if it has no use without the
- * page. */
+/* Releases a node's page of a pool. Frees the node if it is useless without
+ * that page. */
 static void evict_page(struct kv *kv, int pool, int node)
 {
     if (holds_all(&kv->pool[pool]) ||
@@ -179,7 +184,8 @@ void prefix_detach_page(struct kv *kv, int pool, int32_t page)
     evict_page(kv, pool, kv->pool[pool].holder[page]);
 }
 
-/* Returns a new node without pages; -1 if none can be freed. */
+/* Returns a new node without pages, evicting pages until a node is unused.
+ * Returns -1 if no node can be freed. */
 static int make(struct kv *kv, int parent, const int32_t *token, int n)
 {
     struct prefix *x = kv->prefix;
@@ -210,8 +216,9 @@ static int make(struct kv *kv, int parent, const int32_t *token, int n)
 
 /* The tree --------------------------------------------------------------- */
 
-/* In a pool of all tokens each node has a page. Without such a pool there are
- * nodes for the paths of a few contexts. */
+/* Returns the number of nodes to allocate. In a pool without a window each node
+ * has a page, so there are as many nodes as pages. If all pools have windows,
+ * adds enough nodes for the paths of a few contexts. */
 static int64_t count_nodes(const struct kv *kv)
 {
     int64_t n = 4 * (int64_t)kv->stride;
@@ -224,7 +231,7 @@ static int64_t count_nodes(const struct kv *kv)
     return n;
 }
 
-/* Marks all nodes unused and all tokens unknown. */
+/* Marks all nodes unused and forgets the recorded tokens of all sequences. */
 static void empty(struct kv *kv)
 {
     struct prefix *x = kv->prefix;
@@ -324,7 +331,8 @@ static void set_seq_node(struct kv *kv, struct prefix_seq *q, int node)
     prune(kv, old);
 }
 
-/* Unifies page i of a sequence with that of `node`, in each pool. */
+/* Makes a sequence and a node use the same page for the sequence's page index
+ * i, in each pool. If both have a page, the sequence's is released. */
 static void dedup_page(struct kv *kv, int seq, int64_t i, int node)
 {
     for (int k = 0; k < kv->n_pool; k++) {
@@ -370,8 +378,9 @@ void prefix_insert(struct kv *kv, int seq, int64_t pos, const int32_t *token,
     }
 }
 
-/* Creates a leaf for the state after a sequence's known tokens, of which m are
- * in its last page; -1 if it cannot. */
+/* Creates a leaf for the state of a sequence whose recorded length is not a
+ * multiple of PAGE_TOKENS. The last page holds m tokens. Returns -1 on
+ * failure. */
 static int make_leaf(struct kv *kv, int seq, int m)
 {
     const struct prefix_seq *q = &kv->prefix->seq[seq];
@@ -409,7 +418,7 @@ void prefix_insert_state(struct kv *kv, int seq)
     m = (int)(q->n % PAGE_TOKENS);
     node = m ? find(kv->prefix, q->node, q->token, m) : q->node;
     slot = node >= 0 ? kv->prefix->node[node].page[kv->states] : -1;
-    if (slot >= 0 && p->refs[slot] == 1) { /* now the most recently used */
+    if (slot >= 0 && p->refs[slot] == 1) { /* mark as most recently used */
         prefix_lru_remove(p, slot);
         prefix_lru_add(p, slot);
     }
@@ -465,14 +474,17 @@ void prefix_swap(struct kv *kv, int a, int b)
 
 /* Sharing ----------------------------------------------------------------- */
 
-/* A path, and for each pool the first page from which on all are present. */
+/* A path from the root of the prefix tree. Some pages of a path may have been
+ * evicted. For each pool k, all pages with index since[k] and above are still
+ * cached. */
 struct path {
-    int node; /* its last one, or -1 */
+    int node; /* last node of the path, or -1 if empty */
     int64_t n;
     int since[PL_MAX_POOL];
 };
 
-/* Returns true if a sequence can continue after a path. */
+/* Returns true if a sequence can continue after a path: all pages that later
+ * tokens attend to are cached, and so is the state. */
 static bool can_resume(const struct kv *kv, const struct path *t)
 {
     for (int k = 0; k < kv->n_pool; k++) {
@@ -485,8 +497,9 @@ static bool can_resume(const struct kv *kv, const struct path *t)
     return true;
 }
 
-/* Finds the longest leaf after a path that matches the next tokens, up to
- * `most`. */
+/* Looks for a partial leaf after path t that matches the next tokens, at most
+ * `most`. Sets *best to the path with that leaf if it is longer than *best and
+ * a sequence can continue after it. */
 static void try_leaves(const struct kv *kv, const struct path *t,
                        const int32_t *token, int64_t most, struct path *best)
 {
@@ -506,8 +519,8 @@ static void try_leaves(const struct kv *kv, const struct path *t,
     }
 }
 
-/* Returns the longest path with these tokens after which a sequence can
- * continue. */
+/* Returns the longest path that matches the first tokens of `token`, at most
+ * `most`, and after which a sequence can continue. */
 static struct path longest(const struct kv *kv, const int32_t *token,
                            int64_t most)
 {
@@ -531,8 +544,8 @@ static struct path longest(const struct kv *kv, const int32_t *token,
     return best;
 }
 
-/* Gives an empty sequence a path's pages of a pool. If the pool has a window,
- * these are the pages that a sequence of this length keeps, if present. */
+/* Makes an empty sequence share a path's pages of one pool. If the pool has a
+ * window, takes only the cached pages that a sequence of this length keeps. */
 static void take_pages(struct kv *kv, int pool, int seq, const struct path *t)
 {
     struct kv_pool *p = &kv->pool[pool];

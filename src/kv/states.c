@@ -1,5 +1,5 @@
-/* State slots and checkpoints; see pages.h. A slot that others hold too is
- * never written: each step writes its own slot. */
+/* State slots and checkpoints; see pages.h. A shared slot is never written,
+ * because each step writes to a slot of its own. */
 #include "kv/states.h"
 
 #include "base/err.h"
@@ -44,7 +44,8 @@ static void drop_checkpoint(struct kv *kv, int i)
     kv->checkpoint[i] = kv->checkpoint[--kv->n_checkpoint];
 }
 
-/* Returns the least recently used checkpoint, or -1. */
+/* Returns the index of the least recently used checkpoint, or -1 if there is
+ * none. */
 static int oldest(const struct kv *kv)
 {
     int k = kv->n_checkpoint > 0 ? 0 : -1;
@@ -55,8 +56,8 @@ static int oldest(const struct kv *kv)
     return k;
 }
 
-/* Evicts what was least recently used, a checkpoint or a slot of the prefix
- * tree; false if there is neither. */
+/* Evicts the least recently used checkpoint or slot of the prefix tree,
+ * whichever is older. Returns false if there is neither. */
 static bool evict_checkpoint(struct kv *kv)
 {
     const struct kv_pool *p = pool(kv);
@@ -71,7 +72,8 @@ static bool evict_checkpoint(struct kv *kv)
     return k >= 0;
 }
 
-/* Returns the checkpoint of a sequence after n tokens, or -1. */
+/* Returns the index of the checkpoint of a sequence at length n, or -1 if there
+ * is none. */
 static int find(const struct kv *kv, int seq, int64_t n)
 {
     for (int i = 0; i < kv->n_checkpoint; i++)

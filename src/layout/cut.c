@@ -1,10 +1,11 @@
-/* The minimum vertex cut, as a maximum flow with each vertex split in two.
+/* Finds a minimum vertex cut by a maximum flow. Each vertex is split into two.
  *
- * Vertex v is an arc in(v) -> out(v) of capacity bytes(v); the data flow and
- * the links to source and sink are unlimited. After the flow, the cut consists
- * of the vertices whose arc leaves the part that the source still reaches. It
- * is the minimum cut nearest the source. Region graphs are near-chains of a few
- * thousand vertices. */
+ * Vertex v becomes an arc in(v) -> out(v) of capacity bytes(v). The arcs of the
+ * data flow and those from the source and to the sink have unlimited capacity.
+ * After the flow, the source still reaches some vertices through arcs with
+ * remaining capacity. The cut consists of the vertices v of which the source
+ * reaches in(v) but not out(v). It is the minimum cut nearest the source. The
+ * graphs are almost chains and have a few thousand vertices. */
 #include "layout/cut.h"
 
 #include "base/err.h"

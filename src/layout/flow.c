@@ -1,6 +1,7 @@
-/* Augmenting paths along levels, phase by phase. A phase is linear on the
- * near-chains of model graphs. Source: Dinitz 1970; residual cut: Ford and
- * Fulkerson 1956. */
+/* Dinic's algorithm: each phase computes the distance (level) of each vertex
+ * from the source, then augments paths along ascending levels. Graphs of models
+ * are almost chains, for which a phase takes linear time. See Dinitz 1970, and
+ * Ford and Fulkerson 1956 for the cut. */
 #include "layout/flow.h"
 
 #include <string.h>
@@ -47,8 +48,9 @@ static bool levels(struct flow *f, int s, int t)
     return f->level[t] >= 0;
 }
 
-/* Augments one path along the levels; returns false if there is none. The path
- * is a stack of arcs, so that depth costs no call frames. */
+/* Augments the flow along one path of ascending levels. Returns false if there
+ * is no such path. The path is kept in an explicit stack of arcs, because
+ * recursion could be too deep. */
 static bool augment(struct flow *f, int s, int t)
 {
     int depth = 0, v = s;

@@ -1,4 +1,4 @@
-/* Maximum flow and the minimum cut nearest its source (Dinic's method). */
+/* Maximum flow by Dinic's algorithm, and the minimum cut nearest the source. */
 #ifndef LAYOUT_FLOW_H
 #define LAYOUT_FLOW_H
 
@@ -16,18 +16,19 @@ struct flow_arc {
 
 struct flow {
     int n, n_arc;
-    struct flow_arc *arc; /* [2 * arcs] each followed by its reverse */
+    struct flow_arc *arc; /* [2 * n_arc] each arc is followed by its reverse */
     int *head, *level, *at, *stack, *queue; /* [vertices] */
 };
 
-/* Allocates for that many vertices and arcs. Returns false if out of memory. */
+/* Allocates a network for at most n_vertex vertices and n_arc arcs. Returns
+ * false if out of memory. */
 bool flow_init(struct flow *f, struct arena *a, size_t n_vertex, size_t n_arc);
-/* Removes all arcs; vertices are 0 .. n - 1. */
+/* Removes all arcs and sets the vertices to 0 .. n - 1. */
 void flow_clear(struct flow *f, int n);
 void flow_add(struct flow *f, int from, int to, int64_t cap);
 void flow_maximum(struct flow *f, int source, int sink);
-/* After flow_maximum: returns true if the vertex is on the source's side of the
- * cut. */
+/* Returns true if the vertex is on the source's side of the minimum cut. Valid
+ * after flow_maximum. */
 static inline bool flow_reached(const struct flow *f, int vertex)
 {
     return f->level[vertex] >= 0;

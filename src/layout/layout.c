@@ -1,4 +1,5 @@
-/* Layout values: normal form, comparison, containment, local tables. */
+/* Normal form, comparison, checks and printing of layouts, and the local
+ * indices of a device. */
 #include "layout/layout.h"
 
 #include "base/err.h"
@@ -76,12 +77,13 @@ bool layout_contains(const pl_layout *have, const pl_layout *want, int64_t size)
     }
 }
 
-/* Returns true if the intervals, `period` in all, are one pattern of `q`
- * repeated. */
+/* Returns true if the n intervals, whose lengths add up to `period`, repeat the
+ * pattern of their first q indices. */
 static bool repeats(const pl_interval *run, int n, int64_t q, int64_t period)
 {
     int i = 0, j = 0;
-    int64_t pos = 0, li = run[0].len, lj = q; /* rest of intervals i and j */
+    /* remaining lengths of intervals i and j */
+    int64_t pos = 0, li = run[0].len, lj = q;
 
     while (lj >= run[j].len)
         lj -= run[j++].len;
@@ -102,9 +104,11 @@ static bool repeats(const pl_interval *run, int n, int64_t q, int64_t period)
     return true;
 }
 
-/* Cuts the intervals down to their shortest period. A pattern of two owner sets
- * or more first changes at the end of interval 0, and again one period later.
- * So the end of each later interval is a candidate period. */
+/* Shortens n intervals of total length *period to their shortest period. Sets
+ * *period to that period, and returns the number of intervals in it. A pattern
+ * of two or more owner sets changes owners at the end of interval 0 and again
+ * one period later. A period therefore begins inside an interval with the
+ * owners of interval 0, and the start of each interval is a candidate. */
 static int shorten(pl_interval *run, int n, int64_t *period)
 {
     int64_t q = 0;
@@ -271,7 +275,8 @@ bool layout_local_init(struct layout_local *out, struct arena *a,
     return true;
 }
 
-/* Returns the last part that starts at or below `r`, or -1. */
+/* Returns the index of the last stored part whose logical start is at most `r`,
+ * or -1 if there is none. */
 static int part_at(const struct layout_local *m, int64_t r)
 {
     int lo = 0, hi = m->n_part;

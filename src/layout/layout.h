@@ -1,13 +1,15 @@
-/* Layouts as values: compare, print, map; and the one iterator over intervals.
+/* Functions on layouts: compare, print, and map indices; and an iterator over
+ * the intervals of a layout.
  *
- * Here a `run` is a pl_interval: an interval of indices and its owners.
+ * In names, a "run" is a pl_interval: an interval of adjacent indices and the
+ * ranks that own them.
  *
- * pl_layout (pl_graph.h) states how ranks hold one logical tensor. Layouts are
- * immutable and live in an arena. "Normal" form: adjacent intervals with equal
- * owners are merged, the period is the shortest one (the whole size if there is
- * one interval), and a split that gives every rank everything is MIRRORED.
- * Nothing here depends on devices: a device is the set of ranks that it
- * carries.
+ * A pl_layout (pl_graph.h) describes how the ranks hold one logical tensor:
+ * MIRRORED, SPLIT or PARTIAL. Layouts are immutable and live in an arena. In
+ * normal form, adjacent intervals with equal owners are merged, and the period
+ * is the shortest possible (the whole size if there is one interval). A split
+ * in which every rank owns all indices becomes MIRRORED. Nothing here depends
+ * on devices: a device is represented by the set of ranks that it carries.
  *
  * Short names: l is a layout, d a dimension, r a rank, w a walk over
  * intervals. */
@@ -24,7 +26,8 @@ static inline rankset ranks_all(int n)
     return n >= 64 ? ~(rankset)0 : ((rankset)1 << n) - 1;
 }
 
-/* Returns the rank that counts an index in a sum. */
+/* Returns the lowest rank of a set, or -1 if the set is empty. If several ranks
+ * own an index, this rank's value is the one added in a sum. */
 static inline int rank_first(rankset s)
 {
     return s ? __builtin_ctzll(s) : -1;
@@ -34,23 +37,26 @@ extern const pl_layout layout_mirrored, layout_partial;
 
 bool layout_equal(const pl_layout *a, const pl_layout *b);
 
-/* Returns true if every rank holds under `have` what it would hold under `want`
- * (both not PARTIAL; size of the split dimension). */
+/* Returns true if every rank that holds an index under layout `want` also holds
+ * that index under `have`. PARTIAL contains, and is contained in, only PARTIAL.
+ * `size` is the size of the split dimension. */
 bool layout_contains(const pl_layout *have, const pl_layout *want,
                      int64_t size);
 
-/* Returns the normal form of intervals over a dimension of `size`, or NULL if
- * out of memory. */
+/* Returns the layout, in normal form, that splits dimension `dim` of the given
+ * size into the n_run intervals of `run`, repeated if they are shorter. Returns
+ * NULL if out of memory. */
 const pl_layout *layout_split(struct arena *a, int dim, int64_t size, int n_run,
                               const pl_interval *run, int n_rank);
 
-/* Iterates over the owners of [0, size) under a SPLIT of that dimension,
- * interval by interval. */
+/* Iterates over the intervals of a SPLIT layout that cover [0, size), and their
+ * owners. Begin with run_walk_first; both functions return false when no
+ * interval is left. */
 struct run_walk {
     const pl_layout *l;
     int64_t pos, size; /* start of the interval; size of the dimension */
     int i;             /* index of the interval */
-    int64_t left;      /* rest of the interval, cut off at size */
+    int64_t left;      /* length of the interval, truncated at size */
 };
 bool run_walk_first(struct run_walk *w, const pl_layout *l, int64_t size);
 bool run_walk_next(struct run_walk *w);
@@ -59,33 +65,43 @@ static inline rankset run_walk_owners(const struct run_walk *w)
     return w->l->run[w->i].owners;
 }
 
-/* Checks a layout from outside: dimension, interval lengths, period, owners
- * below n_rank and not empty. size[d] is 0 if a dimension is symbolic. */
+/* Checks a layout that a caller of the library passed: the split dimension,
+ * interval lengths, the period, and that owners are below n_rank and not empty.
+ * size[n_dim] are the tensor's dimensions, 0 for a symbolic one. `name` is the
+ * tensor's name for the error message. */
 pl_status layout_check(const pl_layout *l, int n_dim, const int64_t *size,
                        int n_rank, const char *name, pl_err *err);
 
-/* Prints "mirrored" or "split(1: 3 {0,1} 2 {2})"; truncated to fit. */
+/* Prints a layout to `buf`, truncated to `size` bytes, and returns `buf`. The
+ * text is "mirrored", "partial", or a split. For example, "split(1: 3{0,1}
+ * 2{2})" means: dimension 1 is split, the first 3 indices belong to ranks 0 and
+ * 1, and the next 2 to rank 2. */
 const char *layout_print(const pl_layout *l, char *buf, size_t size);
 
-/* The part of a dimension that a device with `ranks` stores: each index once,
- * ascending. There is one part per interval inside a period. A *logical* index
- * counts in the whole tensor, a *local* one in the stored part. */
+/* The indices of a dimension that one device stores: those owned by any of its
+ * ranks, each once, in ascending order. A *logical* index is a position in the
+ * whole tensor, a *local* index a position in the device's memory. A
+ * layout_part is one stored interval of a period. */
 struct layout_part {
-    int64_t logical, local, n; /* logical and local start, length */
+    int64_t logical, local, n; /* logical start, local start, length */
     rankset owners;
 };
 struct layout_local {
-    int64_t size, local;          /* of the dimension: logical, stored here */
-    int64_t period, local_period; /* period == size and one part if whole */
+    int64_t size, local;          /* number of all indices, number of stored
+                                     indices */
+    int64_t period, local_period; /* logical and local length of a period; if
+                                     all is stored, period == size and there is
+                                     one part */
     int n_part;
     const struct layout_part *part;
 };
-/* Fills *out for a layout that is SPLIT or not (then whole). Returns false if
- * out of memory. */
+/* Sets *out to the indices that a device with `ranks` stores of a dimension of
+ * `size` under layout l. If l is not SPLIT, these are all indices. Returns
+ * false if out of memory. */
 bool layout_local_init(struct layout_local *out, struct arena *a,
                        const pl_layout *l, int64_t size, rankset ranks);
-/* Return the number of stored intervals of all periods, and the i-th of them,
- * ascending. */
+/* layout_local_parts returns the number of stored intervals in all periods.
+ * layout_local_part returns the i-th of them, in ascending order. */
 static inline int64_t layout_local_parts(const struct layout_local *m)
 {
     return m->period ? m->size / m->period * m->n_part : 0;
@@ -100,11 +116,13 @@ static inline struct layout_part layout_local_part(const struct layout_local *m,
     p.local += rep * m->local_period;
     return p;
 }
-/* Returns the number of stored indices without building the table. */
+/* Returns the number of indices that a device with `ranks` stores. Needs no
+ * memory. */
 int64_t layout_local_size(const pl_layout *l, int64_t size, rankset ranks);
-/* Returns the local index of a logical one, or -1 if it is not stored. */
+/* Returns the local index for a logical index, or -1 if that index is not
+ * stored. */
 int64_t layout_local_index(const struct layout_local *m, int64_t logical);
-/* Returns the number of stored indices below `logical`. */
+/* Returns the number of stored indices that are less than `logical`. */
 int64_t layout_local_below(const struct layout_local *m, int64_t logical);
 
 #endif

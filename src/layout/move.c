@@ -1,9 +1,11 @@
-/* Reshape, permute, slice and concat move intervals: the result's layout is a
- * pure function of the operand's. If intervals cannot express it, the caller
- * gathers the operand first. */
+/* Layouts of the results of reshape, permute, slice and concat. These ops only
+ * move data, so the layout of the result follows from those of the operands. If
+ * no layout expresses the result, the caller first gathers the operand. */
 #include "layout/rules.h"
 
-enum { MAX_RUNS = 4096 }; /* limit when unrolling a range; beyond it, gather */
+/* Maximum number of intervals of a result. If there are more, the operand is
+ * gathered. */
+enum { MAX_RUNS = 4096 };
 
 static const pl_layout *with_dim(struct arena *a, const pl_layout *x, int dim)
 {
@@ -16,8 +18,9 @@ static const pl_layout *with_dim(struct arena *a, const pl_layout *x, int dim)
     return l;
 }
 
-/* Computes the layout of indices [start, start + len) of x's split
- * dimension. */
+/* Sets *out to the layout of a slice: indices [start, start + len) of the split
+ * dimension of x. Leaves *out unchanged if there are too many intervals.
+ * Returns false if out of memory. */
 static bool cut_range(struct arena *a, const pl_layout *x, int64_t size,
                       int64_t start, int64_t len, int n_rank,
                       const pl_layout **out)
@@ -52,8 +55,8 @@ static bool cut_range(struct arena *a, const pl_layout *x, int64_t size,
     return *out != NULL;
 }
 
-/* Returns true if the symbolic dimension is inside `dim`, so that the strides
- * of `dim` contain the symbol. */
+/* Returns true if node n has a symbolic dimension after `dim`, so that the
+ * stride of `dim` depends on its size. */
 static bool symbol_below(const struct graph_node *n, int dim)
 {
     for (int d = dim + 1; d < n->n_dim; d++)
@@ -62,17 +65,22 @@ static bool symbol_below(const struct graph_node *n, int dim)
     return false;
 }
 
-/* Old and new dimensions form groups of equal products. Inside a group the
- * split dimension is flattened (its intervals scaled by the product of the
- * dimensions below it) and then matched to one new dimension. A symbol counts
- * as 1: it is a factor of the strides of both, or of neither. */
+/* Computes the layout of n, a reshape of x, whose layout is l. Old and new
+ * dimensions are divided into the smallest groups of adjacent dimensions with
+ * equal products. In the group of the split dimension, the intervals are scaled
+ * by the product of the dimensions after it. They are then divided by the
+ * corresponding product of one new dimension, if that is possible. A symbolic
+ * size counts as 1: it is a factor of the strides of both dimensions, or of
+ * neither. Leaves *out unchanged if no new dimension fits. Returns false if out
+ * of memory. */
 static bool reshape(struct arena *a, const struct graph_node *x,
                     const struct graph_node *n, const pl_layout *l, int n_rank,
                     const pl_layout **out)
 {
     int i = 0, j = 0;
 
-    /* One set of ranks holds everything, so any dimension will do. */
+    /* One interval: the same ranks hold all indices, so the result can be split
+     * along any dimension. */
     if (l->n_run == 1) {
         int d = n->dim[0].symbol != PL_CONST;
 
@@ -91,7 +99,7 @@ static bool reshape(struct arena *a, const struct graph_node *x,
                 p *= x->dim[i++].n;
             else
                 q *= n->dim[j++].n;
-        if (i == x->n_dim) /* trailing ones */
+        if (i == x->n_dim) /* dimensions of size 1 at the end */
             j = n->n_dim;
         if (j == n->n_dim)
             i = x->n_dim;
@@ -100,7 +108,7 @@ static bool reshape(struct arena *a, const struct graph_node *x,
         for (int d = l->dim + 1; d < i; d++)
             below *= x->dim[d].n;
         period = l->period * below;
-        below = 1; /* now of the new dimensions */
+        below = 1; /* from here, the product of new dimensions */
         for (int d = j - 1; d >= j0; below *= n->dim[d].n, d--) {
             bool fits = n->dim[d].symbol == PL_CONST &&
                         symbol_below(n, d) == symbol_below(x, l->dim) &&
@@ -127,8 +135,11 @@ static bool reshape(struct arena *a, const struct graph_node *x,
     return true;
 }
 
-/* Along its own axis the operands' intervals are concatenated. A MIRRORED
- * operand is an interval that all ranks own. */
+/* Computes the layout of a concat whose operands are split along the axis of
+ * concatenation: the operands' intervals, one after another. A MIRRORED operand
+ * is one interval that all ranks own. Leaves *out unchanged if an operand is
+ * split along another dimension, or if there are too many intervals. Returns
+ * false if out of memory. */
 static bool concat(struct arena *a, const pl_graph *g,
                    const struct graph_node *n, const pl_layout *const *x,
                    int n_rank, const pl_layout **out)

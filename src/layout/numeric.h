@@ -1,16 +1,17 @@
 /* The numeric plan: everything that decides bits, and nothing else.
  *
- * Made from a graph, a number of ranks and the layouts of the leaves. It is the
- * graph again, with a layout for each value and conversions as nodes. A weight
- * that is read under several layouts appears once for each. It does not depend
- * on measurements or devices. */
+ * It is computed from a graph, the number of ranks, and the layouts of the
+ * leaves, which are weights, caches and inputs. It contains the nodes of the
+ * graph with a layout for each value, and in addition nodes that convert values
+ * between layouts. A weight that is read under several layouts appears once for
+ * each. The numeric plan does not depend on measurements or devices. */
 #ifndef LAYOUT_NUMERIC_H
 #define LAYOUT_NUMERIC_H
 
 #include "graph/graph.h"
 #include "layout/layout.h"
 
-/* kind, its name in plans */
+/* Kinds of nodes. Columns: enumerator, name in printed plans. */
 #define NUM_KIND_MAP(X)                                                        \
     X(OP, "op")                                                                \
     X(ALL_REDUCE, "AllReduce")         /* PARTIAL to MIRRORED */               \
@@ -28,44 +29,47 @@ enum num_kind {
 
 const char *num_kind_name(enum num_kind k);
 
-/* The edition of doc/numerics.md. It increases when an order of operations
- * changes, and every hash depends on it. */
+/* The edition of doc/numerics.md. It is increased when the order of any
+ * operations changes. All hashes of numeric plans depend on it. */
 enum { NUMERIC_ORDER = 2 };
 
 struct num_node {
     enum num_kind kind;
-    int node; /* graph node of the op, or of the converted value */
+    int node; /* graph node of the op, or of the value that is converted */
     int n_in;
-    int in[GRAPH_MAX_IN]; /* earlier num nodes; -1 absent */
+    int in[GRAPH_MAX_IN]; /* earlier nodes of this plan, -1 if absent */
     const pl_layout *layout;
-    /* contractions over a split letter: its layout in the operand that decides
-     * (owners and intervals of the summed dimension); else NULL */
+    /* For contractions whose summed dimension is split: the layout of that
+     * dimension, which gives the order of summation. Else NULL */
     const pl_layout *sum;
 };
 
 struct numeric {
-    struct arena arena; /* owns all that follows */
+    struct arena arena; /* owns the layouts and `value` */
     const pl_graph *g;  /* borrowed */
     int n_rank;
     int n;
     struct num_node *node;
-    /* [g->n_node] node that holds the graph value, after reduction, for readers
-     * outside (outputs, kept values, caches); -1 if none. */
+    /* [g->n_node] the node of this plan whose result is the final value of a
+     * graph node, after reduction, as the host reads it (outputs, kept values,
+     * weights, caches); -1 if none */
     int *value;
     uint64_t hash;
 };
 
-/* The sizes at which conversions are costed. */
+/* Numbers of tokens and cache slots for which the costs of conversions are
+ * computed. */
 extern const struct graph_sizes numeric_reference_sizes;
 
-/* Creates the numeric plan. leaf[i] is the layout of graph node i if it is a
- * leaf with a role's default; NULL means MIRRORED. A node's own `want`
- * overrides it. */
+/* Creates the numeric plan. leaf[i] is the default layout of graph node i if it
+ * is a leaf, NULL for MIRRORED. The layout `want` of the graph node, if set, is
+ * used instead. */
 pl_status numeric_create(struct numeric **out, const pl_graph *g, int n_rank,
                          const pl_layout *const *leaf, pl_err *err);
 void numeric_free(struct numeric *p);
 
-/* Returns the logical bytes of a conversion at these sizes (values * 4). */
+/* Returns the size in bytes of the value that node i converts, for the sizes s:
+ * 4 bytes per element, counting each element once, not once per rank. */
 int64_t numeric_bytes(const struct numeric *p, int i,
                       const struct graph_sizes *s);
 

@@ -1,12 +1,14 @@
 /* Computes the numeric plan from a graph and the layouts of its leaves.
  *
- * One pass in graph order chooses each node's layout among "all MIRRORED" and
- * "split one letter as an operand is split", by the logical bytes of the
- * conversions. PARTIAL values are passed on wherever a row of ops.def allows. A
- * minimum vertex cut then decides where they are summed. A second pass, with
- * the cut known, settles all layouts, and a third writes nodes and conversions.
- * Rows of ops.def and move.c define what an op allows. Only caches are special
- * here, because they are never converted.
+ * The first pass visits the nodes in graph order and chooses each node's
+ * layout. The candidates are "all operands MIRRORED" and, for each SPLIT
+ * operand, "all operands split alike"; the one with the fewest bytes of
+ * conversions is chosen. PARTIAL values are passed on to readers wherever the
+ * op's row in ops.def allows. A minimum vertex cut then decides where PARTIAL
+ * values are reduced. A second pass chooses all layouts again, with the cut
+ * known. A third pass writes the nodes and conversions. Rows of ops.def, and
+ * move.c, define the layouts that an op allows. Caches are the only special
+ * case, because they are never converted.
  *
  * Short names: s is the state of the passes, c a choice, v a graph node's
  * index, n or x the node itself, `have` a value's layout, `want` the layout
@@ -37,11 +39,15 @@ const char *num_kind_name(enum num_kind k)
     return kind_names[k];
 }
 
-/* A node's decisions. */
+/* The layouts chosen for a node. */
 struct choice {
-    const pl_layout *result;             /* before reduction; may be PARTIAL */
-    const pl_layout *want[GRAPH_MAX_IN]; /* PARTIAL: passes through */
-    const pl_layout *sum; /* layout of the summed letter, if it was split */
+    const pl_layout *result;             /* layout of the result before
+                                            reduction; may be PARTIAL */
+    const pl_layout *want[GRAPH_MAX_IN]; /* layouts needed of the operands;
+                                            PARTIAL if the node passes a PARTIAL
+                                            operand on */
+    const pl_layout *sum; /* layout of the summed dimension if it is split, else
+                             NULL */
 };
 
 struct pass {
@@ -49,8 +55,10 @@ struct pass {
     const pl_graph *g;
     struct arena *a;
     struct choice *choice;  /* [n_node] */
-    const pl_layout **have; /* [n_node] layout readers see now */
-    bool *cut;              /* [n_node] summed here (second pass) */
+    const pl_layout **have; /* [n_node] layout of each value as its readers get
+                               it */
+    bool *cut;              /* [n_node] true if the value is reduced; set before
+                               the second pass */
     const pl_layout **held; /* [n_node] layouts of caches */
     const pl_layout *const *leaf;
     pl_err *err;
@@ -63,8 +71,9 @@ static int64_t bytes_of(const pl_graph *g, int i)
     return 4 * graph_count(&g->node[i], &numeric_reference_sizes);
 }
 
-/* Returns true if the layout cuts a row where packing cannot: inside 32
- * values. */
+/* Returns true if layout l splits the rows of a quantized weight at a position
+ * that packing does not support, that is, not at a multiple of the format's
+ * grain. */
 static bool cuts_blocks(const struct graph_node *x, const pl_layout *l)
 {
     const struct format_info *f = format_info(x->format);
@@ -78,7 +87,8 @@ static bool cuts_blocks(const struct graph_node *x, const pl_layout *l)
     return false;
 }
 
-/* Returns the cost of converting operand `i` of node `n` to `want`. */
+/* Returns the cost in bytes of converting operand `i` of node `n` to layout
+ * `want`. NEVER if impossible: a cache or state is not converted. */
 static int64_t price(const struct pass *s, const struct graph_node *n, int i,
                      const pl_layout *want)
 {
@@ -101,8 +111,9 @@ static int64_t price(const struct pass *s, const struct graph_node *n, int i,
     return x->op == OP_weight ? LAST_RESORT : bytes_of(s->g, n->in[i]);
 }
 
-/* Returns true if the row passes PARTIAL operands on; the others must be
- * MIRRORED. */
+/* Returns true if the node can pass its PARTIAL operand on, so that its result
+ * is PARTIAL. The op's row must allow that, and the other operands must be
+ * MIRRORED. If the op is a sum, several operands may be PARTIAL. */
 static bool passes(const struct pass *s, const struct graph_node *n)
 {
     unsigned partial = 0, split = 0, rule = graph_partial(n);
@@ -131,8 +142,9 @@ static void mirrored(const struct graph_node *n, struct choice *c)
         c->want[i] = &layout_mirrored;
 }
 
-/* Evaluates a candidate: split letters `sp` everywhere. Sets *cost; NEVER if
- * illegal. */
+/* Evaluates a candidate for a node: split all dimensions with the letters of
+ * `sp` alike. Sets *c to the resulting layouts and *cost to the bytes of
+ * conversions, or *cost to NEVER if the split is not allowed. */
 static pl_status candidate(struct pass *s, const struct graph_node *n,
                            const struct node_letters *l,
                            const struct rule_split *sp, int node,
@@ -206,7 +218,7 @@ static pl_status choose_by_letters(struct pass *s, int node)
             best_cost = cost;
         }
     }
-    if (best_cost >= NEVER) /* settle_memories prevents this case */
+    if (best_cost >= NEVER) /* does not happen after settle_memories */
         return err_set(s->err, PL_UNSUPPORTED,
                        "%s (%s): no layout fits the caches that it reads",
                        n->name, op_info(n->op)->name);
@@ -214,8 +226,9 @@ static pl_status choose_by_letters(struct pass *s, int node)
     return PL_OK;
 }
 
-/* All operands of concat get the same layout, unless it is split along its
- * axis. */
+/* Chooses the layouts of a concat. If the operands are split along the axis of
+ * concatenation, they keep their layouts. Otherwise all operands get the same
+ * layout. */
 static pl_status choose_concat(struct pass *s, int node)
 {
     const struct graph_node *n = &s->g->node[node];
@@ -225,7 +238,7 @@ static pl_status choose_concat(struct pass *s, int node)
 
     for (int i = 0; i < n->n_in; i++) {
         h[i] = s->have[n->in[i]];
-        if (h[i]->kind == PL_PARTIAL) /* reduced before it is read */
+        if (h[i]->kind == PL_PARTIAL) /* reduced before the concat */
             h[i] = &layout_mirrored;
     }
     mirrored(n, c);
@@ -277,7 +290,8 @@ static pl_status choose_move(struct pass *s, int node)
     return PL_OK;
 }
 
-/* Returns the layout of a leaf: the user's, else that of its role. */
+/* Sets *out to the layout of a leaf: the one that the user requested, else the
+ * default for its role. */
 static pl_status leaf_layout(struct pass *s, int node, const pl_layout **out)
 {
     const struct graph_node *n = &s->g->node[node];
@@ -302,8 +316,9 @@ static pl_status leaf_layout(struct pass *s, int node, const pl_layout **out)
     return *out ? PL_OK : err_no_memory(s->err, "layouts");
 }
 
-/* Returns the layout in which each rank has what it has under `a` or under `b`,
- * both of `size` heads. */
+/* Returns the layout in which each rank holds the heads that it holds under `a`
+ * or under `b`. Both are layouts of `size` heads. Returns NULL if out of
+ * memory. */
 static const pl_layout *either(struct pass *s, int64_t size, const pl_layout *a,
                                const pl_layout *b)
 {
@@ -336,7 +351,8 @@ static int memory_of(const pl_graph *g, const struct graph_node *n, int i)
     return i < n->n_in && n->in[i] >= 0 ? graph_memory(g, n->in[i]) : -1;
 }
 
-/* Makes memories k and w hold the heads that either of them should hold. */
+/* Gives memories k and w the same layout, in which each rank holds the heads
+ * that it held in either. Sets *changed if they differed. */
 static pl_status hold_alike(struct pass *s, int k, int w, bool *changed)
 {
     if (layout_equal(s->held[k], s->held[w]))
@@ -349,10 +365,10 @@ static pl_status hold_alike(struct pass *s, int k, int w, bool *changed)
     return PL_OK;
 }
 
-/* Settles the layouts of memories (caches and states). An op needs a head's
- * keys and values in the same ranks, and a memory is never converted. So
- * memories that are read together get the same layout: each rank has the heads
- * that any of them should give it. */
+/* Chooses the layouts of memories, which are caches and recurrent states. An op
+ * needs the keys and values of a head in the same ranks, and a memory is never
+ * converted. So memories that one op reads get the same layout, in which each
+ * rank holds the heads that it holds in any of them. */
 static pl_status settle_memories(struct pass *s)
 {
     const pl_graph *g = s->g;
@@ -361,7 +377,7 @@ static pl_status settle_memories(struct pass *s)
     for (int v = 0; v < g->n_node; v++)
         if (g->node[v].op == OP_memory)
             PL_TRY(leaf_layout(s, v, &s->held[v]));
-    while (changed) { /* owners are only added */
+    while (changed) { /* terminates because owners are only added */
         changed = false;
         for (int v = 0; v < g->n_node; v++) {
             const struct graph_node *n = &g->node[v];
@@ -402,7 +418,8 @@ static pl_status choose(struct pass *s, int node)
                                 : choose_move(s, node);
 }
 
-/* Sets the layout of a node's result as readers see it. */
+/* Sets s->have[node] to the layout that readers of the node's result get. If
+ * `final`, values in the cut are reduced, that is, MIRRORED. */
 static pl_status settle(struct pass *s, int node, bool final)
 {
     const struct graph_node *n = &s->g->node[node];
@@ -428,8 +445,8 @@ static pl_status settle(struct pass *s, int node, bool final)
     return PL_OK;
 }
 
-/* Returns true if PARTIAL operand i is passed on, so that its reader needs no
- * sum. */
+/* Returns true if a node with layouts c passes its PARTIAL operand i on, so
+ * that the node does not need the sum. */
 static bool flows_on(const struct choice *c, int i)
 {
     return c->result->kind == PL_PARTIAL && c->want[i]->kind == PL_PARTIAL;
@@ -466,7 +483,7 @@ static pl_status find_cut(struct pass *s)
                 continue;
             if (flows_on(ch, i)) {
                 c.from[c.n_edge] = id[u];
-                c.to[c.n_edge++] = c.n; /* v's id, assigned below */
+                c.to[c.n_edge++] = c.n; /* v's vertex, assigned below */
             } else {
                 c.needed[id[u]] = true;
             }
@@ -493,8 +510,9 @@ static pl_status find_cut(struct pass *s)
 struct writer {
     struct pass *s;
     int cap;
-    int *first; /* [n_node] newest version of a graph value, -1 */
-    int *next;  /* [cap] older version of the same value */
+    int *first; /* [n_node] newest node of the numeric plan with a graph value,
+                   or -1 */
+    int *next;  /* [cap] next older node with the same graph value, or -1 */
 };
 
 static pl_status put(struct writer *w, const struct num_node *n, int *out)
@@ -521,8 +539,9 @@ static pl_status put(struct writer *w, const struct num_node *n, int *out)
     return PL_OK;
 }
 
-/* Returns the version of graph value `v` with layout `want`; creates it if
- * there is none. If `loose`, one that contains it suffices. */
+/* Sets *out to a node of the numeric plan that has graph value v in layout
+ * `want`. Adds a conversion if there is none. If `loose`, a node with a layout
+ * that contains `want` is used, too. */
 static pl_status version(struct writer *w, int v, const pl_layout *want,
                          bool loose, int *out)
 {
@@ -540,14 +559,15 @@ static pl_status version(struct writer *w, int v, const pl_layout *want,
             *out = i;
             return PL_OK;
         }
-        from = i; /* ends at the oldest: the original value */
+        from = i; /* at the end, the original value */
     }
-    if (x->op == OP_weight) { /* stored again with this layout */
+    if (x->op == OP_weight) { /* stored once more, with this layout */
         c.kind = NUM_OP;
         c.n_in = 0;
         return put(w, &c, out);
     }
-    /* the cheapest source: one that holds all of it, else one already summed */
+    /* choose the cheapest source: a layout that contains `want`, else a value
+     * already reduced */
     for (int i = w->first[v]; i >= 0; i = w->next[i])
         if (p->node[i].layout->kind != PL_PARTIAL &&
             (p->node[from].layout->kind == PL_PARTIAL ||
@@ -563,8 +583,8 @@ static pl_status version(struct writer *w, int v, const pl_layout *want,
     return put(w, &c, out);
 }
 
-/* Returns the one layout that all readers of a reduced value need, or
- * MIRRORED. */
+/* Returns the layout that all readers of a reduced value need if they need the
+ * same one, else MIRRORED. seen[v] is that layout, NULL if v has no reader. */
 static const pl_layout *common_want(const struct pass *s, int v,
                                     const pl_layout *const *seen)
 {
@@ -608,7 +628,7 @@ static pl_status write_nodes(struct pass *s, struct writer *w)
         int made;
 
         s->p->value[v] = -1;
-        if (x->op == OP_weight) /* versions are created when read */
+        if (x->op == OP_weight) /* created by version() for each reader */
             continue;
         for (int i = 0; i < x->n_in; i++) {
             n.in[i] = -1;
@@ -627,7 +647,8 @@ static pl_status write_nodes(struct pass *s, struct writer *w)
     }
     for (int v = 0; v < g->n_node; v++)
         if (g->node[v].op == OP_weight) {
-            if (w->first[v] < 0) { /* no reader: kept nevertheless */
+            /* a weight that no node reads is stored nevertheless */
+            if (w->first[v] < 0) {
                 struct num_node n = {
                     .kind = NUM_OP, .node = v, .layout = s->choice[v].result};
                 int made;
@@ -639,8 +660,8 @@ static pl_status write_nodes(struct pass *s, struct writer *w)
     return PL_OK;
 }
 
-/* Hashes everything that decides bits. Numbers are collected and mixed in
- * blocks. */
+/* The state of hash_of, which hashes everything that decides bits. Numbers are
+ * buffered in `word` and hashed in blocks. */
 struct mixer {
     struct hash64 h;
     int64_t word[64];
@@ -660,7 +681,7 @@ static void mix_int(struct mixer *m, int64_t v)
     m->word[m->n++] = (int64_t)htole64((uint64_t)v);
 }
 
-/* Mixes up to 8 bytes that are one number. */
+/* Hashes one number of n bytes, at most 8. */
 static void mix_bits(struct mixer *m, const void *data, size_t n)
 {
     int64_t v = 0;

@@ -1,12 +1,16 @@
-/* Reads a row of ops.def: letters of a node's dimensions, and the projection of
- * a split from one dimension to all others with the same letters. */
+/* Assigns the letters of an op's row in ops.def to the dimensions of a node,
+ * and projects a split of one dimension onto the others with the same
+ * letters. */
 #include "layout/rules.h"
 
 #include <string.h>
 
-enum { STAR = 128 }; /* letters of '*', counted from its right end */
+/* Pseudo letters of the dimensions that '*' stands for: STAR + 1 for the
+ * rightmost, then ascending. */
+enum { STAR = 128 };
 
-/* Applies one operand's pattern, [p, end), to n_dim dimensions. */
+/* Sets out[d] to the letters of each of the n_dim dimensions of one operand.
+ * [p, end) is the operand's pattern in the op's row. */
 static void pattern(const char *p, const char *end, int n_dim,
                     const pl_dim *dim, struct dim_letters *out)
 {
@@ -41,8 +45,8 @@ static bool is_one(pl_dim d)
     return d.n == 1 && d.symbol == PL_CONST;
 }
 
-/* Returns true if a size of 1 is a broadcast: another dimension with the letter
- * is larger. */
+/* Returns true if a dimension of size 1 with this letter is broadcast, because
+ * another dimension with the same letter is larger. */
 static bool broadcasts(const struct node_letters *l, const pl_graph *g,
                        const struct graph_node *n, int letter)
 {
@@ -81,8 +85,11 @@ void rules_letters(const pl_graph *g, const struct graph_node *n,
                 out->in[i][d].a = 0;
 }
 
-/* Joins the owners of `l` over [0, size): over groups of `r` adjacent indices
- * (outer), or over all indices that are equal modulo r (inner). */
+/* Returns the layout of dimension `dim`, which is one factor of the split
+ * dimension of s, as in a reshape. An index of the factor belongs to all ranks
+ * that own any index of the split dimension that it corresponds to. For the
+ * outer factor these are s->size / size adjacent indices; for the inner factor,
+ * all indices that are equal modulo `size`. Returns NULL if out of memory. */
 static const pl_layout *join(struct arena *a, const struct rule_split *s,
                              int dim, int64_t size, bool outer, int n_rank)
 {
@@ -116,7 +123,9 @@ enum rule_fit rules_project(struct arena *a, const struct rule_split *s,
             continue;
         if ((l->a == s->a && l->b == s->b) ||
             (s->b == 0 && l->b != 0 && l->b == s->a)) {
-            p = s->l; /* the same, or repeated over the outer factor */
+            /* equal letters, or the inner factor, repeated for each outer
+             * index */
+            p = s->l;
         } else if (s->b == 0 && l->b != 0 && l->a == s->a) {
             p = s->l;
             factor = dim[d].n / s->size;

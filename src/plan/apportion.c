@@ -1,4 +1,4 @@
-/* Whole parts first, then largest remainders. */
+/* The method of largest remainders; see apportion.h. */
 #include "plan/apportion.h"
 
 #include <math.h>
@@ -15,7 +15,7 @@ void apportion(int n, double *weight, int64_t total, int64_t *count)
 
         count[i] = (int64_t)floor(want + 1e-9);
         left -= count[i];
-        /* the remainder */
+        /* from here, weight[i] is the remainder */
         weight[i] = weight[i] > 0 ? want - (double)count[i] : -1;
     }
     for (; left > 0; left--) {

@@ -1,4 +1,4 @@
-/* A list of messages in an arena. */
+/* The list of a plan's messages; see diagnostics.h. */
 #include "plan/diagnostics.h"
 
 #include "base/numeral.h"

@@ -1,7 +1,7 @@
 /* Warnings and other messages of a plan to its user.
  *
- * They are kept with the plan and emitted when it has been chosen, because many
- * candidate plans are discarded. */
+ * Messages are stored with a plan and emitted once that plan has been chosen,
+ * because many candidate plans are discarded. */
 #ifndef PLAN_DIAGNOSTICS_H
 #define PLAN_DIAGNOSTICS_H
 
@@ -15,14 +15,16 @@ struct note {
 };
 
 struct notes {
-    struct arena *a;           /* owns them */
+    struct arena *a;           /* owns the notes and their texts */
     struct note *first, *last; /* in the order of diag_add() */
 };
 
-/* Adds a message, printf-style; it is lost if memory is out. */
+/* Adds a message, formatted as by printf. If out of memory, the message is
+ * dropped. */
 void diag_add(struct notes *n, pl_log_level level, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
-/* Emits all messages; `log` may be NULL. */
+/* Passes all messages to `log` with `user`, in order. Does nothing if `log` is
+ * NULL. */
 void diag_emit(const struct notes *n, pl_log_fn *log, void *user);
 
 #endif

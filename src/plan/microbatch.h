@@ -5,13 +5,15 @@
 
 #include <stdint.h>
 
-/* Tokens that make a pipeline stage worthwhile. */
+/* The fewest tokens in a micro-batch of a pipeline: with fewer, a pipeline does
+ * not pay off. */
 enum { MICROBATCH_LEAST = 64 };
 
-/* Returns the tokens of each micro-batch of the next step, the last one fewer,
- * when `left` remain. It is n_ubatch, or fewer, so that up to n_micro of them,
- * those of a pipeline, are equal. The step has as many micro-batches as there
- * are tokens for, n_micro at most. */
+/* Returns the number of tokens in the next micro-batch of a step that has
+ * `left` tokens left to compute. n_ubatch is the maximum. If the tokens fill at
+ * least two micro-batches of MICROBATCH_LEAST, they are divided evenly over at
+ * most n_micro micro-batches, the stages of a pipeline. Only the last one may
+ * be smaller. */
 static inline int64_t microbatch_tokens(int64_t left, int64_t n_ubatch,
                                         int n_micro)
 {

@@ -1,9 +1,11 @@
-/* Two labels are a minimum cut: vertices on the source's side get the first. A
- * value that is read on the other side costs one copy, shared by all readers
- * there. One additional vertex between producer and readers models that. Many
- * labels are improved two at a time, with all others fixed, as in Boykov,
- * Veksler and Zabih 2001 (swap moves). Only pairs that share a value are tried,
- * and tried again only after one of them has changed. */
+/* With two labels, the best assignment is a minimum cut: vertices on the
+ * source's side get the first label, the others the second. A value that is
+ * read on the other side costs one copy, which all readers there share. To
+ * model the single copy, the flow network has one additional vertex between the
+ * producer and these readers. With more labels, two at a time are improved
+ * while all others are fixed, as in Boykov, Veksler and Zabih 2001 (swap
+ * moves). Only pairs of labels that share a value are tried. A pair is tried
+ * again only after one of its labels has changed. */
 #include "plan/mincut.h"
 
 #include "base/err.h"
@@ -24,7 +26,9 @@ int64_t glue_cost_to(const struct glue *g, const struct mincut_value *v,
 
 /* ---- cost of labels ---------------------------------------------------- */
 
-/* mark [n_label] holds stamps: equal to *stamp means seen. */
+/* Returns the cost in bytes of copying value v under the present labels.
+ * mark[n_label] is scratch memory: a label is seen if its entry equals *stamp,
+ * which each call increases. */
 static int64_t cost_of(const struct glue *g, const struct mincut_value *v,
                        int *mark, int *stamp)
 {
@@ -57,9 +61,11 @@ pl_status mincut_cost(const struct glue *g, int64_t *out, pl_err *err)
 
 /* ---- initial labels ---------------------------------------------------- */
 
-/* In order, gives every vertex the label with most bytes of its operands, among
- * equals that of the latest operand. A vertex without operands gets the label
- * of its first reader. */
+/* Sets the initial labels of movable vertices, in order. A vertex gets the
+ * label that holds most bytes of its operands; if several do, the label of the
+ * latest operand. A vertex without operands gets the label of its first reader.
+ * The operands of vertex i are the values from_value[e] for the list e =
+ * first_of[i], next_of[e], ... `bytes` [n_label] is zero scratch memory. */
 static void start(const struct glue *g, const int *first_of, const int *next_of,
                   const int *from_value, int64_t *bytes)
 {
@@ -100,18 +106,20 @@ struct swap {
     struct glue *g;
     struct arena arena;
     struct flow flow;
-    int *index;   /* [n] in the network, or -1 */
-    int *touched; /* values that depend on the pair */
+    int *index;   /* [n] the vertex's node in the flow network, or -1 */
+    int *touched; /* values whose cost depends on the labels of the pair */
     int *mark, stamp;
-    int *changed; /* [n_label] round of its last change */
-    int *tried;   /* [n_label, n_label] round of the pair's last attempt */
+    int *changed; /* [n_label] round in which the label last changed */
+    int *tried;   /* [n_label, n_label] round in which the pair was last
+                     tried */
     bool *linked; /* [n_label, n_label] */
 };
 
 enum { SOURCE, SINK, FIRST };
 
-/* Returns a vertex's node in the network of labels a and b, or -1 if it has
- * another label. */
+/* Returns a vertex's node in the flow network for labels a and b. A vertex that
+ * is not movable is the source or the sink. Returns -1 for vertices with other
+ * labels. */
 static int node_of(const struct swap *s, int v, int a, int b)
 {
     if (s->index[v] >= 0)
@@ -127,7 +135,7 @@ static void add_value(struct swap *s, const struct mincut_value *v, int a,
     struct flow *f = &s->flow;
     int from = node_of(s, v->from, a, b);
     int64_t to_a = glue_cost_to(s->g, v, a), to_b = glue_cost_to(s->g, v, b);
-    /* produced outside: as if on the other side, for both */
+    /* a value produced by another label costs a copy on either side */
     int for_a = from < 0 ? SINK : from, for_b = from < 0 ? SOURCE : from;
     int in = -1, out = -1;
 
@@ -172,8 +180,9 @@ static int64_t touched_cost(struct swap *s, int n)
     return sum;
 }
 
-/* Finds the best labels for all movable vertices with label a or b. Returns
- * true if they improve on the present ones. */
+/* Finds the best assignment of labels a and b to the movable vertices that have
+ * one of them. Keeps it and returns true if it costs less than the present
+ * one. */
 static bool improve_pair(struct swap *s, int a, int b)
 {
     struct glue *g = s->g;
@@ -197,7 +206,8 @@ static bool improve_pair(struct swap *s, int a, int b)
     for (int i = 0; i < n_touched; i++)
         add_value(s, &g->value[s->touched[i]], a, b, &n);
     flow_maximum(&s->flow, SOURCE, SINK);
-    for (int i = 0; i < g->n; i++) /* the index becomes the previous label */
+    for (int i = 0; i < g->n; i++) /* from here, s->index has the previous
+                                      labels */
         if (s->index[i] >= 0) {
             int old = g->label[i];
 
@@ -211,8 +221,9 @@ static bool improve_pair(struct swap *s, int a, int b)
     return after < before;
 }
 
-/* Marks pairs of labels that share a value. Weights and caches are skipped:
- * they have few bytes and many readers, and would link every pair. */
+/* Sets s->linked for the pairs of labels that share a value. Skips weights and
+ * caches: those that several labels read have few bytes but many readers, and
+ * would link every pair. */
 static void link_labels(struct swap *s)
 {
     const struct glue *g = s->g;
@@ -297,7 +308,8 @@ pl_status mincut_solve(struct glue *g, pl_err *err)
             int r = g->reader[g->value[i].first + k];
 
             from_value[e] = i;
-            next_of[e] = first_of[r]; /* so that the latest operand is first */
+            next_of[e] = first_of[r]; /* the list begins with the latest
+                                         operand */
             first_of[r] = e;
         }
     start(g, first_of, next_of, from_value, bytes);

@@ -1,38 +1,48 @@
 /* Assigns groups to nodes that read neither weight nor cache, by a minimum cut
- * over the bytes copied between groups. Works on labels of vertices,
- * independent of ops and devices. */
+ * over the bytes copied between groups. Here a node is a vertex and a group is
+ * a label, so the algorithm does not depend on ops and devices. */
 #ifndef PLAN_MINCUT_H
 #define PLAN_MINCUT_H
 
 #include "pl.h"
 
-/* A value is copied once to each group that reads it, except its own. */
+/* A value and its readers. It must be copied to each group that reads it,
+ * except the group that produces it. */
 struct mincut_value {
-    int from;      /* vertex that produces it */
-    int first, n;  /* its readers, in reader[] */
-    int64_t bytes; /* of one copy */
-    double copies; /* at most; a smaller group needs one a member */
-    bool in_ranks; /* all copies, in a smaller group too */
-    bool stored;   /* a weight or cache: exists before the step */
+    int from;      /* vertex that produces the value */
+    int first, n;  /* readers: glue.reader[first .. first + n - 1] */
+    int64_t bytes; /* size of one copy */
+    double copies; /* number of copies in one group; a group with fewer members
+                      than this needs only one per member */
+    bool in_ranks; /* a smaller group needs all `copies`, too */
+    bool stored;   /* a weight or cache, which exists before the step */
 };
 
 struct glue {
     int n, n_label;
-    int *label;       /* [n]; if movable, -1 or a start; all set at the end */
+    int *label;       /* [n] label of each vertex; fixed for those that are not
+                         movable, overwritten by mincut_solve for the others */
     bool *movable;    /* [n] */
-    const int *width; /* [n_label] members with ranks */
+    const int *width; /* [n_label] number of the group's members that carry
+                         ranks */
     int n_value;
     struct mincut_value *value;
-    int *reader; /* vertices, each once for each value */
-    int other;   /* label of vertices without any connection */
+    int *reader; /* vertices that read values; a vertex appears at most once per
+                    value */
+    int other;   /* label for vertices that share a value with no labelled
+                    vertex */
 };
 
-/* Exact for two labels. Otherwise starts from the labels with most operand
- * bytes and swaps pair by pair, until no pair improves. */
+/* Sets the labels of the movable vertices so that few bytes are copied. The
+ * result is optimal for two labels. For more labels it starts each vertex with
+ * the label that holds most bytes of its operands. Then it improves one pair of
+ * labels at a time until no pair improves. Returns PL_NO_MEMORY if out of
+ * memory. */
 pl_status mincut_solve(struct glue *g, pl_err *err);
 
-/* Returns the bytes of copying one value to `label`; the second, of all
- * values. */
+/* glue_cost_to returns the number of bytes copied when a vertex of `label`
+ * reads value `v`, produced elsewhere. mincut_cost sets *out to the bytes
+ * copied for all values under the present labels. */
 int64_t glue_cost_to(const struct glue *g, const struct mincut_value *v,
                      int label);
 pl_status mincut_cost(const struct glue *g, int64_t *out, pl_err *err);

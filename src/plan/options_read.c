@@ -1,4 +1,4 @@
-/* Tables of the fields of pl_options, one for each type of error. */
+/* Checks of pl_options; fields of the same type are checked by a table. */
 #include "plan/options_read.h"
 
 #include "base/err.h"

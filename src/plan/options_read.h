@@ -1,13 +1,14 @@
-/* Copies and checks a caller's pl_options. */
+/* Copies the pl_options of a caller and checks them. */
 #ifndef PLAN_OPTIONS_READ_H
 #define PLAN_OPTIONS_READ_H
 
 #include "pl.h"
 
-/* Makes *own a copy of `given`, or the defaults for NULL, with this library's
- * size. Checks that counts are not negative, that counted arrays exist, and
- * that enumerators are valid. The error names the field. How values fit each
- * other and the devices is checked at their use. */
+/* Sets *own to a copy of `given`, or to the defaults if `given` is NULL. Fields
+ * that an older caller's struct lacks get their defaults. Returns BAD_ARGUMENT
+ * if a count is negative, an array with a positive count is NULL, or an
+ * enumerator is invalid; the message names the field. Does not check whether
+ * options fit each other or the devices; the code that uses them does. */
 pl_status options_read(pl_options *own, const pl_options *given, pl_err *err);
 
 #endif

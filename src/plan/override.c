@@ -1,4 +1,5 @@
-/* Splits and matches overrides, and reports those that match nothing. */
+/* Parses overrides, matches them against weights, and warns about those that
+ * match nothing. */
 #include "plan/override.h"
 
 #include "base/ascii.h"
@@ -30,7 +31,8 @@ static const char *last_equals(const char *s, const char *end)
     return NULL;
 }
 
-/* Returns the end of the override that begins at `s`. */
+/* Returns the end of the override that begins at `s`: the comma after it, or
+ * the end of the text. */
 static const char *part_end(const char *s)
 {
     for (const char *p = s;; p++) {
@@ -91,8 +93,8 @@ bool override_is_host(const char *where)
 
 /* ---- similar names ----------------------------------------------------- */
 
-/* Returns the length of the longest substring that both share, ignoring
- * backslashes of the expression. */
+/* Returns the length of the longest substring that the expression and the name
+ * have in common. Ignores backslashes of the expression. */
 static int common(const char *regex, const char *name)
 {
     int best = 0;
@@ -115,8 +117,8 @@ static int common(const char *regex, const char *name)
     return best;
 }
 
-/* Returns true if the names differ only in numbers: "blk.0.ffn_up" and
- * "blk.11.ffn_up". */
+/* Returns true if two names differ only in numbers, as "blk.0.ffn_up" and
+ * "blk.11.ffn_up" do. */
 static bool alike(const char *a, const char *b)
 {
     for (;;) {
@@ -186,8 +188,8 @@ static void pcre_free(void *p, void *user)
     free(p);
 }
 
-/* Assigns override `k` to every weight that matches and has none yet. *n: how
- * many. */
+/* Sets which[i] to k, the index of override o, for each weight i that matches
+ * and has no override yet. Sets *n to the number of these weights. */
 static pl_status match_one(const struct override *o, int k, const pl_graph *g,
                            pcre2_general_context *memory, int *which, int *n,
                            pl_err *err)

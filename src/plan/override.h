@@ -1,23 +1,25 @@
-/* Overrides of placement: REGEX=WHERE[,REGEX=WHERE...], the syntax of -ot.
+/* Overrides of placement, given with -ot as REGEX=WHERE[,REGEX=WHERE...].
  *
- * They are read, split and matched here; place_leaves.c interprets WHERE. The
- * expressions are PCRE2's, searched in a weight's GGUF name, not anchored. The
- * first that matches decides. */
+ * This file parses the option and matches each REGEX against the weights;
+ * place_leaves.c interprets WHERE. REGEX is a PCRE2 expression that may match
+ * anywhere in a weight's GGUF name. The first override that matches a weight
+ * applies. */
 #ifndef PLAN_OVERRIDE_H
 #define PLAN_OVERRIDE_H
 
 #include "plan/plan_config.h"
 
-/* Sets the overrides of *in, whose graph is set. A comma ends an override if a
- * plain WHERE precedes it; commas of the expression ("{1,2}") do not. The last
- * '=' counts. Notes: overrides that match no weight, with similar names of
- * weights. */
+/* Parses the overrides of `opt` into in->override and matches them against the
+ * weights of in->g. A comma ends an override only if a plain WHERE precedes it;
+ * commas of the expression, as in "{1,2}", do not. The last '=' separates REGEX
+ * and WHERE. Adds a note for an override that matches no weight, with similar
+ * names of weights. */
 pl_status override_read(struct plan_config *in, struct arena *a,
                         const pl_options *opt, struct notes *notes,
                         pl_err *err);
 
-/* Returns true for "host", "CPU" (llama.cpp's word), or a device of the host:
- * "host0". */
+/* Returns true if `where` names the host: "host", "CPU" as in llama.cpp, or one
+ * of the host's devices, such as "host0". */
 bool override_is_host(const char *where);
 
 #endif

@@ -1,10 +1,11 @@
-/* Derives the groups of devices from a plan config, and the layers that each of
- * them runs.
+/* Creates the groups of devices that a plan config requests, and assigns layers
+ * to them.
  *
- * A split mode splits the list of devices into groups: one of all, one of one,
- * one a device, one every N devices. Each carries all ranks. If anything may be
- * placed on the host, it is another group, with separate devices.
- * place_leaves.c and place_ops.c place single tensors and ops. */
+ * The split mode determines the groups. "tensor" makes one group of all
+ * devices, "none" a group of one device, "layer" one group per device, and
+ * "hybrid" one group per N neighbouring devices. Each group carries all ranks.
+ * If anything may be placed on the host, the host's devices form another group.
+ * place_leaves.c and place_ops.c assign groups to single tensors and ops. */
 #include "plan/place_inner.h"
 
 #include "base/err.h"
@@ -16,9 +17,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The grouping of devices: `width` neighbours a group, from `first`. */
+/* The grouping of devices: n_dev devices from index `first` are divided into
+ * n_group groups of `width` neighbours each. */
 struct cut {
-    const char *name; /* of the groups; NULL: their device's */
+    const char *name; /* name of the groups, NULL to use the device's name */
     bool numbered;
     int first, n_dev, width, n_group;
 };
@@ -52,8 +54,9 @@ static struct cut cut_devices(const struct plan_config *in)
     return c;
 }
 
-/* Adds a group of n neighbours that carry all ranks by `split` [n] or, if that
- * is NULL or zero, equally. */
+/* Adds a group of the n neighbouring devices from index `dev`. All ranks are
+ * divided among them in proportion to split[n], or equally if `split` is NULL
+ * or all zero. */
 static pl_status add_group(struct placement *p, struct arena *a,
                            const char *name, int dev, int n,
                            const double *split, pl_err *err)
@@ -80,8 +83,10 @@ static pl_status add_group(struct placement *p, struct arena *a,
     return PL_OK;
 }
 
-/* Sets the ranks and their shares, from the plan config and the widest group.
- * In tensor mode, shares without equal ranks are those of the devices. */
+/* Sets the number of ranks and their shares. Without a requested number there
+ * is one rank per device of the widest group. In tensor mode, if the number is
+ * not requested, each rank then has the share of its device; otherwise ranks
+ * have equal shares. */
 static pl_status count_ranks(struct placement *p, const struct cut *c,
                              const struct plan_config *in, pl_err *err)
 {
@@ -109,9 +114,10 @@ static pl_status count_ranks(struct placement *p, const struct cut *c,
 
 /* ---- layers ------------------------------------------------------------ */
 
-/* Assigns intervals of layers to the groups: by the tensor split, else by
- * memory if known, else equally for every device. The rest goes to the last of
- * equals, whose output layer computes least in a prompt. */
+/* Assigns consecutive layers to the groups: in proportion to the tensor split
+ * if given, else to the devices' memory if known, else to the number of
+ * devices. If layers are left over, the last of several equal groups gets one.
+ * That group also has the output layer, which computes little in a prompt. */
 static pl_status deal_layers(struct placement *p, struct arena *a,
                              const struct device_list *list,
                              const struct plan_config *in, int n_group,
@@ -146,8 +152,8 @@ static pl_status deal_layers(struct placement *p, struct arena *a,
     return PL_OK;
 }
 
-/* Returns true if one weight is the token embedding and also the output's
- * matrix. */
+/* Returns true if the graph uses one weight both as token embedding and as
+ * output matrix. */
 static bool is_tied(const pl_graph *g)
 {
     bool gathered = false, multiplied = false;
@@ -191,7 +197,7 @@ pl_status place_groups(struct placement *out, struct arena *a,
         PL_TRY(device_list_add_host(list, p.n_rank, in->n_thread, in->paper,
                                     &dev, err));
     if (in->mode == PL_SPLIT_TENSOR && in->n_rank == 0)
-        split = NULL; /* one rank a device, for any share */
+        split = NULL; /* one rank per device, whatever its share */
     n_room = c.n_dev + list->n - dev;
     p.group = arena_alloc(a, (size_t)c.n_group + 1, sizeof *p.group);
     p.member = arena_alloc(a, (size_t)n_room, sizeof *p.member);

@@ -1,10 +1,11 @@
-/* Shared by the files of placement. */
+/* Declarations shared by place.c, place_leaves.c and place_ops.c. */
 #ifndef PLAN_PLACE_INNER_H
 #define PLAN_PLACE_INNER_H
 
 #include "plan/place.h"
 
-/* Returns the group of a leaf's layer, ignoring options for the leaf itself. */
+/* Returns the group of the layer to which graph node `leaf` belongs. Ignores
+ * options that place this leaf elsewhere, such as overrides. */
 int place_layer_group(const struct placement *p, const pl_graph *g, int leaf);
 
 #endif

@@ -1,4 +1,5 @@
-/* Places each weight and cache: with its layer, unless an option overrides it.
+/* Chooses the home group of each weight and cache: the group of its layer,
+ * unless an option overrides that.
  *
  * Overrides have priority, then experts or caches kept on the host, then the
  * layer's group. Only overrides use names. */
@@ -14,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* State of one call. */
+/* Arguments of one call of place_leaves. */
 struct leaves {
     struct placement *p;
     struct arena *a;
@@ -36,7 +37,8 @@ int place_layer_group(const struct placement *p, const pl_graph *g, int leaf)
         return p->input_group;
     if (n->role == PL_ROLE_OUTPUT)
         return p->layer_group[p->n_layer];
-    /* created before any block, or after: the output's norm */
+    /* not in a layer: a tensor after the first layer, such as the output's
+     * norm, belongs to the output, an earlier one to layer 0 */
     for (int i = 0; i < leaf; i++)
         if (g->node[i].layer >= 0)
             return p->layer_group[p->n_layer];
@@ -47,13 +49,15 @@ int place_layer_group(const struct placement *p, const pl_graph *g, int leaf)
 
 enum target { TO_GROUP, TO_DEVICE, MIRROR, SPLIT };
 
-/* An interpreted WHERE; `n`: group, device or dimension. */
+/* A WHERE as interpreted: its type and the index of the group, the device or
+ * the split dimension. */
 struct where {
     enum target to;
     int n;
 };
 
-/* Adds ", name" if there is space, else ", ..." once. */
+/* Appends ", name" to a text of `size` bytes. If there is no space, appends ",
+ * ..." once. */
 static void list_name(char *text, size_t size, const char *name)
 {
     size_t at = strlen(text);
@@ -114,7 +118,8 @@ static pl_status read_where(const struct leaves *y, const struct override *o,
     return unknown_where(y, o);
 }
 
-/* Returns the group of one device, adding it if needed. */
+/* Sets *group to the group that consists of device `dev` only. Adds such a
+ * group to the placement if there is none. */
 static pl_status device_group(const struct leaves *y, int dev, int *group)
 {
     struct placement *p = y->p;
@@ -142,8 +147,8 @@ static pl_status device_group(const struct leaves *y, int dev, int *group)
     return PL_OK;
 }
 
-/* Splits dimension `d` by the ranks' shares, at positions that the format
- * allows. */
+/* Sets *out to a layout that splits dimension `d` of a weight by the shares of
+ * the ranks, at positions that the format allows. */
 static pl_status split_layout(const struct leaves *y, int leaf, int d,
                               const struct override *o, const pl_layout **out)
 {
@@ -215,7 +220,8 @@ static pl_status overrides(const struct leaves *y, int *home,
 
 /* ---- entry point ------------------------------------------------------- */
 
-/* Warns of devices without ranks that no override names. */
+/* Adds a warning if devices are idle: they belong to groups but carry no
+ * ranks. */
 static void warn_idle(const struct leaves *y, struct notes *notes)
 {
     const struct placement *p = y->p;

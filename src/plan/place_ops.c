@@ -1,8 +1,9 @@
 /* Decides where each node of the numeric plan is computed.
  *
- * An op that reads a cache or a weight is in its group. A sum is in its
- * addends' group, a reshape in its operand's. mincut.c places the rest with the
- * fewest copied bytes. */
+ * An op that reads a cache or a weight is computed in the group of that cache
+ * or weight. A reduction is computed in the group of its addends, a reshape in
+ * that of its operand. mincut.c places the other nodes so that few bytes are
+ * copied. */
 #include "plan/place_inner.h"
 
 #include "base/err.h"
@@ -11,8 +12,9 @@
 
 #include <string.h>
 
-/* Values are weighed at a full micro-batch. Few rows of a prompt need logits,
- * but every row of a decoding step does: on average, one in eight. */
+/* The sizes for which the bytes of values are computed: a full micro-batch of
+ * 512 tokens, of which 64 get logits. Few tokens of a prompt need logits, but
+ * every token of a decoding step does; one in eight is a compromise. */
 static const struct graph_sizes weighed = {512, 64, 1, {512, 512, 512, 512}};
 
 struct ops {
@@ -20,9 +22,11 @@ struct ops {
     const struct numeric *num;
     const pl_graph *g;
     const int *home;
-    const bool *away; /* or NULL */
-    int *root;        /* [num->n] node whose group it shares */
-    int *same;        /* [num->n] for reshapes: the node with the value */
+    const bool *away; /* NULL if no weight is streamed */
+    int *root;        /* [num->n] node in whose group the node is computed, or
+                         itself */
+    int *same;        /* [num->n] for a reshape, the node that produced the
+                         value; else the node itself */
 };
 
 static int64_t leaf_bytes(const struct graph_node *n)
@@ -38,8 +42,8 @@ static int reader_group(const struct ops *o, int leaf)
                                     : o->home[leaf];
 }
 
-/* Returns the group that a node is bound to by its op or operands, or
- * NOWHERE. */
+/* Returns the group that a node must be in because it is, reads or writes a
+ * weight or cache. Returns PLACE_NOWHERE if it may be in any group. */
 static int bound_group(const struct ops *o, int i)
 {
     const struct num_node *n = &o->num->node[i];
@@ -50,7 +54,7 @@ static int bound_group(const struct ops *o, int i)
         return PLACE_NOWHERE;
     if (x->op == OP_weight)
         return o->home[n->node];
-    if (cache >= 0) /* the cache, writes to it, and parts of it */
+    if (cache >= 0) /* a cache, a write to a cache, or a part of one */
         return o->home[cache];
     if (n->kind != NUM_OP)
         return PLACE_NOWHERE;
@@ -60,10 +64,11 @@ static int bound_group(const struct ops *o, int i)
         if (leaf < 0)
             continue;
         cache = graph_memory(o->g, leaf);
-        if (cache >= 0) /* a written cache is never away */
+        if (cache >= 0) /* a cache that is written is never streamed */
             return op_info(x->op)->updates == k ? o->home[cache]
                                                 : reader_group(o, cache);
-        /* all layers share the frequencies: too few bytes to bind an op */
+        /* ignore the frequencies of RoPE: they are small, and all layers share
+         * them */
         if (o->g->node[leaf].op == OP_weight &&
             o->g->node[leaf].role != PL_ROLE_ROPE_FREQS &&
             (best < 0 ||
@@ -91,7 +96,8 @@ static void find_roots(struct ops *o, int *at)
 
 /* ---- the minimum-cut problem ------------------------------------------- */
 
-/* Returns an upper bound of the copies of an index. */
+/* Returns an upper bound of how many times each element of a value is copied to
+ * a group with layout `l`, on average. */
 static double copies(const struct ops *o, const pl_layout *l)
 {
     int64_t sum = 0;
@@ -103,7 +109,8 @@ static double copies(const struct ops *o, const pl_layout *l)
     return (double)sum / (double)l->period;
 }
 
-/* Collects values and their readers, by the roots of both. */
+/* Fills y->value and y->reader: the values that are read by another root than
+ * their own, and the roots of their readers. y->from is the value's root. */
 static pl_status build_mincut(const struct ops *o, struct glue *y,
                               struct arena *a, pl_err *err)
 {
@@ -132,7 +139,7 @@ static pl_status build_mincut(const struct ops *o, struct glue *y,
 
             if (v < 0 || o->root[v] == r)
                 continue;
-            /* readers are in order, those of one root not adjacent */
+            /* readers are in graph order; duplicates are removed below */
             y->reader[first[v] + fill[v]++] = r;
         }
     for (int i = 0; i < num->n; i++) {

@@ -1,5 +1,5 @@
-/* Parses options: each is checked here, once, and what depends only on the
- * graph is derived. */
+/* Parses and checks the options, and derives the values that depend only on the
+ * graph. */
 #include "plan/plan_config.h"
 
 #include "base/err.h"
@@ -176,8 +176,9 @@ static pl_status read_layers(struct plan_config *in, const pl_options *opt,
     return PL_OK;
 }
 
-/* Reads a layer's number; false if there is no digit. Large ones are
- * clipped. */
+/* Parses the number of a layer into *v and advances *s after it. Returns false
+ * if there is no digit. Numbers above GRAPH_MAX_LAYER become
+ * GRAPH_MAX_LAYER. */
 static bool number(const char **s, int *v)
 {
     int64_t n = 0;
@@ -191,7 +192,8 @@ static bool number(const char **s, int *v)
     return true;
 }
 
-/* Reads "0-5,9,20-"; sets on[0 .. n_layer-1]. */
+/* Parses ranges of layers such as "0-5,9,20-", where "20-" means all layers
+ * from 20. Sets on[l] to true for each layer l in a range. */
 static pl_status read_ranges(const char *text, int n_layer, bool *on,
                              pl_err *err)
 {
@@ -226,7 +228,8 @@ static pl_status read_ranges(const char *text, int n_layer, bool *on,
                    err_shown(shown, text, strlen(text)));
 }
 
-/* Reads "all", "N" (the first N) or ranges. */
+/* Parses the layers whose experts are on the host: "all", a number N for the
+ * first N layers, or ranges. */
 static pl_status read_experts(struct plan_config *in, struct arena *a,
                               const pl_options *opt, pl_err *err)
 {

@@ -1,13 +1,14 @@
 /* The plan config: pl_options, parsed and checked once.
  *
- * What the options leave open has its default here, and `open` records it. The
- * code that decides open options works on a copy (fit/fit.h). A copy is an
- * assignment: pointers refer to the arena of the first, and what they point to
- * is never written again.
+ * An option that is left to the planner has its default value here, and `open`
+ * records that it is undecided. The code that decides such options works on
+ * copies (fit/fit.h). A config is copied by assignment: pointers of the copy
+ * refer to the arena of the original, and the data they point to is never
+ * changed.
  *
  * Short names in all of planning: in is a plan config, p a placement, q a
- * compiled plan, d a device's index, l a layer's, and y what a file's functions
- * work on. */
+ * compiled plan, d a device's index, l a layer's, and y the state that the
+ * functions of a file share. */
 #ifndef PLAN_PLAN_CONFIG_H
 #define PLAN_PLAN_CONFIG_H
 
@@ -16,7 +17,7 @@
 #include "plan/diagnostics.h"
 
 enum {
-    PLAN_CONFIG_N_CTX = 4096, /* defaults, for pl_options of 0 */
+    PLAN_CONFIG_N_CTX = 4096, /* defaults of fields of pl_options that are 0 */
     PLAN_CONFIG_N_UBATCH = 512,
     PLAN_CONFIG_N_OUT = 64,
     PLAN_CONFIG_N_SEQ = 8,
@@ -24,88 +25,98 @@ enum {
     PLAN_CONFIG_MIXED_RANKS = 16, /* see plan_config_is_mixed() */
 };
 
-/* A rule of -ot. `where` is interpreted once groups exist. */
+/* One override of -ot (plan/override.h). `where` stays a string until the
+ * groups exist that it may name. */
 struct override {
     const char *regex, *where;
 };
 
-/* Options that are left open to the planner. */
+/* Options that are left to the planner: true if undecided. */
 struct plan_config_auto {
     bool mode, share, layers, experts, ubatch, ctx;
 };
 
 struct plan_config {
     const pl_graph *g; /* borrowed */
-    int n_layer;       /* of the graph: highest layer of a leaf + 1 */
+    int n_layer;       /* layers of the graph */
 
-    /* where */
-    struct device_list list; /* the named ones; owned by the first */
-    bool paper;              /* the devices are only described */
-    int n_thread;            /* requested per device; 0: its cores */
+    /* devices */
+    struct device_list list; /* requested devices; copies of the config borrow
+                                the list */
+    bool paper;              /* the devices exist only as descriptions
+                                (pl_options.device_spec) */
+    int n_thread;            /* requested threads per CPU device, 0 for its
+                                number of cores */
     enum kernel_set kernel_set;
 
-    /* how */
-    pl_split_mode mode;  /* not AUTO */
-    int width;           /* devices of a group, in HYBRID mode */
-    int main_device;     /* in NONE mode */
-    int n_rank;          /* 0: one a device of the widest group; in mixed groups
-                            without shares PLAN_CONFIG_MIXED_RANKS */
-    const double *share; /* [list.n] of devices, NULL: equal */
+    /* distribution over the devices */
+    pl_split_mode mode;  /* never PL_SPLIT_AUTO */
+    int width;           /* devices per group in HYBRID mode */
+    int main_device;     /* index of the device that is used in NONE mode */
+    int n_rank;          /* 0 for one per device of the widest group, or
+                            INTENT_MIXED_RANKS in mixed groups without shares */
+    const double *share; /* [list.n] share of each device, NULL if equal */
 
-    /* on the host */
-    int n_on; /* layers on devices: the last n_on of n_layer + 1 */
-    /* [n_layer + 1] layers whose experts are on the host; the last entry is for
-     * experts outside layers. NULL: none */
+    /* contents of the host */
+    int n_on; /* layers on devices, not on the host: the last n_on of the
+                 n_layer + 1, which count the output as a layer */
+    /* [n_layer + 1] true for layers whose experts are on the host; the last
+     * entry is for experts outside layers. NULL if none */
     const bool *experts;
     bool cache;
     int n_override;
-    const struct override *override; /* [n_override] the first that matches */
+    const struct override *override; /* [n_override] the first match applies */
     const int *override_of;          /* [g->n_node] index of the override that
                                         applies, or -1 */
     pl_offload offload;
 
-    /* of a step */
+    /* sizes of a step */
     int64_t n_ctx, n_ubatch, n_out;
     int n_seq, n_checkpoint;
 
     struct plan_config_auto open;
 };
 
-/* *out must be freed also after a failure. Notes: unusual settings. */
+/* Parses and checks `opt` for graph g into *out, whose arrays are allocated
+ * from `a`. Adds notes about unusual settings. The caller frees *out with
+ * plan_config_free, even after a failure. */
 pl_status plan_config_parse(struct plan_config *out, struct arena *a,
                             const pl_graph *g, const pl_options *opt,
                             struct notes *notes, pl_err *err);
 void plan_config_free(struct plan_config *in);
-/* Returns true if it keeps any experts on the host. */
+/* Returns true if the config keeps the experts of any layer on the host. */
 bool plan_config_has_host_experts(const struct plan_config *in);
-/* Returns true if its mode puts accelerators and processors of the machine into
- * one group. Their rates differ so much that ranks are apportioned whole, by
- * rates, which must not decide any bit. So the number of ranks is a constant
- * that suffices for any such machine. If `share` is not NULL, only devices with
- * a share above zero count. */
+/* Returns true if the split mode puts accelerators and CPU devices of the
+ * machine into one group. Their rates differ so much that devices get different
+ * numbers of whole ranks, by measured rates. Measured rates must not decide any
+ * bit, so the number of ranks is a constant that suffices for any such machine.
+ * If `share` is not NULL, only devices with a share above zero count. */
 bool plan_config_is_mixed(const struct plan_config *in, const double *share);
 
 /* ---- plan_config_text.c -------------------------------------------------- */
 
-/* A growing text; the excess is truncated. */
+/* Text that plan_config_format appends to. Text beyond the buffer is
+ * dropped. */
 struct plan_config_text {
     char s[8192];
     size_t n;
 };
 void plan_config_format(struct plan_config_text *t, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
-/* Prints "-sm layer -ts 3,1": mode and shares. */
+/* Appends the split mode and the shares as options: "-sm layer -ts 3,1". */
 void plan_config_format_mode(struct plan_config_text *t,
                              const struct plan_config *in);
-/* Prints "all" or "20": layers on devices. */
+/* Appends the number of layers that are on devices, not on the host: "all" or
+ * "20". */
 void plan_config_format_layers(struct plan_config_text *t,
                                const struct plan_config *in);
-/* Prints "all", "3" (the first three) or "0-3,7-7": layers whose experts are on
- * the host; "0" if there are none. */
+/* Appends the layers whose experts are on the host: "all", "3" (the first
+ * three) or "0-3,7-7". Appends "0" if there are none. */
 void plan_config_format_experts(struct plan_config_text *t,
                                 const struct plan_config *in);
-/* Prints the options that reproduce this config with nothing left open, in
- * addition to those that it does not name. n_rank: ranks of its plan. */
+/* Appends options that reproduce this config and leave nothing to the planner.
+ * Options that the text does not name, such as devices and cache formats, must
+ * be given in addition. n_rank is the number of ranks of the plan. */
 void plan_config_print(struct plan_config_text *t, const struct plan_config *in,
                        int n_rank);
 

@@ -21,7 +21,8 @@ void plan_config_format(struct plan_config_text *t, const char *fmt, ...)
     t->n += n < 0 ? 0 : (size_t)n < room ? (size_t)n : room - 1;
 }
 
-/* Prints with the fewest digits that read back exactly. */
+/* Appends a number with the fewest digits, 6 or more, that parse to the same
+ * value. */
 static void say_number(struct plan_config_text *t, double v)
 {
     char buf[32];
@@ -80,7 +81,7 @@ void plan_config_format_experts(struct plan_config_text *t,
         plan_config_format(t, "all");
         return;
     }
-    if (more == 0) { /* the first few and no others */
+    if (more == 0) { /* only the first layers */
         plan_config_format(t, "%d", first);
         return;
     }
@@ -91,14 +92,16 @@ void plan_config_format_experts(struct plan_config_text *t,
             continue;
         while (end + 1 < n && on[end + 1])
             end++;
-        /* a single number would be a count */
+        /* one layer is written as "7-7", because "7" means the first 7
+         * layers */
         plan_config_format(t, "%s%d-%d", comma, i, end);
         comma = ",";
         i = end;
     }
 }
 
-/* Prints quoted for a shell. */
+/* Appends a text that stands in single quotes in a shell command; a quote
+ * within it becomes '\''. */
 static void say_quoted(struct plan_config_text *t, const char *s)
 {
     for (; *s; s++)
@@ -139,7 +142,8 @@ void plan_config_print(struct plan_config_text *t, const struct plan_config *in,
                        in->n_ctx);
     if (in->n_checkpoint != PLAN_CONFIG_N_CHECKPOINT)
         plan_config_format(t, " --checkpoints %d", in->n_checkpoint);
-    /* in tensor mode, shares without ranks are those of the ranks */
+    /* in tensor mode, shares mean shares of the ranks unless --ranks is
+     * given */
     if (in->n_rank > 0 || in->mode != PL_SPLIT_TENSOR || !in->share)
         plan_config_format(t, " --ranks %d", n_rank);
     plan_config_format(t, " -fit off");

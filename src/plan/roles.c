@@ -1,14 +1,20 @@
-/* One row a role: the axis of the layer that splits it, and its dimension.
+/* A table gives for each role the axis by which its tensors are split, and the
+ * dimension that is split.
  *
  * Attention is split by KV head if every rank with query heads gets a KV head.
- * Otherwise it is split by query head, and K and V have several owners. Layers
- * that read one cache are split alike, so that queries need no transfer.
- * Per-layer embeddings are split once for all layers. Splits along a quantized
- * matrix's rows are at multiples of 32 values. The remainder goes to the ranks
- * that are furthest below their share of bytes so far. So no rank is off by
- * more than one grain in a layer, and the remainders even out over the model.
+ * Otherwise it is split by query head, and a head of K and V belongs to several
+ * ranks. Layers that read the same cache are split alike, so that queries need
+ * no transfer. Per-layer embeddings are split once for all layers.
  *
- * Short names: d is the state of the split, y a layer, x one of its axes. */
+ * Shares are apportioned in grains, which are groups of adjacent heads or
+ * values. Splits within the rows of a quantized matrix are at multiples of 32
+ * values. Each rank gets the whole grains of its share. Grains that are left go
+ * to the ranks that are furthest below their share of bytes in the layers so
+ * far. So in each layer a rank differs from its share by at most one grain, and
+ * over the model the differences even out.
+ *
+ * Short names: d is the state of the computation, y a layer, x one of the
+ * layer's axes. */
 #include "plan/roles.h"
 
 #include "base/err.h"
@@ -18,27 +24,28 @@
 #include <math.h>
 #include <string.h>
 
-/* The unit that a tensor's split dimension counts. */
+/* The axis along which a tensor is split: the meaning of the indices of the
+ * split dimension. */
 enum axis {
-    AXIS_NONE,       /* mirrored */
-    AXIS_HEAD,       /* heads, each with equally many values */
-    AXIS_KV,         /* KV heads, which several heads share */
-    AXIS_QKV,        /* q, k and v, stacked */
-    AXIS_GATES,      /* for each KV head one value of each of its heads, then
-                        another */
+    AXIS_NONE,       /* not split */
+    AXIS_HEAD,       /* query heads, all of the same number of values */
+    AXIS_KV,         /* KV heads, each shared by several query heads */
+    AXIS_QKV,        /* heads of q, then of k, then of v */
+    AXIS_GATES,      /* two values per query head, ordered by KV head: one value
+                        of each of its query heads, then the other of each */
     AXIS_FF,         /* feed-forward width */
-    AXIS_FF2,        /* twice that: gate, then up */
+    AXIS_FF2,        /* twice the feed-forward width: gate, then up */
     AXIS_EXP,        /* an expert's width */
-    AXIS_EXP2,       /* twice that */
+    AXIS_EXP2,       /* twice an expert's width: gate, then up */
     AXIS_VOCAB,      /* tokens of the vocabulary */
     AXIS_PER_LAYER,  /* per-layer embedding of one layer */
-    AXIS_PER_LAYERS, /* those of all layers, one after another */
+    AXIS_PER_LAYERS, /* per-layer embeddings of all layers, one after another */
 };
 
 static const struct role_row {
     const char *name;
     enum axis axis;
-    int dim; /* the dimension to split */
+    int dim; /* the dimension that is split */
 } rows[PL_ROLE_COUNT] = {
     [PL_ROLE_NONE] = {"none", AXIS_NONE, 0},
     [PL_ROLE_TOKEN_EMBD] = {"token_embd", AXIS_VOCAB, 0},
@@ -95,26 +102,30 @@ const char *role_name(pl_role r)
     return (unsigned)r < PL_ROLE_COUNT ? rows[r].name : "unknown";
 }
 
-/* One split axis, in units of heads or values. */
+/* The split of one axis of a layer. Sizes and the layout are in heads for
+ * attention, else in elements. */
 struct dealt {
     int64_t size;
-    bool quantized;     /* some tensor is split along rows of blocks */
-    double bytes;       /* of all tensors on the axis */
-    const pl_layout *l; /* dim unused; MIRRORED if one rank has all */
+    bool quantized;     /* a quantized tensor is split within its rows */
+    double bytes;       /* total size of the tensors on the axis */
+    const pl_layout *l; /* l->dim is unused; MIRRORED if not split */
 };
 
-/* Heads: in attention, query heads and KV heads; in a delta net, value heads
- * and key heads. */
+/* A layer and its axes. In attention, `head` counts query heads and `kv` KV
+ * heads. In a delta net, `head` counts value heads and `kv` key heads. */
 struct layer {
-    int heads;                      /* the layer whose split of heads applies:
-                                       the one with the cache that it reads */
-    int64_t n_head, n_kv, d_k, d_v; /* 0: unknown */
-    int64_t n_out;                  /* divisor of all inputs of output matrices;
-                                       0: unknown */
-    bool delta;                     /* a delta net: q and k have the key
+    int heads;                      /* index in deal.layer of the layer whose
+                                       split of heads applies: the layer that
+                                       owns the cache that this layer reads */
+    int64_t n_head, n_kv, d_k, d_v; /* heads and values per head, 0 if
+                                       unknown */
+    int64_t n_out;                  /* greatest common divisor of the input
+                                       widths of the output matrices, 0 if
+                                       unknown */
+    bool delta;                     /* a delta net, where q and k have `kv`
                                        heads */
-    bool tiled;                     /* head h has KV head h % n_kv, else
-                                       neighbours share one */
+    bool tiled;                     /* head h uses KV head h % n_kv; else
+                                       neighbouring heads share a KV head */
     struct dealt head, kv, ff, exp;
 };
 
@@ -122,18 +133,22 @@ struct deal {
     const pl_graph *g;
     struct arena *a;
     int n_rank;
-    double share[PL_MAX_RANKS];  /* normalised */
-    double behind[PL_MAX_RANKS]; /* bytes below the share so far */
-    struct layer *layer;         /* [n_layer + 1]; 0 = outside blocks */
+    double share[PL_MAX_RANKS];  /* share of each rank; they add up to 1 */
+    double behind[PL_MAX_RANKS]; /* bytes by which a rank is below its share so
+                                    far */
+    struct layer *layer;         /* [n_layer + 1]; entry 0 is for tensors
+                                    outside layers */
     int n_layer;
     struct dealt vocab[2];
-    struct dealt per_layer; /* the same for all layers, because one table has it
-                               for all */
+    struct dealt per_layer; /* split of per-layer embeddings, common to all
+                               layers because one weight contains the embeddings
+                               of all */
     pl_err *err;
 };
 
-/* Apportions `units` to ranks: the whole part of its share, and one more for
- * those furthest behind. */
+/* Apportions `units` grains of unit_bytes each to the ranks; sets count[r].
+ * Each rank gets the whole part of its share. The ranks that are furthest below
+ * their share, counted in bytes, get one more. */
 static void apportion_units(const struct deal *d, int64_t units,
                             double unit_bytes, int64_t *count)
 {
@@ -156,7 +171,7 @@ static void apportion_units(const struct deal *d, int64_t units,
             if (need[r] > need[best] + 1e-6 * unit_bytes)
                 best = r;
         count[best]++;
-        need[best] = -1e300; /* one each; shares sum to one */
+        need[best] = -1e300; /* at most one more per rank */
         left--;
     }
 }
@@ -178,7 +193,8 @@ static pl_status runs(struct deal *d, struct dealt *x, const int64_t *count,
     return x->l ? PL_OK : err_no_memory(d->err, "layouts");
 }
 
-/* Splits a width: feed-forward, expert, vocabulary. */
+/* Splits an axis that counts elements: feed-forward, expert, vocabulary or
+ * per-layer width. */
 static pl_status deal_width(struct deal *d, struct dealt *x)
 {
     int64_t grain = x->quantized ? 32 : split_grain(x->size, d->n_rank);
@@ -200,7 +216,7 @@ static pl_status deal_heads(struct deal *d, struct layer *y)
     int64_t r = y->n_head / y->n_kv;
     int64_t block = y->head.quantized ? 32 : 1;
     int64_t d_out = y->n_out ? y->n_out / y->n_head : y->d_v;
-    int64_t uq = block / gcd(block, d_out); /* query heads a unit */
+    int64_t uq = block / gcd(block, d_out); /* query heads per grain */
     int64_t uk = block / gcd(block, y->tiled ? d_out : d_out * r);
     int64_t nq = (y->n_head + uq - 1) / uq, nk = (y->n_kv + uk - 1) / uk;
     int64_t cq[PL_MAX_RANKS], ck[PL_MAX_RANKS];
@@ -221,7 +237,7 @@ static pl_status deal_heads(struct deal *d, struct layer *y)
         PL_TRY(runs(d, &y->kv, ck, 1));
         if (!y->tiled)
             return runs(d, &y->head, ck, r);
-        y->head.l = y->kv.l; /* repeated */
+        y->head.l = y->kv.l; /* repeated for each group of n_kv heads */
         return PL_OK;
     }
     account(d, &y->head, cq, nq);
@@ -244,8 +260,9 @@ static pl_status deal_heads(struct deal *d, struct layer *y)
     return y->kv.l ? PL_OK : err_no_memory(d->err, "layouts");
 }
 
-/* Applies layout `l` of `units` to a dimension of `size`, with equally many
- * values of each unit. */
+/* Sets *out to layout `l` applied to dimension `dim` of `size` elements. `l`
+ * counts in units of size / units elements, and is repeated if it is shorter.
+ * Sets *out to NULL if `l` is not a split or does not fit. */
 static pl_status place(const struct deal *d, const pl_layout *l, int dim,
                        int64_t size, int64_t units, const pl_layout **out)
 {
@@ -264,16 +281,17 @@ static pl_status place(const struct deal *d, const pl_layout *l, int dim,
     return *out ? PL_OK : err_no_memory(d->err, "layouts");
 }
 
-/* The same if the units of `l` are n heads. */
+/* Like place() for a layout `l` of n heads. Leaves *out unchanged if `size` is
+ * not a multiple of n. */
 static pl_status place_heads(const struct deal *d, const pl_layout *l, int dim,
                              int64_t size, int64_t n, const pl_layout **out)
 {
     return n > 0 && size % n == 0 ? place(d, l, dim, size, n, out) : PL_OK;
 }
 
-/* Splits gates, two values a head: for each KV head one value of each of its
- * heads, then the other. They are small. If a rank has only some heads of a KV
- * head, all ranks get everything, because no layout expresses such slices. */
+/* Sets *out to the layout of a tensor of gates (AXIS_GATES). If a rank has only
+ * some heads of a KV head, no layout expresses its gates; *out is then NULL, so
+ * that all ranks hold all gates, which are small. */
 static pl_status split_gates(const struct deal *d, const struct layer *y,
                              int dim, int64_t size, const pl_layout **out)
 {
@@ -298,7 +316,8 @@ static pl_status split_gates(const struct deal *d, const struct layer *y,
     return *out ? PL_OK : err_no_memory(d->err, "layouts");
 }
 
-/* Splits q, k and v stacked: three segments. */
+/* Sets *out to the layout of a tensor with the heads of q, k and v one after
+ * another (AXIS_QKV): the layouts of the three segments, concatenated. */
 static pl_status place_qkv(const struct deal *d, const struct layer *y, int dim,
                            int64_t size, const pl_layout **out)
 {
@@ -354,8 +373,8 @@ static void add(struct dealt *x, const struct graph_node *n, int64_t size)
     x->quantized |= input && format_info(n->format)->block > 1;
 }
 
-/* Returns the cache or state that determines the heads of node n; -1: it has no
- * heads. */
+/* Returns the cache or state that node n reads if it is attention or a delta
+ * net, and so has heads. Else returns -1. */
 static int memory_of_heads(const pl_graph *g, const struct graph_node *n)
 {
     switch (n->op) {
@@ -370,7 +389,8 @@ static int memory_of_heads(const pl_graph *g, const struct graph_node *n)
     }
 }
 
-/* Finds layers that read the caches of others: their heads are split alike. */
+/* Sets y->heads of each layer to the layer that owns the cache that it reads.
+ * Both layers then have the same split of heads. */
 static void find_heads(struct deal *d)
 {
     for (int i = 0; i <= d->n_layer; i++)
@@ -389,9 +409,9 @@ static struct layer *heads_of(const struct deal *d, int layer)
     return &d->layer[d->layer[layer + 1].heads];
 }
 
-/* Records the heads of a layer from a node's operands and result. Layers that
- * read one cache may differ in query heads. The split unit is then a number of
- * heads that divides all of them. */
+/* Records in *h the numbers of heads of the layer of node n, if n is attention
+ * or a delta net. Layers that read the same cache may have different numbers of
+ * query heads. n_head is then their greatest common divisor. */
 static void survey_heads(const struct deal *d, const struct graph_node *n,
                          struct layer *h)
 {
@@ -403,14 +423,16 @@ static void survey_heads(const struct deal *d, const struct graph_node *n,
     h->tiled = n->op == OP_delta_net_tiled;
     h->delta = h->tiled || n->op == OP_delta_net;
     k = &d->g->node[h->delta ? n->in[0] : memory];
-    /* if caches of a layer differ, the last one counts */
+    /* if a layer has caches with different numbers of heads, the last one
+     * counts */
     h->n_head = gcd(k->dim[1].n == h->n_kv ? h->n_head : 0, n->dim[1].n);
     h->n_kv = k->dim[1].n;
     h->d_k = k->dim[2].n;
     h->d_v = n->dim[2].n;
 }
 
-/* Computes the sizes of all axes, from the leaves and the nodes with heads. */
+/* Computes the sizes of all axes, from the weights and from the nodes that have
+ * heads. */
 static void collect_axes(struct deal *d)
 {
     for (int i = 0; i < d->g->n_node; i++) {

@@ -1,20 +1,23 @@
-/* Maps roles to layouts of leaves: how each type of matrix is split.
+/* Chooses the default layout of each weight and cache by its role, such as
+ * attention query or feed-forward down.
  *
  * Shares are apportioned once for each axis of a layer (heads, feed-forward
- * width, expert width, vocabulary). Every tensor of the axis follows, so that
- * producers and consumers agree and exchange nothing. */
+ * width, expert width, vocabulary). All tensors with that axis are split at the
+ * same positions, so that data passes from producers to consumers without
+ * communication. */
 #ifndef PLAN_ROLES_H
 #define PLAN_ROLES_H
 
 #include "graph/graph.h"
 #include "layout/layout.h"
 
-/* Sets leaf[i], [g->n_node], to the default layout of leaf i or NULL
- * (MIRRORED). Layouts live in `a`. share[n_rank]: non-negative, not all
+/* Sets leaf[i], with an entry for each node of g, to the default layout of
+ * weight or cache i, or to NULL if it is MIRRORED. Layouts are allocated from
+ * `a`. share[n_rank] holds each rank's share of the work: non-negative, not all
  * zero. */
 pl_status roles_layouts(const pl_graph *g, int n_rank, const double *share,
                         struct arena *a, const pl_layout **leaf, pl_err *err);
 
-const char *role_name(pl_role r); /* "ffn_down" */
+const char *role_name(pl_role r); /* such as "ffn_down" */
 
 #endif

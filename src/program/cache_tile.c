@@ -1,9 +1,9 @@
 /* Reads and writes rows of a cache's tiles, many positions at once.
  *
- * Keys are transposed in a tile. They are transposed back in registers, by
- * square blocks of one word a row. Halves of two words are exchanged, then
- * quarters, then eighths. Knuth, The Art of Computer Programming 4A, section
- * 7.1.3, transposes bits that way. */
+ * Keys are transposed in a tile. They are transposed back in registers, in
+ * square blocks whose rows are one 8-byte word. In pairs of words, halves are
+ * exchanged, then quarters, then eighths. Knuth, The Art of Computer
+ * Programming 4A, section 7.1.3, transposes bits this way. */
 #include "program/cache_tile.h"
 
 #include "quant/format.h"
@@ -31,8 +31,8 @@ size_t memory_tile_bytes(const struct graph_node *memory)
                : cache_tile_bytes(memory->format, memory->dim[2].n);
 }
 
-/* Exchanges the upper part of each `2 * bits` of *a with the lower part of
- * *b's. */
+/* In each group of 2 * bits bits, exchanges the upper half of *a with the lower
+ * half of *b. */
 static inline void exchange(uint64_t *a, uint64_t *b, int bits)
 {
     uint64_t mask = ~(uint64_t)0 / ((1ull << bits) + 1);
@@ -42,8 +42,8 @@ static inline void exchange(uint64_t *a, uint64_t *b, int bits)
     *a ^= t << bits;
 }
 
-/* Transposes a square block, a word of 8 / size elements a row; `size` is a
- * constant. */
+/* Transposes a square block, whose rows are 8-byte words of 8 / size elements.
+ * `size`, of an element in bytes, is a compile-time constant. */
 static inline void turn_block(char *dst, size_t dst_ld, const char *src,
                               size_t src_ld, int size)
 {
@@ -65,7 +65,8 @@ static inline void turn_block(char *dst, size_t dst_ld, const char *src,
         memcpy(dst + (size_t)i * dst_ld, &w[i], 8);
 }
 
-/* Computes dst [n_col][n_row] = src [n_row][n_col], rows `ld` bytes apart. */
+/* Computes dst[n_col][n_row] = src[n_row][n_col]. Rows are dst_ld and src_ld
+ * bytes apart, and elements have `size` bytes. */
 static inline void turn_size(char *dst, size_t dst_ld, const char *src,
                              size_t src_ld, int64_t n_row, int64_t n_col,
                              int size)
@@ -95,7 +96,8 @@ static void transpose(void *dst, size_t dst_ld, const void *src, size_t src_ld,
         turn_size(dst, dst_ld, src, src_ld, n_row, n_col, 1);
 }
 
-/* Copies n rows of `width` elements, `ld` bytes apart. */
+/* Copies n rows of `width` elements of `size` bytes. Rows are dst_ld and src_ld
+ * bytes apart. */
 static void copy(void *dst, size_t dst_ld, const void *src, size_t src_ld,
                  int64_t n, int64_t width, int size)
 {
@@ -104,8 +106,9 @@ static void copy(void *dst, size_t dst_ld, const void *src, size_t src_ld,
                (const char *)src + (size_t)i * src_ld, (size_t)(width * size));
 }
 
-/* Reads `width` elements a position, from element `first` of a plane of `all`,
- * into rows `ld` bytes apart. plane_write is the reverse. */
+/* Reads elements [first .. first + width) of the positions j0 .. j0 + n - 1
+ * from a plane, an array of `all` elements per position, into rows `ld` bytes
+ * apart. plane_write does the reverse. */
 static void plane_read(const char *plane, int64_t all, int64_t first,
                        int64_t width, int size, bool values, int j0, int n,
                        char *rows, size_t ld)

@@ -1,10 +1,10 @@
 /* The memory layout of caches, the same on every backend.
  *
  * A cache has the logical shape [n_slot, n_head, d]; n_slot is a multiple of
- * PAGE_TOKENS. A page of one head is contiguous, a *tile*: page p, head h start
- * at (p * n_head + h) * cache_tile_bytes(). Keys are stored transposed so that
- * neighbouring values belong to neighbouring positions. Values are not
- * transposed:
+ * PAGE_TOKENS (64). A page of one head is contiguous and called a *tile*. The
+ * tile of page p and head h starts at (p * n_head + h) * cache_tile_bytes().
+ * Keys are stored transposed, so that neighbouring elements belong to
+ * neighbouring positions. Values are not transposed:
  *
  *   keys    f32/f16/bf16: [d][64]
  *           q8_0: f16 scale[d/32][64], then s8 q[d][64]
@@ -22,15 +22,15 @@
 
 size_t cache_tile_bytes(pl_format f, int64_t d);
 
-/* Returns the bytes of one head of a page: a tile of a cache, or a row of a
- * state. */
+/* Returns the size in bytes of one head of a page: of a tile of a cache, or of
+ * a row of a state. */
 size_t memory_tile_bytes(const struct graph_node *memory);
 
-/* Copy the rows of positions j0 .. j0 + n - 1 of a tile, j0 + n <= PAGE_TOKENS,
- * to and from the format's own bytes. A row has format_row_bytes(f, d) bytes;
- * rows are `stride` bytes apart. It consists of elements, or for q8_0 of blocks
- * of an f16 scale and 32 signed bytes. `values`: the tile holds values, else
- * keys. */
+/* Copy rows between the positions j0 .. j0 + n - 1 of a tile, j0 + n <=
+ * PAGE_TOKENS, and `rows`, where they are `stride` bytes apart. A row has
+ * format_row_bytes(f, d) bytes in the format's own layout: elements, or for
+ * q8_0 blocks of an f16 scale and 32 signed bytes. `values` is true for a tile
+ * of values, false for one of keys. */
 void cache_tile_read(pl_format f, int64_t d, bool values, const void *tile,
                      int j0, int n, void *rows, size_t stride);
 void cache_tile_write(pl_format f, int64_t d, bool values, void *tile, int j0,

@@ -1,16 +1,19 @@
-/* A copy descriptor evaluated at the sizes of a step. */
+/* A copy descriptor (copy_desc) evaluated at the sizes of a step. */
 #ifndef PROGRAM_COPY_LOOPS_H
 #define PROGRAM_COPY_LOOPS_H
 
 #include "program/program.h"
 
 struct copy_extent {
-    int64_t src, dst, bytes; /* offsets from the tensors; bytes of a span */
+    /* Offsets in the source and destination tensor, and the size of a span, in
+     * bytes. */
+    int64_t src, dst, bytes;
     int64_t n0, src_s0, dst_s0;
     int64_t n1, src_s1, dst_s1;
 };
 
-/* Evaluates `p`. Joins adjacent spans. */
+/* Evaluates the descriptor `p` at the sizes `z`. Merges adjacent spans, so that
+ * loops become shorter. */
 static inline void copy_loops_resolve(struct copy_extent *l,
                                       const struct copy_desc *p,
                                       const struct graph_sizes *z)
@@ -40,9 +43,10 @@ static inline int64_t copy_loops_bytes(const struct copy_extent *l)
     return l->bytes * l->n0 * l->n1;
 }
 
-/* Splits the copy into n0 * n1 parts whose spans are adjacent at one end, the
- * one with strides s0 and s1. Each of *n0 and *n1 is the loop's count or 1. The
- * copy must have bytes. */
+/* Sets *n0 and *n1 so that the copy consists of *n0 * *n1 parts, each
+ * contiguous at one end: in the source or the destination, whose strides are s0
+ * and s1. Each of *n0 and *n1 is the loop's count or 1. The copy must not be
+ * empty. */
 static inline void copy_loops_apart(const struct copy_extent *l, int64_t s0,
                                     int64_t s1, int64_t *n0, int64_t *n1)
 {
@@ -53,7 +57,7 @@ static inline void copy_loops_apart(const struct copy_extent *l, int64_t s0,
     *n1 = dense1 ? 1 : l->n1;
 }
 
-/* Returns part i of these n0 * n1. */
+/* Returns part i of the n0 * n1 parts that copy_loops_apart found. */
 static inline struct copy_extent
 copy_loops_part(const struct copy_extent *l, int64_t n0, int64_t n1, int64_t i)
 {

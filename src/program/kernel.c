@@ -1,4 +1,4 @@
-/* The table of kernels.def. */
+/* The table of kernels.def and its functions; see kernel.h. */
 #include "program/kernel.h"
 
 #include <string.h>
@@ -43,8 +43,9 @@ enum kernel kernel_of_op(enum op op)
     return (unsigned)op < OP_COUNT ? (enum kernel)of[op] : KERNEL_COUNT;
 }
 
-/* Returns the letter of argument i, or NULL if the kernel has no such argument.
- * An op has up to GRAPH_MAX_IN operands; only a token table may follow them. */
+/* Returns the letter of argument i in the kernel's `args`, or NULL if it has no
+ * such argument. An op has up to GRAPH_MAX_IN operands; only a token table may
+ * follow them. */
 static const char *letter(enum kernel k, int i)
 {
     const char *s = (unsigned)k < KERNEL_COUNT ? table[k].args : "";

@@ -1,5 +1,5 @@
-/* Kernels: what a device can compute, and the parameters of a call besides its
- * tensors. Independent of backends. */
+/* Kernels, the operations that a device can compute, and the parameters of a
+ * kernel call besides its tensors. Independent of backends. */
 #ifndef PROGRAM_KERNEL_H
 #define PROGRAM_KERNEL_H
 
@@ -12,7 +12,7 @@ enum kernel {
     KERNEL_COUNT
 };
 
-/* The access of an instruction to a tensor. */
+/* The kind of access of an instruction to a tensor. */
 enum access {
     ACCESS_READ = 1,
     ACCESS_WRITE = 2,
@@ -21,106 +21,111 @@ enum access {
 
 enum { KERNEL_MAX_ARG = GRAPH_MAX_IN + 2 };
 
-/* The packing that a device's kernels want for a weight, by its reader: rows in
- * the format's own blocks, or packed (quant/pack.h). */
+/* The layout of a weight that a device's kernels want: rows in the format's own
+ * blocks, or packed (quant/pack.h). It depends on the kernels that read the
+ * weight, enum weight_use. */
 enum packing { PACKING_ROWS, PACKING_PACKED };
 enum weight_use {
     USE_CONTRACTION,
-    USE_LOOKUP, /* gather_rows; it also reads a packed form */
-    USE_VALUES, /* all other readers */
+    USE_LOOKUP, /* gather_rows, which can also read packed weights */
+    USE_VALUES, /* all other kernels */
     USE_COUNT
 };
-/* The form of the activations that a contraction multiplies a weight with. It
- * decides bits. */
+/* The form in which a contraction reads its activations. It affects the bits of
+ * the result. */
 enum activations {
     ACTIVATIONS_F32,
-    ACTIVATIONS_Q8, /* blocks of 8-bit values, of KERNEL_quantize */
+    ACTIVATIONS_Q8, /* blocks of 8-bit values, written by KERNEL_quantize */
 };
 
 const char *kernel_name(enum kernel k);         /* "?" if unknown */
 enum kernel kernel_from_name(const char *name); /* KERNEL_COUNT if unknown */
-/* Returns the kernel that computes `op`, or KERNEL_COUNT if none does (leaves,
- * reshape). */
+/* Returns the kernel that computes `op`, or KERNEL_COUNT if the op needs none
+ * (inputs, weights, memories, reshape). */
 enum kernel kernel_of_op(enum op op);
 /* Returns how the kernel accesses argument i; 0 if it has no such argument. */
 enum access kernel_access(enum kernel k, int i);
 bool kernel_arg_is_optional(enum kernel k, int i);
 /* Returns true if the kernel multiplies activations with the rows of a weight.
- * Its arguments are then: result, activations, weight, the choice of experts if
- * there is one, and the quantized activations. */
+ * Its arguments are then the result, the activations, the weight, the choice of
+ * experts if it has one, and the quantized activations. */
 bool kernel_is_contraction(enum kernel k);
-/* Returns true if the kernel reads caches by the micro-batch's tokens, and each
- * query head has a KV head. */
+/* Returns true if the kernel is an attention: it reads caches through the
+ * micro-batch's token table, and maps each query head to a KV head. */
 bool kernel_is_attention(enum kernel k);
-/* Returns true if argument i is in blocks of 8-bit values. */
+/* Returns true if argument i consists of blocks of 8-bit values. */
 bool kernel_arg_is_q8(enum kernel k, int i);
-/* Returns the letter for the values that argument i may hold (kernels.def). */
+/* Returns the letter of kernels.def for the values that argument i may hold. */
 char kernel_values(enum kernel k, int i);
-/* Returns true if argument i is a cache or a state. Those of one kernel belong
- * to one pool. */
+/* Returns true if argument i is a cache or a state. All caches and states of
+ * one kernel call belong to one pool. */
 static inline bool kernel_arg_is_memory(enum kernel k, int i)
 {
     return kernel_values(k, i) == 'c' || kernel_values(k, i) == 's';
 }
 /* Returns true if several heads of argument *many share a head of argument
- * *few. The instruction's head_map says which. */
+ * *few, and sets these argument numbers. insn_kernel.head_map has the
+ * assignment. */
 bool kernel_maps_heads(enum kernel k, int *many, int *few);
 /* Returns true if argument i is the micro-batch's token table
  * (program_token_table). */
 bool kernel_arg_is_token_table(enum kernel k, int i);
 
-/* Contractions over a split letter: the ranks whose addends to compute, and how
- * to sum them. item[] lists the device's ranks that have an addend, ascending.
- * A kernel computes one rank's addend after another. Each is pushed on a stack,
- * then n_add times the two topmost entries are replaced by their sum (lower +
- * upper). n_out entries remain; entry i is written to out + i * out_stride. A
- * contraction that is not split has one item {0, 0} and n_out = 1. */
+/* The ranks whose addends a contraction over a split dimension computes, and
+ * how they are summed. item[] lists the device's ranks that have an addend,
+ * ascending. A kernel computes one addend after another and pushes each on a
+ * stack. Then n_add times the two topmost entries are replaced by their sum
+ * (lower + upper). n_out entries remain; entry i is written to out + i *
+ * out_stride. A contraction over a dimension that is not split has one item {0,
+ * 0} and n_out = 1. */
 struct tree_addend {
     int32_t rank, n_add;
 };
 struct rank_tree {
     int n, n_out;
     const struct tree_addend *item; /* [n] */
-    int depth;                      /* the stack's greatest height */
+    int depth;                      /* greatest height of the stack */
 };
 
-/* The contracted dimension of plain operands, as this device stores it:
- * ascending intervals, each counted for one rank. The chunks of packed weights
- * hold the same. */
+/* An interval of the contracted dimension of plain (not packed) operands, as
+ * this device stores it. Intervals are ascending, and each counts for one rank.
+ * For packed weights, the chunks of the packing say the same. */
 struct rank_span {
-    int64_t logical, local, n; /* logical start, local start, length */
+    /* Logical start, local start, length, in elements. */
+    int64_t logical, local, n;
     int32_t rank;
 };
 
-/* A caller-defined op: its functions, and the local parts of the operands and
- * the result. */
+/* A call of a caller-defined op: its functions, and the parts of its operands
+ * and its result that are on this device. */
 struct kernel_custom {
     const pl_op_def *def;
     struct kernel_custom_split {
-        int dim; /* -1: not split */
+        int dim; /* -1 if not split */
         int n;
         const pl_op_part *part;
     } in[GRAPH_MAX_IN], out;
 };
 
-/* The tokens of a micro-batch: a view of its token table, which is a tensor
+/* The tokens of a micro-batch: a view of its token table, a tensor
  * (program_token_table), with the pages of one pool. cache_tile.h describes
  * pages. */
 struct token_table {
     int64_t n_tok, n_out;
-    const int32_t *pos;   /* [n_tok] */
-    const int32_t *seq;   /* [n_tok], row of `pages`; equal ones adjacent */
+    const int32_t *pos; /* [n_tok] */
+    const int32_t *seq; /* [n_tok], row of `pages`; equal values are adjacent */
     const int32_t *pages; /* [n_seq, page_stride] */
     int64_t page_stride;
 };
 
-/* Multiply-adds of a contraction, for the counters. Each rank has macs times
- * the product of the result's leading dimensions. */
+/* The multiply-adds of a rank in a contraction, for performance counters:
+ * `macs` times the product of the result's leading dimensions. */
 struct kernel_cost {
     int32_t rank;
-    int64_t macs; /* per row; of head_matmul per token, all heads */
+    int64_t macs; /* per row; of head_matmul: per token, over all heads */
 };
-/* Returns the number of these leading dimensions, given the result's n_dim. */
+/* Returns the number of leading dimensions that kernel_cost multiplies, if the
+ * result has n_dim. */
 static inline int kernel_cost_dims(enum kernel k, int n_dim)
 {
     return n_dim - (k == KERNEL_head_matmul ? 2 : 1);

@@ -1,6 +1,6 @@
 /* Iterates over the pages of one pool that the sequences of a micro-batch use.
- * For each sequence these are the pages of its row in the page table, from its
- * first position to its last one in the micro-batch. A page that several
+ * For each sequence, these are the entries of its row in the page table up to
+ * the page of its last position in the micro-batch. A page that several
  * sequences share may be returned more than once. */
 #ifndef PROGRAM_PAGE_WALK_H
 #define PROGRAM_PAGE_WALK_H
@@ -9,7 +9,9 @@
 
 struct page_walk {
     struct token_table b;
-    int64_t tok, k, last; /* next token; page of the sequence, and its last */
+    /* The next token; of the current sequence's row, the next and the last
+     * entry. */
+    int64_t tok, k, last;
     int64_t row;
 };
 
@@ -18,8 +20,8 @@ static inline struct page_walk page_walk_start(struct token_table b)
     return (struct page_walk){.b = b, .last = -1};
 }
 
-/* Returns the next page's number, or -1 at the end. Skips holes in a row:
- * evicted pages of a window. */
+/* Returns the next page's number, or -1 at the end. Skips entries without a
+ * page, which was evicted because it left the attention window. */
 int32_t page_walk_next(struct page_walk *w);
 
 #endif

@@ -1,5 +1,5 @@
-/* The only code that knows which tensors an instruction accesses. Live ranges,
- * barriers, memory guards and checks use it. */
+/* Lists the tensors that an instruction accesses. Live ranges, barriers, memory
+ * guards and checks use this list. */
 #include "program/program.h"
 
 const char *region_name(enum region r)
@@ -30,7 +30,8 @@ static void kernel_uses(const struct insn_kernel *k, int dev,
     }
 }
 
-/* Reports the sources, once per sequence of copies from the same tensor. */
+/* Reports the sources of copies, once for consecutive copies from the same
+ * tensor. */
 static void piece_uses(const struct copy_desc *p, int n, insn_access_fn *fn,
                        void *user)
 {

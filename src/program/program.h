@@ -57,46 +57,49 @@
 enum region {
     REGION_WEIGHTS,
     REGION_CACHE,
-    REGION_WORK,  /* activations, inputs, outputs, staging */
+    REGION_WORK,  /* activations, inputs, outputs, staging buffers */
     REGION_INBOX, /* the only region that peers write, by PUSH and PAGES only */
     REGION_COUNT
 };
 
-const char *region_name(enum region r); /* "weights", as plans print it */
+/* Returns the name of a region in plans, such as "weights". */
+const char *region_name(enum region r);
 
-/* A contiguous local tensor; dim[] counts this device's part. */
+/* A contiguous tensor of one device. dim[] is the shape of this device's part
+ * of a value. */
 struct prog_tensor {
     pl_format format;
-    bool q8; /* holds struct q8_block [rows, k/32] of a [rows, k] tensor */
+    bool q8; /* consists of struct q8_block: [rows, k / 32] for [rows, k] */
     int n_dim;
     pl_dim dim[GRAPH_MAX_DIM];
     enum region region;
     size_t offset; /* from the region's start, multiple of 64 */
-    size_t bytes;  /* at the largest sizes, for one entry */
+    size_t bytes;  /* at the largest sizes; of one result of a rank tree */
     const struct pack *pack;
-    int micro; /* micro-batch whose sizes its dimensions have */
+    int micro; /* the micro-batch whose n_tok and n_out its dimensions have */
 };
 
-/* Two nested strided loops over byte spans. All in bytes, offsets from the
- * start of the tensors. */
+/* A copy: two nested loops over spans of bytes. Offsets from the start of the
+ * tensors, strides and `bytes` are in bytes. */
 struct copy_desc {
     int src_dev, src;             /* device in the set, tensor of its program */
-    pl_dim src_off, dst_off;      /* part that grows with the step */
-    int64_t src_const, dst_const; /* constant part, added to it */
+    pl_dim src_off, dst_off;      /* the part that depends on the step */
+    int64_t src_const, dst_const; /* the constant part, which is added to it */
     pl_dim bytes;
     pl_dim n0, src_s0, dst_s0; /* outer loop: count and strides */
-    pl_dim n1, src_s1, dst_s1; /* inner loop */
+    pl_dim n1, src_s1, dst_s1; /* inner loop: count and strides */
 };
 
-/* One value assembled on this device: copied by descriptors, or, if `reduce`,
- * summed: out = tree over the addends. Each addend is read through the same
- * descriptors, whose src fields are then unused. Addends are pushed in order on
- * a stack. After each, n_add times the two topmost are replaced by lower +
- * upper. One value remains; the plan guarantees it. F32 only when reducing. */
+/* A value assembled on this device. It is copied by the descriptors piece[],
+ * or, if `reduce`, it is the sum of the addends. Each addend is read through
+ * the same descriptors, whose src fields are then unused. The addends are
+ * pushed on a stack, in order. After each, n_add times the two topmost entries
+ * are replaced by lower + upper. The plan guarantees that one entry remains,
+ * the sum. If `reduce`, all values are F32. */
 struct merge_addend {
     int dev, tensor;
     size_t off;  /* bytes from the tensor's start */
-    pl_dim skip; /* bytes of the value before the part that the tensor holds */
+    pl_dim skip; /* size of the value before the tensor's part, in bytes */
     int n_add;
 };
 struct merge_item {
@@ -106,7 +109,7 @@ struct merge_item {
     const struct copy_desc *piece;
     int n_addend;
     const struct merge_addend *addend;
-    int depth; /* the stack's greatest height */
+    int depth; /* greatest height of the stack */
 };
 
 enum insn_kind {
@@ -122,7 +125,7 @@ enum insn_kind {
 enum queue { QUEUE_COMPUTE, QUEUE_COPY, QUEUE_COUNT };
 
 struct kernel_arg {
-    int tensor; /* of this program; -1: absent */
+    int tensor; /* of this program; -1 if absent */
     enum access access;
 };
 
@@ -130,18 +133,17 @@ struct insn_kernel {
     enum kernel kernel;
     int n_arg;
     struct kernel_arg arg[KERNEL_MAX_ARG]; /* in the order of kernels.def */
-    const struct graph_attr *attr;         /* NULL: all zero */
-    struct rank_tree tree;                 /* contractions, gather_rows, sum */
-    size_t out_stride;                     /* bytes between the tree's
-                                              results */
-    /* gather_rows: rows of the table; sum: the summed dimension; others:
-     * NULL */
+    const struct graph_attr *attr;         /* NULL if all are zero */
+    struct rank_tree tree; /* of contractions, gather_rows and sum */
+    size_t out_stride;     /* bytes between results of the tree */
+    /* gather_rows: the table's rows; sum: the summed dimension; quantize: the
+     * last dimension; others: NULL. */
     const struct rank_span *span;
     int n_span;
-    /* kernel_maps_heads(): for each local head of the many, the local one of
-     * the few */
+    /* If kernel_maps_heads(): for each local head of argument *many, the local
+     * head of argument *few. Else NULL. */
     const int32_t *head_map;
-    const struct kernel_custom *custom; /* for KERNEL_custom */
+    const struct kernel_custom *custom; /* of KERNEL_custom; NULL for others */
     int n_cost;
     const struct kernel_cost *cost;
 };
@@ -155,32 +157,32 @@ struct insn_merge {
     int n_item;
     const struct merge_item *item;
     bool barrier;
-    int group; /* barrier: the group, < n_group */
+    int group; /* of a barrier: its group, less than n_group */
     int n_peer;
-    const int *peer;            /* barrier: its devices, with this one */
-    bool collective;            /* a collective of a group */
-    bool counted;               /* this device counts the collective, its peers
-                                   do not */
-    pl_dim collective_bytes[2]; /* logical bytes: the sum of both */
+    const int *peer; /* of a barrier: its devices, including this one */
+    bool collective; /* counts as a collective of its group */
+    bool counted;    /* this device counts it in statistics, its peers do not */
+    pl_dim collective_bytes[2]; /* logical size in bytes: the sum of both */
 };
 
 struct insn_pull {
     int out;
-    size_t out_bytes; /* written, from the tensor's start; 0: all of it */
+    size_t out_bytes; /* bytes written, from the tensor's start; 0 for all */
     const struct copy_desc *piece;
     int n_piece;
     bool between_groups; /* counts as a copy, else as part of a collective */
 };
 
-/* A destination of a PUSH: tensor `out` in the inbox of another device. `at` is
- * added to the descriptors' destination offsets. */
+/* A destination of a PUSH: tensor `out` in the inbox of device `dev`. `at`, in
+ * bytes, is added to the descriptors' destination offsets. */
 struct push_to {
     int dev, out;
     size_t at;
 };
 
-/* All copies are sent to each of to[n_to]. If `scatter`, copy k is sent to
- * to[k] only. src_dev of the descriptors is this device. */
+/* Pushes copies to the destinations to[n_to]. All copies are sent to each of
+ * them. If `scatter`, copy k is sent to to[k] only. src_dev of the descriptors
+ * is this device. */
 struct insn_push {
     int n_to;
     const struct push_to *to;
@@ -190,15 +192,17 @@ struct insn_push {
     bool between_groups; /* counts as a copy, else as part of a collective */
 };
 
-/* Copies every page that the micro-batch's sequences use. Head h of cache `out`
- * of device out_dev is copied from head map[h] of tensor `src` of device
- * src_dev; -1: another instruction copies it. One of the two is this device. A
- * destination on another device is in that device's inbox. Tiles have
- * tile_bytes, [page, head]; page numbers are the same on both sides. */
+/* Copies pages from tensor `src` of device src_dev to cache `out` of device
+ * out_dev: all pages that the micro-batch's sequences use. One of the two
+ * devices is this one. A destination on the other device is in its inbox. Head
+ * h of `out` is copied from head map[h] of `src`; if map[h] is -1, another
+ * instruction copies it. Both tensors consist of tiles of tile_bytes,
+ * [page][head], and page numbers are the same on both. */
 struct insn_pages {
     int out_dev, out, src_dev, src;
-    int token_table;    /* tensor of this device: the micro-batch's table */
-    const int32_t *map; /* [heads of out] */
+    /* This device's tensor with the micro-batch's token table. */
+    int token_table;
+    const int32_t *map; /* [number of heads of `out`] */
     size_t tile_bytes;
 };
 
@@ -206,7 +210,7 @@ struct insn_event {
     int dev, event;
 };
 
-/* Most have one event; see wait_event(). */
+/* A WAIT for one or more events, usually one. wait_event() returns them. */
 struct insn_wait {
     struct insn_event first;
     int n_more;
@@ -216,13 +220,15 @@ struct insn_wait {
 struct insn {
     enum insn_kind kind;
     enum queue queue;
-    int order; /* position in the total order; the same for all instructions of
-                  a barrier */
-    int micro; /* the micro-batch it belongs to */
-    int node;  /* of the graph, for traces and errors; -1 if none */
+    /* Position in the total order; all instructions of a barrier have the
+     * same. */
+    int order;
+    int micro; /* the micro-batch that it belongs to */
+    int node;  /* node of the graph, for traces and errors; -1 if none */
     /* The predicate: the instruction is executed only if its micro-batch has
-     * min_rows to max_rows tokens, or outputs. max_rows = 0: always. */
-    bool pred_out; /* on n_out, else on n_tok */
+     * min_rows to max_rows tokens, or, if pred_out, outputs. If max_rows is 0,
+     * it is always executed. */
+    bool pred_out; /* predicate on n_out, else on n_tok */
     int64_t min_rows, max_rows;
     union { /* by kind */
         struct insn_kernel kernel;
@@ -230,13 +236,14 @@ struct insn {
         struct insn_pull pull;
         struct insn_push push;
         struct insn_pages pages;
-        struct insn_event event; /* of a POST; of a WAIT the first */
+        struct insn_event event; /* of a POST; the first event of a WAIT */
         struct insn_wait wait;
     };
 };
 
-/* A range of the work region that is dead once an instruction after `insn`
- * other than POST and WAIT begins. Sim devices poison it then. */
+/* A range of the work region that is dead after instruction `insn`: from the
+ * beginning of the next instruction that is not a POST or WAIT. Simulated
+ * devices poison it then. */
 struct dead_range {
     int insn;
     size_t offset, bytes;
@@ -245,33 +252,33 @@ struct dead_range {
 enum {
     PROG_MAX_MICRO = 16,
     PROG_MAX_VARIANT = 4,
-    MERGE_MAX_DEPTH = 64, /* of a stack of addends */
+    MERGE_MAX_DEPTH = 64, /* limit of the height of a stack of addends */
 };
 
 struct variant {
-    int n_micro; /* the most micro-batches; equal on all devices */
+    int n_micro; /* maximum number of micro-batches; equal on all devices */
     int n_insn;
-    const struct insn *insn; /* ascending order */
+    const struct insn *insn; /* [n_insn], ascending by `order` */
     int n_dead;
-    const struct dead_range *dead; /* ascending insn */
+    const struct dead_range *dead; /* [n_dead], ascending by `insn` */
 };
 
 struct program {
-    int dev;     /* index in the set */
-    bool active; /* carries ranks of some group */
+    int dev;     /* index in the device set */
+    bool active; /* it carries ranks of a group */
     int n_tensor;
     const struct prog_tensor *tensor;
-    int n_variant; /* the same on all devices */
+    int n_variant; /* equal on all devices */
     const struct variant *variant;
     int n_event, n_group;
     size_t bytes[REGION_COUNT];
-    struct graph_sizes max; /* largest n_tok, n_out, n_seq of a micro-batch;
-                               n_slot is exact */
-    int page_stride;        /* entries of a sequence in a page table */
+    /* Largest n_tok, n_out and n_seq of a micro-batch; n_slot is exact. */
+    struct graph_sizes max;
+    int page_stride; /* entries of a sequence's row in a page table */
 };
 
-/* Returns how many pools of caches and states there are. They are the first
- * ones of n_slot[]. */
+/* Returns the number of pools of caches and states, which are the first entries
+ * of max->n_slot[]. */
 static inline int program_pools(const struct graph_sizes *max)
 {
     int n = 0;
@@ -281,9 +288,10 @@ static inline int program_pools(const struct graph_sizes *max)
     return n;
 }
 
-/* The token table of a micro-batch is a tensor of I32 words at offsets fixed by
- * the largest sizes: pos [max.n_tok], seq [max.n_tok], and for each pool pages
- * [max.n_seq, page_stride]. */
+/* The token table of a micro-batch is a tensor of I32 words at offsets that the
+ * largest sizes determine: pos[max.n_tok], seq[max.n_tok], and for each pool
+ * pages[max.n_seq][page_stride]. The functions return the offset in words of a
+ * pool's pages, and the size of the table in words. */
 static inline int64_t program_pages_word(const struct program *p, int pool)
 {
     return 2 * p->max.n_tok + pool * p->max.n_seq * p->page_stride;
@@ -293,8 +301,8 @@ static inline int64_t program_token_table_words(const struct program *p)
     return program_pages_word(p, program_pools(&p->max));
 }
 
-/* Returns a view of the table at `data`, for a micro-batch of size z and the
- * pages of a pool. */
+/* Returns a view of the token table at `data`, for a micro-batch of sizes `z`,
+ * with the pages of `pool`. */
 static inline struct token_table
 program_token_table(const struct program *p, const void *data,
                     const struct graph_sizes *z, int pool)
@@ -316,7 +324,7 @@ static inline int prog_tensor_pool(const struct prog_tensor *t)
     return t->n_dim > 0 ? dim_pool(t->dim[0]) : -1;
 }
 
-/* Returns the bytes of everything but weights and caches. */
+/* Returns the size in bytes of the regions other than weights and caches. */
 static inline size_t program_buffers(const struct program *p)
 {
     return p->bytes[REGION_WORK] + p->bytes[REGION_INBOX];
@@ -341,7 +349,7 @@ static inline bool insn_is_transfer(const struct insn *s)
            s->kind == INSN_PUSH;
 }
 
-/* Returns true for a copy between groups. */
+/* Returns true if the instruction copies between groups. */
 static inline bool insn_is_group_copy(const struct insn *s)
 {
     return s->kind == INSN_PAGES ||
@@ -390,18 +398,18 @@ static inline bool insn_is_event(const struct insn *s)
     return s->kind == INSN_POST || s->kind == INSN_WAIT;
 }
 
-/* One tensor that an instruction accesses. */
+/* An access of an instruction to a tensor. */
 struct insn_access {
     int dev, tensor; /* device in the set, tensor of its program */
     size_t off;      /* bytes from the tensor's start */
-    size_t bytes;    /* 0: as many as the tensor has at its largest */
+    size_t bytes;    /* 0 for the tensor's size at the largest sizes */
     enum access access;
 };
 typedef void insn_access_fn(void *user, const struct insn_access *u);
 
-/* Calls `fn` for each tensor that an instruction of device `dev` accesses, on
- * any device. A tensor may be reported more than once. t: this device's
- * tensors. */
+/* Calls `fn` with `user` for each tensor, on any device, that an instruction of
+ * device `dev` accesses. A tensor may be reported more than once. `t` are the
+ * tensors of device `dev`. */
 void insn_accesses(const struct insn *s, int dev, const struct prog_tensor *t,
                    insn_access_fn *fn, void *user);
 

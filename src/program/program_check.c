@@ -11,7 +11,8 @@
 
 struct check {
     const struct program_machine *m;
-    const struct program *all, *p; /* all devices', this one's */
+    /* Programs of all devices; of the current device. */
+    const struct program *all, *p;
     const struct program_device *dev;
     int variant, insn;
     pl_err *err;
@@ -62,7 +63,7 @@ static pl_status check_tensors(struct check *c)
     return PL_OK;
 }
 
-/* Returns the largest sizes with which an instruction is executed. */
+/* Returns the largest sizes with which instruction `st` is executed. */
 static struct graph_sizes largest(const struct check *c, const struct insn *st)
 {
     struct graph_sizes z = c->p->max;
@@ -75,9 +76,9 @@ static struct graph_sizes largest(const struct check *c, const struct insn *st)
 
 enum { CORNERS = 27 };
 
-/* Sets *n to an extreme of a size that is at least `least`: the largest, the
- * least, or the least plus one. The last matters because a size of zero may
- * access nothing at all. */
+/* Sets *n, the largest value of a size that is at least `least`, to one of its
+ * extremes. `which` is 0 for the largest value, 1 for `least`, 2 for `least`
+ * plus one. The last matters because a size of zero may access nothing. */
 static void set_end(int64_t *n, int64_t least, int which)
 {
     least = least > *n ? 0 : least;
@@ -87,8 +88,9 @@ static void set_end(int64_t *n, int64_t least, int which)
         *n = least + 1;
 }
 
-/* Returns an extreme of each of the sizes with which it is executed; 0: the
- * largest of all. */
+/* Returns combination `which`, 0 .. CORNERS - 1, of extremes of n_tok, n_out
+ * and n_seq with which the instruction is executed. Combination 0 has the
+ * largest value of each. */
 static struct graph_sizes corner(const struct check *c, const struct insn *st,
                                  int which)
 {
@@ -101,16 +103,16 @@ static struct graph_sizes corner(const struct check *c, const struct insn *st,
     return z;
 }
 
-/* Returns how many corners determine where a range with such an offset ends.
- * Counts and strides grow with the sizes. If the offset falls as they grow, any
- * corner may be the farthest; else the largest sizes are. */
+/* Returns the number of corners at which to check a range whose offset has this
+ * growth. Counts and strides grow with the sizes. If the offset falls as sizes
+ * grow, any corner may have the farthest end; otherwise corner 0 has it. */
 static int n_corner(int64_t growth)
 {
     return growth < 0 ? CORNERS : 1;
 }
 
-/* Returns true if one side of a copy, `off` bytes further, ends inside the
- * region. */
+/* Returns true if one side of a copy, source or destination, stays inside its
+ * tensor's region. `off` bytes are added to its start. */
 static bool inside(const struct program *p, const struct graph_sizes *z,
                    int tensor, int64_t off, pl_dim start, pl_dim s0, pl_dim s1,
                    const struct copy_desc *l)
@@ -135,13 +137,13 @@ static bool inside(const struct program *p, const struct graph_sizes *z,
     return (uint64_t)end <= p->bytes[p->tensor[tensor].region];
 }
 
-/* Returns true if the bytes are a multiple of a float at all sizes. */
+/* Returns true if `bytes` is a multiple of the size of a float at all sizes. */
 static bool whole_floats(pl_dim bytes)
 {
     return bytes.n % (int64_t)sizeof(float) == 0;
 }
 
-/* Returns true if the instruction may read that device's memory. */
+/* Returns true if the instruction may read memory of device `dev`. */
 static bool reads(const struct check *c, const struct insn *st, int dev)
 {
     const struct program_device *from = &c->m->dev[dev];
@@ -157,8 +159,8 @@ static bool reads(const struct check *c, const struct insn *st, int dev)
     return false;
 }
 
-/* Checks a source at these sizes. off: bytes into the tensor besides the copy's
- * own offset. */
+/* Checks the source of a copy at the sizes `z`. `off` bytes are added to the
+ * copy's own offset. */
 static pl_status check_source_at(const struct check *c, const struct insn *st,
                                  const struct graph_sizes *z, int dev,
                                  int tensor, int64_t off,
@@ -189,8 +191,8 @@ static pl_status check_source(const struct check *c, const struct insn *st,
     return PL_OK;
 }
 
-/* Checks an addend. Its start is the difference of the copy's and its own
- * offset, so it may fall or grow with the sizes. */
+/* Checks the reads of an addend. They start at the copy's offset minus a->skip,
+ * so the start may fall or grow with the sizes. */
 static pl_status check_addend(const struct check *c, const struct insn *st,
                               const struct merge_addend *a,
                               const struct copy_desc *l)
@@ -210,7 +212,8 @@ static pl_status check_addend(const struct check *c, const struct insn *st,
     return PL_OK;
 }
 
-/* at: bytes added to the copy's own offset. */
+/* Checks the destination of a copy, in a tensor of program `p`. `at` bytes are
+ * added to the copy's own offset. */
 static pl_status check_result(const struct check *c, const struct insn *st,
                               const struct program *p, int tensor, size_t at,
                               const struct copy_desc *l)
@@ -227,7 +230,8 @@ static pl_status check_result(const struct check *c, const struct insn *st,
     return PL_OK;
 }
 
-/* Checks that a sum accesses floats only at multiples of their size. */
+/* Checks that the copies of a sum access whole floats, at multiples of their
+ * size. */
 static pl_status check_floats(const struct check *c, const struct copy_desc *l)
 {
     if (!whole_floats(l->bytes))
@@ -280,7 +284,7 @@ static pl_status check_merge(const struct check *c, const struct insn *st,
     return PL_OK;
 }
 
-/* Returns true if the tensor's sizes are those of the instruction's
+/* Returns true if no dimension of the tensor is a size of another
  * micro-batch. */
 static bool sized(const struct check *c, const struct insn *st, int tensor)
 {
@@ -294,7 +298,8 @@ static bool sized(const struct check *c, const struct insn *st, int tensor)
     return true;
 }
 
-/* Returns true if it is a cache or state of a pool that the program has. */
+/* Returns true if the tensor is a cache or state of a pool that the program
+ * has. */
 static bool is_memory(const struct program *p, const struct prog_tensor *t)
 {
     int pool = prog_tensor_pool(t);
@@ -302,7 +307,7 @@ static bool is_memory(const struct program *p, const struct prog_tensor *t)
     return pool >= 0 && pool < program_pools(&p->max) && t->dim[0].n == 1;
 }
 
-/* Checks that the tensor is the token table of the instruction's
+/* Fails if the tensor is not the token table of the instruction's
  * micro-batch. */
 static pl_status check_token_table(const struct check *c, const struct insn *st,
                                    int tensor)
@@ -395,7 +400,7 @@ static pl_status check_kernel(const struct check *c, const struct insn *st)
     if (!c->m->has_kernel(c->m->user, c->p->dev, k))
         return program_unsupported_kernel(c->dev->name, c->dev->kernels, k,
                                           c->err);
-    if (k->tree.n_out > 1) { /* entries of a stack */
+    if (k->tree.n_out > 1) { /* several results of a tree */
         const struct prog_tensor *t = &c->p->tensor[k->arg[0].tensor];
         size_t room = c->p->bytes[t->region] - t->offset - t->bytes;
 
@@ -408,8 +413,8 @@ static pl_status check_kernel(const struct check *c, const struct insn *st)
     return PL_OK;
 }
 
-/* Returns the bytes of a cache's page, or 0 if the tensor is not a cache with
- * such tiles. */
+/* Returns the size in bytes of a page of a cache. Returns 0 if the tensor is
+ * not a cache with tiles of this size, or exceeds its region. */
 static size_t page_bytes(const struct program *p, int tensor, size_t tile)
 {
     const struct prog_tensor *t;
@@ -460,13 +465,14 @@ static pl_status check_pages(const struct check *c, const struct insn *st)
     return check_token_table(c, st, x->token_table);
 }
 
-/* Returns the instruction of device `dev` in the barrier at `order`. */
+/* Returns the barrier instruction of device `dev` at position `order`, or NULL
+ * if there is none. */
 static const struct insn *meeting(const struct check *c, int dev, int order)
 {
     const struct variant *x = variant_of(c, dev);
     int lo = 0, hi = x->n_insn;
 
-    while (lo < hi) { /* ascending, checked before */
+    while (lo < hi) { /* ascending, as check_order has verified */
         int mid = lo + (hi - lo) / 2;
 
         if (x->insn[mid].order < order)
@@ -534,7 +540,7 @@ static pl_status check_pull(const struct check *c, const struct insn *st)
     return PL_OK;
 }
 
-/* Checks what is sent to destination k of a PUSH. */
+/* Checks the copies to destination k of a PUSH. */
 static pl_status check_push_to(const struct check *c, const struct insn *st,
                                int k)
 {
@@ -597,8 +603,8 @@ static void scan_inbox_use(void *user, const struct insn_access *u)
         x->written = true;
 }
 
-/* Checks that the device does not write its own inbox, which only pushes fill.
- * The instruction's tensors must exist. */
+/* Fails if the instruction writes its own device's inbox, which only pushes
+ * fill. The instruction's tensors must exist. */
 static pl_status check_own_inbox(const struct check *c, const struct insn *st)
 {
     struct inbox_look x = {c->p, false};
@@ -664,10 +670,9 @@ static pl_status check_dead_ranges(const struct check *c)
     return PL_OK;
 }
 
-/* ---- deadlocks
- * ------------------------------------------------------------ */
+/* ---- deadlocks --------------------------------------------------------- */
 
-/* Checks that instructions ascend in the total order on every device. */
+/* Checks that the device's instructions are ascending in the total order. */
 static pl_status check_order(const struct check *c)
 {
     const struct variant *x = variant_of(c, c->p->dev);
@@ -682,15 +687,12 @@ static pl_status check_order(const struct check *c)
 }
 
 struct simulate {
-    const struct insn **post;                 /* [first[n]] the POST of each
-                                                 event */
-    int *first;                               /* [n] event 0 of each device */
-    int *at[QUEUE_COUNT];                     /* [n] next instruction of each
-                                                 device and queue */
-    unsigned char *posted;                    /* [first[n]] */
-    int n_event, n_micro;                     /* n_micro: of the simulated
-                                                 step */
-    struct graph_sizes sizes[PROG_MAX_MICRO]; /* its sizes */
+    const struct insn **post; /* owned, [n_event]: the POST of each event */
+    int *first;            /* owned, [n_dev]: index of each device's event 0 */
+    int *at[QUEUE_COUNT];  /* owned, [n_dev]: index of the next instruction */
+    unsigned char *posted; /* owned, [n_event]: 1 if the event was posted */
+    int n_event, n_micro;  /* n_micro: micro-batches of the simulated step */
+    struct graph_sizes sizes[PROG_MAX_MICRO]; /* sizes of these micro-batches */
 };
 
 static pl_status find_posts(struct check *c, struct simulate *y)
@@ -764,9 +766,10 @@ static bool all_posted(const struct simulate *y, const struct insn_wait *w)
     return true;
 }
 
-/* Advances one queue as far as possible; returns true if it advanced. A device
- * may have one queue. A posted event stays posted and a barrier is never
- * undone, so if one order of moves finishes, all orders do. */
+/* Advances one queue of a device as far as possible. Returns true if it
+ * advanced. A device with one_queue uses only the compute queue. A posted event
+ * stays posted and a barrier is never undone, so if the simulation ends in one
+ * order of moves, it ends in all. */
 static bool advance(const struct check *c, struct simulate *y, int dev,
                     int queue)
 {
@@ -790,8 +793,9 @@ static bool advance(const struct check *c, struct simulate *y, int dev,
     return moved;
 }
 
-/* Passes a barrier if the device is the first of its peers and all of them have
- * reached it. No device is in it twice, as was checked. */
+/* If all devices of a barrier have reached it, advances them past it and
+ * returns true. Acts only if `dev` is the barrier's first device. Each device
+ * is in a barrier only once, as check_meeting has verified. */
 static bool pass_meeting(const struct check *c, struct simulate *y, int dev)
 {
     const struct variant *x = variant_of(c, dev);
@@ -843,17 +847,20 @@ static pl_status simulate(struct check *c, struct simulate *y)
 
 /* ---- two queues run as one --------------------------------------------- */
 
-/* The dependencies between the two queues of a device. */
+/* The dependencies between the two queues of a device. POSTs and barriers are
+ * counted per queue. */
 struct law {
-    int posted[QUEUE_COUNT]; /* POSTs and barriers so far */
-    int known[QUEUE_COUNT];  /* those of the other queue that are known to
-                                precede the next instruction */
-    int *nth, *at;           /* [n_insn] for each POST: its number in its queue,
-                                and its `known` */
+    int posted[QUEUE_COUNT]; /* number of POSTs and barriers so far */
+    /* Number of them in the other queue that are known to precede the next
+     * instruction. */
+    int known[QUEUE_COUNT];
+    /* [n_insn]; for a POST: posted[] of its queue, including it, and known[] of
+     * its queue. */
+    int *nth, *at;
 };
 
-/* Records that a queue waits for what its device has posted, in either queue.
- * Returns true if the WAIT has an event of another device. */
+/* Updates known[] for a WAIT for events of its own device, of either queue.
+ * Returns true if the WAIT has an event of another device, too. */
 static bool note_dependencies(const struct check *c, const struct simulate *y,
                               struct law *w, const struct insn *st)
 {
@@ -876,9 +883,9 @@ static bool note_dependencies(const struct check *c, const struct simulate *y,
     return others;
 }
 
-/* Checks that a WAIT for another device, or a barrier, depends on every earlier
- * POST and barrier of its device. Two queues may then run as one in any order
- * that dependencies inside the device allow; see program.h. */
+/* Checks that a WAIT for another device, and a barrier, depend on every earlier
+ * POST and barrier of their device. Then hardware may run the two queues as one
+ * in any order that dependencies inside the device allow; see program.h. */
 static pl_status queues_are_mergeable(struct check *c, const struct simulate *y,
                                       struct law *w)
 {
@@ -927,13 +934,13 @@ static pl_status check_queue_order(struct check *c, const struct simulate *y)
     return s;
 }
 
-/* ---- all combinations of sizes
- * -------------------------------------------- */
+/* ---- all combinations of sizes ----------------------------------------- */
 
 enum { MAX_BOUND = 6 };
 
-/* Sizes of n_tok and of n_out at which the predicates of a variant's
- * instructions change, each the least of a class. */
+/* The sizes at which predicates of a variant's instructions change, n_tok in
+ * least[0] and n_out in least[1]. Between two of them no predicate changes:
+ * each is the least size of a class of sizes that are executed alike. */
 struct classes {
     int n[2];
     int64_t least[2][MAX_BOUND];
@@ -982,9 +989,10 @@ static struct graph_sizes class_sizes(const struct classes *k, int i)
                                 .n_out = k->least[1][i / k->n[0]]};
 }
 
-/* Simulates steps of y->n_micro micro-batches, whose last one may be of another
- * class. This covers each pair of classes, which is enough because a wait and
- * its post involve at most two micro-batches. */
+/* Simulates all steps of y->n_micro micro-batches, of which all but the last
+ * are of one class and the last of any class. This covers each pair of classes,
+ * which is enough because a wait and its post involve at most two
+ * micro-batches. */
 static pl_status play_classes(struct check *c, const struct classes *k,
                               struct simulate *y)
 {

@@ -14,33 +14,34 @@
 /* Properties of a device that the check needs. */
 struct program_device {
     const char *name;
-    const char *kernels; /* the kernels' name in errors */
-    int memory;          /* devices with the same number read each other's
-                            memory; -1: private */
-    bool reads;          /* can pull from any memory that is not private */
-    bool one_queue;      /* both queues are one, in the total order */
+    const char *kernels; /* name of its kernel set in errors */
+    /* Devices with the same number read each other's memory; -1 for private. */
+    int memory;
+    bool reads;     /* it can pull from any memory that is not private */
+    bool one_queue; /* it runs both queues as one, in the total order */
 };
 
 struct program_machine {
     int n_dev;
     const struct program_device *dev; /* [n_dev] */
     bool (*has_kernel)(void *user, int dev, const struct insn_kernel *k);
-    /* Returns true if the devices share threads. They cannot have a barrier
-     * then. */
+    /* Returns true if the devices share threads. Such devices cannot have a
+     * barrier. */
     bool (*share_threads)(void *user, int dev_a, int dev_b);
     void *user;
 };
 
-/* Sets the error for a kernel that a device does not have. */
+/* Sets the error PL_UNSUPPORTED for a kernel that device `dev` does not
+ * have. */
 pl_status program_unsupported_kernel(const char *dev, const char *kernels,
                                      const struct insn_kernel *k, pl_err *err);
-/* Checks p[n_dev] for everything that could fail in a step. That is indices,
- * bounds at all sizes, operands that do not fit, missing kernels, inaccessible
- * memory, and deadlocks. Bounds are checked at the largest size where offsets
- * grow, and at every extreme where they may fall. Waits are also checked for
- * hardware that runs two queues as one: it must not run a wait before a post
- * that another wait needs. Errors name the device, the variant and the
- * instruction. */
+/* Checks p[n_dev] for everything that could fail in a step: indices, bounds at
+ * all sizes, operands that do not fit together, missing kernels, inaccessible
+ * memory, and deadlocks. Bounds are checked at the largest size if offsets grow
+ * with it, and at every extreme if they may fall. Waits are also checked for
+ * hardware that runs two queues as one: such hardware must not run a wait
+ * before a post that another wait needs. Errors name the device, the variant
+ * and the instruction. */
 pl_status program_check(const struct program_machine *m,
                         const struct program *p, pl_err *err);
 

@@ -1,20 +1,21 @@
 /* Checks kernel calls; see program_check_kernel.h.
  *
  * The row of the op that a kernel is named after (graph/ops.def) says which
- * dimensions of operands are equal. Here it is applied to a device's local
- * dimensions. They are compared as symbols, so equal ones are equal at any
- * size. Memory contents are not checked: ids, positions and pages are their
- * writers' responsibility. */
+ * dimensions of its operands are equal. Here it is applied to the dimensions of
+ * a device's tensors. They are compared as symbols, so equal dimensions are
+ * equal at all sizes. Memory contents are not checked: those who write ids,
+ * positions and page tables are responsible for them. */
 #include "program/program_check_kernel.h"
 
 #include <string.h>
 
 /* ---- shapes -------------------------------------------------------------- */
 
-/* Dimensions by letter. */
+/* The dimensions that a row's letters stand for. */
 enum { LETTERS = 64 };
 struct shape {
-    pl_dim dim[LETTERS]; /* by letter & 63, if in `known` */
+    /* Indexed by letter & 63; valid if its bit is in `known`. */
+    pl_dim dim[LETTERS];
     uint64_t known;
     int n_star; /* number of the result's dimensions that '*' matches */
     pl_dim star[GRAPH_MAX_DIM];
@@ -30,8 +31,9 @@ static bool is_one(pl_dim d)
     return d.n == 1 && d.symbol == PL_CONST;
 }
 
-/* Reads the next letter of an operand, 0 at its end. (gr) becomes the capital
- * of its first letter. */
+/* Returns the next letter of an operand and advances *s; returns 0 at the
+ * operand's end. A product such as (gr) counts as one letter, the capital of
+ * its first. */
 static int next_letter(const char **s)
 {
     const char *p = *s;
@@ -58,8 +60,8 @@ static int count_letters(const char *s)
     return n;
 }
 
-/* Binds the letter to this dimension, or compares it if already bound. loose: a
- * dimension of 1 matches any. */
+/* Binds a letter to dimension `d`, or compares `d` with the dimension to which
+ * the letter is bound. If `loose`, a dimension of 1 equals any. */
 static bool is_dim(struct shape *x, int letter, pl_dim d, bool loose)
 {
     uint64_t bit = (uint64_t)1 << (letter & (LETTERS - 1));
@@ -72,7 +74,9 @@ static bool is_dim(struct shape *x, int letter, pl_dim d, bool loose)
     return same(x->dim[letter & (LETTERS - 1)], d) || (loose && is_one(d));
 }
 
-/* Compares the leading dimensions, aligned at the right. */
+/* Compares the n leading dimensions of an operand with those of the result that
+ * '*' matches, aligned at the right. If `loose`, there may be fewer, and a
+ * dimension of 1 equals any. */
 static bool is_star(const struct shape *x, const pl_dim *d, int n, bool loose)
 {
     if (n > x->n_star || (n < x->n_star && !loose))
@@ -102,7 +106,8 @@ static bool fits(struct shape *x, const char *s, const struct prog_tensor *t,
     return true;
 }
 
-/* Binds the result's letters and '*', before the operands. */
+/* Binds the result's letters and '*'. Called before the operands are
+ * compared. */
 static bool open_result(struct shape *x, const char *dims,
                         const struct prog_tensor *t)
 {
@@ -114,7 +119,8 @@ static bool open_result(struct shape *x, const char *dims,
     return fits(x, s, t, false);
 }
 
-/* Returns the row with the equal dimensions, or NULL if code checks them. */
+/* Returns the row that says which dimensions are equal, or NULL if other code
+ * checks them. */
 static const char *dims_of(const struct insn_kernel *k)
 {
     enum op op = op_from_name(kernel_name(k->kernel));
@@ -127,8 +133,8 @@ static const char *dims_of(const struct insn_kernel *k)
     return op < OP_COUNT ? op_info(op)->dims : "*->*";
 }
 
-/* Returns true if an operand may have a dimension of 1 where the result has
- * more. */
+/* Returns true if an operand may have a dimension of 1 where the result has a
+ * larger one. */
 static bool repeats(const struct insn_kernel *k, const char *dims, int operand)
 {
     return strcmp(dims, "*,*->*") == 0 || k->kernel == KERNEL_custom ||
@@ -154,8 +160,8 @@ static bool shapes_fit(const struct insn_kernel *k, const struct prog_tensor *t)
         s += strcspn(s, ",-");
         s += *s == ',';
     }
-    for (int i = 1; i < k->n_arg; i++) { /* compared as what they are blocks
-                                            of */
+    /* Blocks have the dimensions of the activations. */
+    for (int i = 1; i < k->n_arg; i++) {
         const struct prog_tensor *q, *v;
 
         if (!kernel_arg_is_q8(k->kernel, i) || k->arg[i].tensor < 0)
@@ -193,7 +199,7 @@ static bool holds(const struct prog_tensor *t, char what)
                !t->pack && t->n_dim == 3;
     case 's':
         return t->format == PL_F32 && !t->pack && t->n_dim == 3;
-    case 'w': { /* rows and their length must match its dimensions */
+    case 'w': { /* a packing's rows and their length match dim[] */
         const pl_dim *d = t->n_dim >= 2 ? &t->dim[t->n_dim - 2] : NULL;
 
         return t->format != PL_I32 && d &&
@@ -205,7 +211,8 @@ static bool holds(const struct prog_tensor *t, char what)
     }
 }
 
-/* Moved elements must be as wide as the result's. */
+/* Returns true for 16-bit floats. Kernels that only move elements need an
+ * operand as wide as the result. */
 static bool is_half(const struct prog_tensor *t)
 {
     return t->format == PL_F16 || t->format == PL_BF16;
@@ -251,7 +258,7 @@ static bool tree_fits(const struct insn_kernel *k)
 static bool spans_fit(const struct insn_kernel *k, const struct prog_tensor *t)
 {
     const struct prog_tensor *x;
-    int64_t at = 0; /* quantized spans have no gaps */
+    int64_t at = 0; /* spans of quantize have no gaps */
     pl_dim d;
 
     if (k->n_span == 0)
@@ -278,7 +285,8 @@ static bool spans_fit(const struct insn_kernel *k, const struct prog_tensor *t)
     return k->kernel != KERNEL_quantize || at == d.n;
 }
 
-/* Products of BF16 are allowed in attention and with 16-bit weights. */
+/* Returns true if the call does not multiply in BF16, or if it may: in
+ * attention and with packed 16-bit weights. */
 static bool products_fit(const struct insn_kernel *k,
                          const struct prog_tensor *t)
 {
@@ -311,7 +319,7 @@ static bool heads_fit(const struct insn_kernel *k, const struct prog_tensor *t)
     return true;
 }
 
-/* A head's values are the first values of its keys. */
+/* Returns true if a head's values can be the first elements of its keys. */
 static bool latent_fits(const struct insn_kernel *k,
                         const struct prog_tensor *t)
 {
@@ -321,8 +329,9 @@ static bool latent_fits(const struct insn_kernel *k,
     return e->symbol == PL_CONST && d->symbol == PL_CONST && e->n <= d->n;
 }
 
-/* The state of a head is a matrix of its key's values by its value's; that of a
- * channel is its taps minus one. */
+/* Returns true if a row of the state has the right length. The state of a head
+ * of delta_net is a matrix, key length by value length. The state of a channel
+ * of short_conv has one element less than its filter. */
 static bool state_fits(const struct insn_kernel *k, const struct prog_tensor *t)
 {
     bool delta = k->kernel == KERNEL_delta_net;

@@ -1,4 +1,4 @@
-/* The defaults of program_form.h. */
+/* Computes the defaults of program_form.h. */
 #include "program/program_form.h"
 
 #include "program/cache_tile.h"
@@ -13,7 +13,8 @@ const char *const form_regions[REGION_COUNT] = {
     [REGION_INBOX] = "inbox",
 };
 
-/* Computes dim[0] * .. * dim[n - 1]. */
+/* Sets *out to dim[0] * .. * dim[n - 1] at the largest sizes. Returns false if
+ * it overflows or a dimension is negative. */
 static bool product(const struct prog_tensor *t, int n,
                     const struct graph_sizes *max, size_t *out)
 {

@@ -1,5 +1,5 @@
-/* Defaults for what a line of the text form of programs leaves out, and its
- * size limits. Shared by printing and parsing. */
+/* Defaults for the parts that a line of the text form of programs leaves out,
+ * and limits of its sizes. Used by printing and parsing. */
 #ifndef PROGRAM_PROGRAM_FORM_H
 #define PROGRAM_PROGRAM_FORM_H
 
@@ -7,45 +7,47 @@
 
 enum {
     FORM_MAX_DEV = 1024,
-    FORM_MAX_WITH = 64,       /* devices of one line */
-    FORM_MAX_EVENT = 1 << 22, /* of all devices */
-    FORM_MAX_CHUNK = 1 << 20, /* of all packings */
+    FORM_MAX_WITH = 64,       /* maximum number of devices in one line */
+    FORM_MAX_EVENT = 1 << 22, /* maximum number of events of all devices */
+    FORM_MAX_CHUNK = 1 << 20, /* maximum number of chunks of all packings */
 };
-/* The limit of byte counts. A size times its growth stays below, so that no
- * check of a parsed program overflows. */
+/* The limit of numbers of bytes. A size times the largest n_tok stays below, so
+ * that no check of a parsed program overflows. */
 #define FORM_MAX_BYTES ((int64_t)1 << 62)
 
 extern const char *const form_regions[REGION_COUNT];
 
-/* Computes a tensor's bytes from its format, dimensions and packing. Returns
- * false if these do not determine them. */
+/* Sets *bytes to the size of a tensor, computed from its format, dimensions and
+ * packing. Returns false if these do not determine it. */
 bool form_tensor_bytes(const struct prog_tensor *t,
                        const struct graph_sizes *max, size_t *bytes);
 
-/* Returns the heads of tensor t, a [rows, heads, ...]; -1 if it has another
- * shape or does not exist. */
+/* Returns the number of heads of tensor t of tensor[n_tensor], which has the
+ * shape [rows, heads, ...]. Returns -1 if it has another shape or does not
+ * exist. */
 int64_t form_heads(const struct prog_tensor *tensor, int n_tensor, int t);
-/* Returns the bytes of a tile of cache t; 0 if it is not a cache. */
+/* Returns the size in bytes of a tile of cache t, or 0 if t is not a cache. */
 size_t form_tile(const struct prog_tensor *tensor, int n_tensor, int t);
 
-/* The stack on which the entries of a tree or a sum are pushed; {0} is
- * empty. */
+/* The heights of the stack on which the entries of a tree or a sum are pushed;
+ * {0} is empty. form_push pushes an entry and then performs n_add additions. */
 struct form_stack {
     int top, depth;
 };
 void form_push(struct form_stack *s, int n_add);
 
-/* The tree of a kernel whose line names none. */
+/* The default tree of a kernel, whose only addend is form_whole. */
 extern const struct tree_addend form_whole;
 struct rank_tree form_tree(enum kernel k);
 
-/* The default position in the order: after the instruction above. An
- * instruction of the same barrier on a later device has that instruction's
- * position. */
+/* State for the default position in the total order: one after the instruction
+ * in the line above. If that instruction is of the same barrier and of an
+ * earlier device, the position is the same. form_order returns the default
+ * position of `s`; form_order_took records `s` as the instruction above. */
 struct form_order {
     int dev;
-    bool any;         /* there is an instruction above */
-    struct insn last; /* that instruction */
+    bool any;         /* there was an instruction in a line above */
+    struct insn last; /* the instruction above */
 };
 int64_t form_order(const struct form_order *o, int dev, const struct insn *s);
 void form_order_took(struct form_order *o, int dev, const struct insn *s);

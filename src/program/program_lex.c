@@ -1,4 +1,4 @@
-/* The cursor of program_lex.h. */
+/* The lexer of program_lex.h. */
 #include "program/program_lex.h"
 
 #include "base/err.h"
@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Letters and digits of ASCII in any locale. */
+/* Returns true for an ASCII digit, in any locale. */
 static bool is_digit(char c)
 {
     return c >= '0' && c <= '9';
@@ -24,8 +24,8 @@ static bool is_word(char c)
            (c >= 'A' && c <= 'Z');
 }
 
-/* Skips blanks and a comment, not the end of the line, and sets the start of
- * the next word. */
+/* Skips blanks and a comment, but not the end of the line, and sets the
+ * position of the next word. */
 static void skip_blanks(struct lex *x)
 {
     while (x->at < x->end &&
@@ -65,7 +65,7 @@ bool lex_line(struct lex *x)
     return x->at < x->end;
 }
 
-/* Returns the length of the word at `s`, at most n. */
+/* Returns the length of the word at `s`, but at most n. */
 static int word_length(const struct lex *x, const char *s, int n)
 {
     int k = 0;

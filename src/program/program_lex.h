@@ -1,51 +1,55 @@
 /* Lexer for the text form of programs: words, numbers and positions, and errors
  * that name line, column, the text found and what was expected.
  *
- * Blanks are skipped, and '#' with the rest of its line. A line ends a
- * statement, except after ',' and ';', where the statement continues. Any bytes
- * are accepted as input, zero among them. Functions that return bool return
- * false after an error. Those called accept take a word only if it is next. */
+ * Blanks are skipped, and so are comments: '#' and the rest of its line. The
+ * end of a line ends a statement, except after ',' and ';'. The input may
+ * contain any bytes, including zero. Functions that return bool return false
+ * after an error. Those called accept return false without an error if the next
+ * word or character is another. */
 #ifndef PROGRAM_PROGRAM_LEX_H
 #define PROGRAM_PROGRAM_LEX_H
 
 #include "pl_graph.h"
 
 struct lex {
-    const char *at, *end; /* the rest of the text */
+    const char *at, *end; /* the rest of the text: next character and end */
     const char *begin;    /* start of the line */
-    int line;             /* from 1 */
-    const char *word;     /* the last word read, or the next one */
+    int line;             /* line number, from 1 */
+    const char *word;     /* start of the last word read, or of the next one */
     int word_line, word_column;
     pl_err *err;
-    pl_status status; /* of the first error */
+    pl_status status; /* status of the first error */
 };
 
-/* Sets "line 3, column 7: ...", with the position of the last word. */
+/* Sets the error "line 3, column 7: ...", with the position of the last word,
+ * unless there was one before. Returns false. */
 bool lex_fail(struct lex *x, pl_status s, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
-/* Sets "'it' where a tensor is expected", naming the next word. */
+/* Sets the error "'word' where WHAT is expected", with the next word. Returns
+ * false. */
 bool lex_expected(struct lex *x, const char *what);
 
-/* Advances to the next line that is not empty; false at the end. */
+/* Advances to the next line that is not empty. Returns false at the end of the
+ * text. */
 bool lex_line(struct lex *x);
-/* Returns true at the end of the line. */
+/* Returns true if no word is left on the line. */
 bool lex_at_end(struct lex *x);
 bool lex_need_end(struct lex *x);
 /* Returns the next character that is not a blank; '\0' at the end of the
  * text. */
 char lex_peek(struct lex *x);
-bool lex_digit(struct lex *x); /* true if the next character is one */
+bool lex_digit(struct lex *x); /* true if the next character is a digit */
 
 bool lex_accept(struct lex *x, char c);
 bool lex_need(struct lex *x, char c);
-/* Takes `word` if it equals the next whole word of letters, digits and '_'. */
+/* Skips the next word of letters, digits and '_' if it equals `word`. */
 bool lex_accept_word(struct lex *x, const char *word);
 enum { LEX_WORD = 32 };
 bool lex_word(struct lex *x, char word[LEX_WORD], const char *what);
 
 bool lex_int(struct lex *x, int64_t lo, int64_t hi, int64_t *out);
 bool lex_float(struct lex *x, float *out);
-/* Reads "64", "n_tok" or "4*n_tok". */
+/* Reads a dimension such as "64", "n_tok" or "4*n_tok". */
 bool lex_dim(struct lex *x, pl_dim *out);
 
 #endif

@@ -1,9 +1,9 @@
 /* Parses programs: devices, tensors, variants, and what precedes the colon of
  * an instruction; program_text.h describes the form.
  *
- * Any bytes are accepted as input. Numbers are bounded so that checks of a
- * parsed program cannot overflow. Memory is bounded by the text's length, times
- * the devices of a line where these share one. */
+ * The input may contain any bytes. Numbers are bounded so that checks of a
+ * parsed program cannot overflow. Memory use is proportional to the length of
+ * the text, where a line counts once for each of its devices. */
 #include "program/program_text.h"
 
 #include "base/err.h"
@@ -97,7 +97,7 @@ struct read_dev *read_device(struct read *r, int d)
 
 /* ---- devices ------------------------------------------------------------- */
 
-/* Reads "n_tok 4 n_out 4", after `max`. */
+/* Reads sizes such as "n_tok 4 n_out 4", after `max`. */
 static bool sizes(struct read *r, struct program *p)
 {
     struct lex *x = &r->x;
@@ -144,7 +144,8 @@ static bool max_line(struct read *r)
     return sizes(r, &d->p);
 }
 
-/* A number that is not given stays -1 until the end. */
+/* Reads one size of a device. A size that is not given stays -1 until
+ * finish_device. */
 static bool device_size(struct read *r, struct program *p)
 {
     for (int i = 0; i < REGION_COUNT; i++)
@@ -195,7 +196,7 @@ static bool all_devices(struct read *r)
                     r->n_dev, r->dev.n);
 }
 
-/* Stores the last variant. */
+/* Stores the instructions and dead ranges of the variant read last. */
 static bool end_variant(struct read *r)
 {
     for (int i = 0; i < r->dev.n && r->n_variant > 0; i++) {
@@ -226,7 +227,7 @@ static bool variant(struct read *r)
     return lex_need_end(&r->x);
 }
 
-/* Reads "128 @0, 64 @512" or "%5", after `dies`. */
+/* Reads dead ranges such as "128 @0, 64 @512" or "%5", after `dies`. */
 static bool dead_ranges(struct read *r, struct read_dev *d)
 {
     struct dead_range *x;
@@ -258,16 +259,17 @@ static bool dead_ranges(struct read *r, struct read_dev *d)
     return lex_need_end(&r->x);
 }
 
-/* The part of a line before the colon. */
+/* The part of an instruction's line before the colon. */
 struct who {
     int dev[FORM_MAX_WITH], n;
     enum queue queue;
-    int order, micro, node; /* order -1: not given */
+    int order, micro, node; /* order is -1 if not given */
     bool pred_out;
     int64_t least, most;
 };
 
-/* Reads "n_tok 5..", "n_out ..4" or "n_tok 2..4", after `if`. */
+/* Reads a predicate such as "n_tok 5..", "n_out ..4" or "n_tok 2..4", after
+ * `if`. */
 static bool guard(struct read *r, struct who *w)
 {
     struct lex *x = &r->x;
@@ -323,7 +325,7 @@ static bool who(struct read *r, struct who *w)
     return true;
 }
 
-/* Reads one device's part of a line. */
+/* Parses the rest of a line, after the colon, for the k-th of its devices. */
 static bool one_insn(struct read *r, const struct who *w, int k)
 {
     const struct read_at at = {dev_at(r, w->dev[k]), w->dev, w->n, k == 0};
@@ -398,7 +400,8 @@ static bool line(struct read *r)
                                                 : "max or device");
 }
 
-/* Sets what was not given to the least that is needed. */
+/* Completes a device's program. Sizes that were not given become the least that
+ * are sufficient. */
 static bool finish_device(struct read *r, struct read_dev *d, struct program *p)
 {
     *p = d->p;

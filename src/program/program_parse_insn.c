@@ -9,7 +9,7 @@ static bool arrow(struct read *r)
     return true;
 }
 
-/* Reads "%5", of the line's device, or "0.%5". */
+/* Reads a tensor: "%5" of the line's device, or "0.%5" of device 0. */
 static bool place(struct read *r, const struct read_at *at, int *dev, int *t)
 {
     char c = lex_peek(&r->x);
@@ -58,7 +58,8 @@ bool read_entries(struct read *r, const struct read_at *at, read_entry_fn *one,
 
 /* ---- copies -------------------------------------------------------------- */
 
-/* Reads "64", "4*n_tok" or "64+4*n_tok". */
+/* Reads an offset such as "64", "4*n_tok" or "64+4*n_tok" into its constant
+ * part *at and its other part *off. */
 static bool offset(struct read *r, int64_t *at, pl_dim *off)
 {
     pl_dim d;
@@ -73,7 +74,8 @@ static bool offset(struct read *r, int64_t *at, pl_dim *off)
     return !lex_accept(&r->x, '+') || lex_dim(&r->x, off);
 }
 
-/* Reads "x n_tok(64, 32)" if present. */
+/* Reads a loop such as "x n_tok(64, 32)": its count and its strides. If there
+ * is none, the count is 1. */
 static bool loop(struct read *r, pl_dim *n, pl_dim *src, pl_dim *dst)
 {
     *n = (pl_dim){1, PL_CONST};
@@ -128,7 +130,7 @@ static bool addend(struct read *r, const struct read_at *at, void *out)
            read_adds(r, &a->n_add);
 }
 
-/* Reads what follows `sum`. */
+/* Reads the addends of a sum, after `sum`. */
 static bool sum(struct read *r, const struct read_at *at, struct merge_item *m)
 {
     struct form_stack s = {0};
@@ -161,7 +163,8 @@ static bool items(struct read *r, const struct read_at *at,
     return r->x.status == PL_OK;
 }
 
-/* Reads the devices after `meet`; the default is the line's devices. */
+/* Reads the devices of a barrier, after `meet`. The default is the line's
+ * devices. */
 static bool peers(struct read *r, const struct read_at *at,
                   struct insn_merge *m)
 {

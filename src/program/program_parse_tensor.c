@@ -16,7 +16,7 @@ static bool format(struct read *r, pl_format *f)
     return true;
 }
 
-/* Reads "0+64{1}". */
+/* Reads a span of a packing, such as "0+64{1}". */
 static bool pack_span(struct read *r, pl_format f)
 {
     struct pack_span *s = read_add(r, &r->part, sizeof *s);
@@ -36,8 +36,8 @@ static bool pack_span(struct read *r, pl_format f)
     return true;
 }
 
-/* Reads the words between the parentheses of `packed`. Sets *told if there are
- * spans. */
+/* Reads the description of a packing between the parentheses after `packed`.
+ * Sets *told if it has spans. */
 static bool pack_words(struct read *r, struct pack *p, bool *told)
 {
     struct lex *x = &r->x;
@@ -70,7 +70,7 @@ static bool pack_words(struct read *r, struct pack *p, bool *told)
     return lex_need(x, ')');
 }
 
-/* Builds the packing from the parsed spans. */
+/* Builds the packing from the parsed spans, which are in r->part. */
 static bool pack_make(struct read *r, struct pack *p)
 {
     const struct pack_span *span = r->part.p;
@@ -99,7 +99,7 @@ static bool pack_make(struct read *r, struct pack *p)
     return true;
 }
 
-/* Reads what follows `packed`. */
+/* Reads a packing, after `packed`. */
 static bool packing(struct read *r, struct prog_tensor *t)
 {
     struct pack *p = arena_alloc(r->a, 1, sizeof *p);
@@ -153,7 +153,7 @@ static bool dimensions(struct read *r, struct prog_tensor *t)
     return lex_need(&r->x, ']');
 }
 
-struct told { /* the parts given for a tensor */
+struct told { /* the parts of a tensor that its line gives */
     bool offset, bytes;
 };
 

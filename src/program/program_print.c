@@ -18,7 +18,8 @@ static void put_dim(struct text_out *o, pl_dim d)
     text_put(o, "%s", dim_print(d, buf));
 }
 
-/* Prints a tensor of device `own`'s program, or of another's. */
+/* Prints a tensor of device `dev`: "%5" if that is `own`, the line's device,
+ * else "0.%5". */
 static void put_place(struct text_out *o, int own, int dev, int tensor)
 {
     if (dev == own)
@@ -111,7 +112,8 @@ static void put_costs(struct text_out *o, const struct insn_kernel *k)
     text_put_char(o, ')');
 }
 
-/* Prints the local parts of a split dimension, for a caller-defined kernel. */
+/* Prints the part of a split dimension that is on the device, for a kernel of a
+ * caller-defined op. */
 static void put_custom_split(struct text_out *o, const char *name, int i,
                              const struct kernel_custom_split *s)
 {
@@ -138,7 +140,8 @@ static void put_custom(struct text_out *o, const struct insn_kernel *k)
     put_custom_split(o, "out", 0, &c->out);
 }
 
-/* Returns how many heads a kernel's map has; 0: no map; -1: unknown. */
+/* Returns the number of heads in a kernel's map, 0 if it has no map, -1 if it
+ * cannot be counted. */
 static int64_t mapped_heads(const struct program *p,
                             const struct insn_kernel *k)
 {
@@ -176,8 +179,8 @@ static void put_kernel(struct text_out *o, const struct program *p,
 
 /* ---- copies -------------------------------------------------------------- */
 
-/* Prints the constant part and the part that grows with the step: "64",
- * "4*n_tok", "64+4*n_tok". */
+/* Prints an offset, the constant part `at` plus the part `off` that depends on
+ * the step: "64", "4*n_tok" or "64+4*n_tok". */
 static void put_offset(struct text_out *o, pl_dim off, int64_t at)
 {
     if (at != 0 || off.symbol == PL_CONST)
@@ -273,7 +276,8 @@ static void put_item(struct text_out *o, int own, const struct merge_item *m)
     put_pieces(o, own, m->reduce, m->piece, m->n_piece);
 }
 
-/* Returns true if it printed something. */
+/* Prints the words of a merge before its items. Returns true if there were
+ * any. */
 static bool put_merge_head(struct text_out *o, const struct insn_merge *m)
 {
     const pl_dim *b = m->collective_bytes;
@@ -388,7 +392,7 @@ void program_put_insn(struct text_out *o, const struct program *all, int n_dev,
     }
 }
 
-/* ---- what cannot be printed ---------------------------------------------- */
+/* ---- instructions that cannot be printed --------------------------------- */
 
 static bool odd_sum(int n_add)
 {

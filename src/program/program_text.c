@@ -126,7 +126,7 @@ static void put_device(struct text_out *o, const struct program *p,
 
 /* ---- variants ------------------------------------------------------------ */
 
-struct at { /* position in a device's variant */
+struct at { /* the position of printing in a device's variant */
     int insn, death;
 };
 
@@ -175,8 +175,8 @@ static void put_dead_ranges(struct text_out *o, int dev,
         text_put(o, "\n");
 }
 
-/* Returns the device whose next instruction is the first in the order; -1 at
- * the end. */
+/* Returns the device whose next instruction is the first in the total order, or
+ * -1 at the end. */
 static int first_of(const struct program *p, int n_dev, int variant,
                     const struct at *at)
 {
@@ -217,7 +217,7 @@ static void put_variant(struct text_out *o, const struct program *p, int n_dev,
     }
 }
 
-/* ---- what cannot be printed ---------------------------------------------- */
+/* ---- programs that cannot be printed ------------------------------------- */
 
 static pl_status refuse(const struct program *p, int step, const char *what,
                         pl_err *err)

@@ -70,18 +70,19 @@
 #include "base/arena.h"
 #include "program/program.h"
 
-/* Writes p[n_dev]. BAD_ARGUMENT if the text form cannot express them. Devices
- * must be numbered 0, 1, ... and have the same variants, and arguments must
- * follow kernels.def. A barrier must have 1 to 64 peers, predicates must not be
- * negative, and heads must be countable. */
+/* Prints p[n_dev] by calling `write` with `user`. PL_BAD_ARGUMENT if the text
+ * form cannot express the programs. Devices must be numbered 0, 1, ... and have
+ * the same variants, and arguments must follow kernels.def. A barrier must have
+ * 1 to 64 peers, predicates must not be negative, and the number of heads of
+ * each map must be known. */
 pl_status program_print(const struct program *p, int n_dev, pl_write_fn *write,
                         void *user, pl_err *err);
 
-/* Parses text[len], which need not end in a zero, into programs. They and all
- * that they point to live in the arena. An error names line, column, the text
- * found and what was expected. Kernels of caller-defined ops are printed but
- * not parsed (UNSUPPORTED), because they call a function, which a text cannot
- * hold. */
+/* Parses text[len], which need not be terminated, into programs. The programs
+ * and all that they point to are in the arena. An error names line, column, the
+ * text found and what was expected. Kernels of caller-defined ops are printed
+ * but cannot be parsed (PL_UNSUPPORTED), because they call a function, which a
+ * text cannot contain. */
 pl_status program_parse(struct program **out, int *n_dev, struct arena *a,
                         const char *text, size_t len, pl_err *err);
 

@@ -1,30 +1,35 @@
-/* The position of each bit of each block format: one function per format, for
- * both directions (block.h). No arithmetic on values happens here; decode.c and
- * pack.c do that. The layouts are those of GGUF's quantized tensors. Blocks are
+/* The position of each bit in each block format: one function per format, for
+ * both directions (block.h). The comment before a function is the layout of its
+ * block in GGUF files, as fields in the order of memory: d and dmin are scales,
+ * qs and ql the low bits of codes, qh and hmask the high bits, sc integer
+ * scales. Arithmetic on values is in decode.c and pack.c. Blocks are
  * little-endian, as are the machines that plait runs on. */
 #include "quant/block_bits.h"
 
-/* A 6-bit scale is stored with 32 added; a lane holds the signed byte. */
+/* Converts a 6-bit scale between a block, which stores it with 32 added, and a
+ * lane, which has it as a signed byte. */
 static inline uint16_t signed_scale(uint16_t s, bool put)
 {
     return put ? (s + 32) & 63 : (uint8_t)(s - 32);
 }
 
-/* Nibbles of 16 bytes: the low ones are the first half of the tile. */
+/* Copies the 4-bit codes of a tile. The low nibbles of qs[16] are the first
+ * half of the tile, the high nibbles the second half. */
 static inline void nibbles(uint8_t *qs, uint8_t *c, bool put)
 {
     bits(qs, 16, 0, 15, c, 0, put);
     bits(qs, 16, 4, 15, c + 16, 0, put);
 }
 
-/* Bit l of a 32-bit word is bit 4 of code l. */
+/* Copies the fifth bits of codes: bit l of the 32-bit word at qh is bit 4 of
+ * code l. */
 static inline void fifth_bits(uint8_t *qh, uint8_t *c, bool put)
 {
     for (int l = 0; l < 32; l++)
         bits(qh + l / 8, 1, l % 8, 1, c + l, 4, put);
 }
 
-/* f16 d; s8 q[32]. A code is q + 128. */
+/* Block of Q8_0: f16 d; s8 q[32]. A code is q + 128. */
 void quant_move_q8_0(void *block, int t, struct quant_lane *l, bool put)
 {
     uint8_t *b = block;
@@ -39,7 +44,7 @@ void quant_move_q8_0(void *block, int t, struct quant_lane *l, bool put)
             l->c[i] = b[2 + i] ^ 128;
 }
 
-/* f16 d; qs[16]. Also IQ4_NL. */
+/* Block of Q4_0 and IQ4_NL: f16 d; u8 qs[16]. */
 void quant_move_q4_0(void *block, int t, struct quant_lane *l, bool put)
 {
     uint8_t *b = block;
@@ -49,7 +54,7 @@ void quant_move_q4_0(void *block, int t, struct quant_lane *l, bool put)
     nibbles(b + 2, l->c, put);
 }
 
-/* f16 d, m; qs[16]. */
+/* Block of Q4_1: f16 d, m; u8 qs[16]. */
 void quant_move_q4_1(void *block, int t, struct quant_lane *l, bool put)
 {
     uint8_t *b = block;
@@ -60,7 +65,7 @@ void quant_move_q4_1(void *block, int t, struct quant_lane *l, bool put)
     nibbles(b + 4, l->c, put);
 }
 
-/* f16 d; u32 qh; qs[16]. */
+/* Block of Q5_0: f16 d; u32 qh; u8 qs[16]. */
 void quant_move_q5_0(void *block, int t, struct quant_lane *l, bool put)
 {
     uint8_t *b = block;
@@ -71,7 +76,7 @@ void quant_move_q5_0(void *block, int t, struct quant_lane *l, bool put)
     nibbles(b + 6, l->c, put);
 }
 
-/* f16 d, m; u32 qh; qs[16]. */
+/* Block of Q5_1: f16 d, m; u32 qh; u8 qs[16]. */
 void quant_move_q5_1(void *block, int t, struct quant_lane *l, bool put)
 {
     uint8_t *b = block;
@@ -83,7 +88,7 @@ void quant_move_q5_1(void *block, int t, struct quant_lane *l, bool put)
     nibbles(b + 8, l->c, put);
 }
 
-/* u8 e; qs[16]. */
+/* Block of MXFP4: u8 e, the exponent of the scale; u8 qs[16]. */
 void quant_move_mxfp4(void *block, int t, struct quant_lane *l, bool put)
 {
     uint8_t *b = block;
@@ -93,7 +98,8 @@ void quant_move_mxfp4(void *block, int t, struct quant_lane *l, bool put)
     nibbles(b + 1, l->c, put);
 }
 
-/* u8 sc[16]; qs[64]; f16 d, dmin. A scale byte: low nibble S, high M. */
+/* Block of Q2_K: u8 sc[16], qs[64]; f16 d, dmin. The low nibble of a byte of sc
+ * is S, the high nibble M. */
 void quant_move_q2_k(void *block, int t, struct quant_lane *l, bool put)
 {
     uint8_t *b = block;
@@ -105,9 +111,10 @@ void quant_move_q2_k(void *block, int t, struct quant_lane *l, bool put)
     half(b + 82, &l->sup[1], put);
 }
 
-/* u8 hmask[32]; qs[64]; sc[12]; f16 d. Sixteen 6-bit scales: low nibbles of
- * scales 0..7 and high nibbles for 8..15 in sc[0..7], upper bits by fours in
- * sc[8..11]. */
+/* Block of Q3_K: u8 hmask[32], qs[64], sc[12]; f16 d. Sixteen 6-bit scales: the
+ * low nibbles of sc[0..7] are the lower four bits of scales 0..7, the high
+ * nibbles those of scales 8..15. Each byte of sc[8..11] has the upper two bits
+ * of four scales. */
 void quant_move_q3_k(void *block, int t, struct quant_lane *l, bool put)
 {
     uint8_t *b = block, *sc = b + 96;
@@ -126,7 +133,8 @@ void quant_move_q3_k(void *block, int t, struct quant_lane *l, bool put)
     half(b + 108, &l->sup[0], put);
 }
 
-/* f16 d, dmin; sc[12]: 6-bit S and M of eight tiles. */
+/* Copies the scales of tile t of Q4_K and Q5_K. Their blocks begin with f16 d,
+ * dmin; u8 sc[12], which has the 6-bit S and M of eight tiles. */
 static inline void scales_k(uint8_t *b, int t, struct quant_lane *l, bool put)
 {
     uint8_t *sc = b + 4;
@@ -144,7 +152,7 @@ static inline void scales_k(uint8_t *b, int t, struct quant_lane *l, bool put)
     scale(sc + t, 6, 3, &l->sub[1], 4, put);
 }
 
-/* scales_k; qs[128]. */
+/* Block of Q4_K: the scales of scales_k(); u8 qs[128]. */
 void quant_move_q4_k(void *block, int t, struct quant_lane *l, bool put)
 {
     uint8_t *b = block;
@@ -153,7 +161,7 @@ void quant_move_q4_k(void *block, int t, struct quant_lane *l, bool put)
     bits(b + 16 + 32 * (t / 2), 32, 4 * (t % 2), 15, l->c, 0, put);
 }
 
-/* scales_k; qh[32]; qs[128]. */
+/* Block of Q5_K: the scales of scales_k(); u8 qh[32], qs[128]. */
 void quant_move_q5_k(void *block, int t, struct quant_lane *l, bool put)
 {
     uint8_t *b = block;
@@ -163,7 +171,7 @@ void quant_move_q5_k(void *block, int t, struct quant_lane *l, bool put)
     bits(b + 16, 32, t, 1, l->c, 4, put);
 }
 
-/* ql[128]; qh[64]; s8 sc[16]; f16 d. */
+/* Block of Q6_K: u8 ql[128], qh[64]; s8 sc[16]; f16 d. */
 void quant_move_q6_k(void *block, int t, struct quant_lane *l, bool put)
 {
     uint8_t *b = block;
@@ -176,7 +184,8 @@ void quant_move_q6_k(void *block, int t, struct quant_lane *l, bool put)
     half(b + 208, &l->sup[0], put);
 }
 
-/* f16 d; u16 sh; sl[4]; qs[128]. 6-bit scales: low nibble in sl, rest in sh. */
+/* Block of IQ4_XS: f16 d; u16 sh; u8 sl[4], qs[128]. A 6-bit scale has its low
+ * nibble in sl and its upper two bits in sh. */
 void quant_move_iq4_xs(void *block, int t, struct quant_lane *l, bool put)
 {
     uint8_t *b = block;
@@ -190,8 +199,8 @@ void quant_move_iq4_xs(void *block, int t, struct quant_lane *l, bool put)
     nibbles(b + 8 + 16 * t, l->c, put);
 }
 
-/* u8 d[4] (UE4M3), one per 16 values; qs[32]: 8 bytes per 16 values, the low
- * nibbles first. */
+/* Block of NVFP4: u8 d[4], a UE4M3 scale per 16 values; u8 qs[32], 8 bytes per
+ * 16 values. The low nibbles of these are the first 8 values. */
 void quant_move_nvfp4(void *block, int t, struct quant_lane *l, bool put)
 {
     uint8_t *b = block;
@@ -205,7 +214,7 @@ void quant_move_nvfp4(void *block, int t, struct quant_lane *l, bool put)
     }
 }
 
-/* qs[64]; f16 d. */
+/* Block of TQ2_0: u8 qs[64]; f16 d. */
 void quant_move_tq2_0(void *block, int t, struct quant_lane *l, bool put)
 {
     uint8_t *b = block;
@@ -214,10 +223,11 @@ void quant_move_tq2_0(void *block, int t, struct quant_lane *l, bool put)
     half(b + 64, &l->sup[0], put);
 }
 
-/* Five codes of 0 .. 2 are the digits of a number to base 3 below 243. A byte
- * is that number * 256 / 243, rounded up, so that a multiplication by 3 shifts
- * the next digit, the highest first, into the overflow. `n_digit` is 5, or 4 if
- * the last digit is always 0; digit `at` is code *c. */
+/* Copies digit `at` of a byte of TQ1_0 to or from *c. Five codes of 0 .. 2 are
+ * the digits of a base-3 number below 243, the first code being the highest
+ * digit. The byte is that number * 256 / 243, rounded up; so each
+ * multiplication of the byte by 3 gives the next digit as its overflow.
+ * `n_digit` is 5, or 4 if the last digit is always 0. */
 static void digit(uint8_t *b, int n_digit, int at, uint8_t *c, bool put)
 {
     static const uint8_t power[5] = {1, 3, 9, 27, 81};
@@ -237,9 +247,9 @@ static void digit(uint8_t *b, int n_digit, int at, uint8_t *c, bool put)
     *b = (uint8_t)((number * 256 + 242) / 243);
 }
 
-/* qs[32]: digit t of byte i is value 32 t + i, t = 0 .. 4; qs[16]: digit n of
- * byte i is value 160 + 16 n + i; qh[4]: value 240 + 4 n + i, n = 0 .. 3;
- * f16 d. */
+/* Block of TQ1_0: u8 qs[48], qh[4]; f16 d. In qs[0 .. 31], digit t of byte i is
+ * value 32 t + i. In qs[32 .. 47], digit n of byte i (from 0) is value 160 + 16
+ * n + i. In qh, digit n of byte i is value 240 + 4 n + i, n = 0 .. 3. */
 void quant_move_tq1_0(void *block, int t, struct quant_lane *l, bool put)
 {
     uint8_t *b = block;

@@ -1,9 +1,11 @@
-/* Takes GGUF's blocks apart and puts them together; internal to quant.
+/* Unpacks and packs the quantization blocks of GGUF files; internal to
+ * src/quant.
  *
- * A *lane* is what one row contributes to one packed tile: 32 codes and their
- * scales, as raw bits. One function per format knows where each bit of a lane
- * is in a block and moves it either way, so that packing is the inverse of
- * unpacking by construction. Nothing here does arithmetic. */
+ * A *lane* is the part of a packed tile (pack.h) that belongs to one row: 32
+ * codes and their scales, as raw bits. One function per format knows where each
+ * bit of a lane is in a block, and copies the bits in either direction. So
+ * packing is the inverse of unpacking by construction. Nothing here does
+ * arithmetic. */
 #ifndef QUANT_BLOCK_H
 #define QUANT_BLOCK_H
 
@@ -12,16 +14,16 @@
 #include <stdint.h>
 
 struct quant_lane {
-    uint8_t c[32];   /* codes, unsigned, before any bias */
-    uint16_t sub[2]; /* sub scales: a byte or an f16 each, see enum pack_sub */
+    uint8_t c[32];   /* unsigned codes, before the bias is subtracted */
+    uint16_t sub[2]; /* sub scales, each a byte or an f16; see enum pack_sub */
     uint16_t sup[2]; /* f16 d and dmin of a super block */
 };
 
-/* Moves tile t (0 .. block/32 - 1) of `block` to *l, or back if `put`. A put
- * changes nothing in the block except the tile's codes, its sub scales and the
- * block's super scales. A get writes nothing to the block. Moving out and back
- * gives the same bytes, except for TQ1_0: if two bytes represent the same five
- * codes, it gives the one that encoders write. */
+/* Copies tile t (0 .. block/32 - 1) of `block` to *l, or *l to the tile if
+ * `put`. A put changes only the tile's codes, its sub scales and the block's
+ * super scales. A get writes nothing to the block. A get and a put restore the
+ * same bytes, except in TQ1_0: there two bytes can represent the same five
+ * codes, and the put writes the one that encoders write. */
 typedef void quant_move(void *block, int t, struct quant_lane *l, bool put);
 
 quant_move quant_move_q8_0;
@@ -39,7 +41,7 @@ quant_move quant_move_mxfp4;
 quant_move quant_move_nvfp4;
 quant_move quant_move_tq1_0;
 quant_move quant_move_tq2_0;
-/* In block_grid.c. */
+/* Defined in block_grid.c. */
 quant_move quant_move_iq1_s;
 quant_move quant_move_iq1_m;
 quant_move quant_move_iq2_xxs;
@@ -48,9 +50,9 @@ quant_move quant_move_iq2_s;
 quant_move quant_move_iq3_xxs;
 quant_move quant_move_iq3_s;
 
-/* Packs n blocks of each of 16 rows, from byte `at` of the rows on, to `out`:
- * for each block the super scales, then the tiles, in the order of a panel
- * (pack.h). For float formats it packs n times eight elements. */
+/* Packs n blocks of each of 16 rows, which begin at byte `at` of each row, to
+ * `out`: for each block the super scales, then the tiles, in the order of a
+ * panel (pack.h). Float formats: packs 8 n elements of each row. */
 typedef void quant_weave(const uint8_t *const *row, size_t at, int n,
                          uint8_t *out);
 

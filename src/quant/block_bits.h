@@ -1,4 +1,4 @@
-/* Moves fields between a block and a lane, in either direction (block.h). The
+/* Copy fields between a block and a lane, in either direction (block.h). The
  * functions of block.c and block_grid.c are built from these. */
 #ifndef QUANT_BLOCK_BITS_H
 #define QUANT_BLOCK_BITS_H
@@ -7,9 +7,10 @@
 
 #include <string.h>
 
-/* Moves one bit field for each of n values: bits shift.. of b[i] are bits at..
- * of c[i]; mask is the width in ones. A get ORs into c, which starts at
- * zero. */
+/* Copies one bit field of each of n values between block bytes b[n] and codes
+ * c[n]. The field begins at bit `shift` of b[i] and at bit `at` of c[i]; `mask`
+ * has as many ones as the field has bits. A get ORs the field into c[i], which
+ * must be zero there. */
 static inline void bits(uint8_t *restrict b, int n, int shift, unsigned mask,
                         uint8_t *restrict c, int at, bool put)
 {
@@ -23,7 +24,8 @@ static inline void bits(uint8_t *restrict b, int n, int shift, unsigned mask,
             (uint8_t)((b[i] & ~(mask << shift)) | (c[i] >> at & mask) << shift);
 }
 
-/* The same for one scale. */
+/* Copies one bit field of a scale: from bit `shift` of *b and bit `at` of *s,
+ * as bits() does. */
 static inline void scale(uint8_t *b, int shift, unsigned mask, uint16_t *s,
                          int at, bool put)
 {

@@ -1,16 +1,18 @@
-/* The position of each bit of IQ1, IQ2 and IQ3, for both directions (block.h).
+/* The position of each bit in blocks of IQ1, IQ2 and IQ3, for both directions
+ * (block.h). The comment before a function is the layout of its block, as in
+ * block.c.
  *
  * These formats store an index for a *group* of eight codes, or of four in IQ3,
- * which a table (grid.h) turns into codes. Each value has a sign, which a lane
- * holds as the code's highest bit. */
+ * which selects an entry of a table (grid.h) with the codes. Each value also
+ * has a sign, which is the highest bit of the code in a lane. */
 #include "quant/block_bits.h"
 #include "quant/grid.h"
 
 struct grid {
     const uint16_t *entry; /* [n], ascending */
     int n;
-    int width; /* bits between codes of an entry */
-    int sign;  /* bit of a lane's code that is its sign */
+    int width; /* bits per code in an entry */
+    int sign;  /* bit number of the sign in a lane's code */
 };
 
 static const struct grid iq1 = {quant_grid_iq1, 2048, 2, 2};
@@ -32,8 +34,8 @@ const uint16_t *quant_grid(pl_format f, size_t *bytes)
     return of[f] ? of[f]->entry : NULL;
 }
 
-/* Returns the last entry that is not above `entry`. For codes from the table it
- * is the entry itself. */
+/* Returns the index of the last table entry that is not greater than `entry`.
+ * If `entry` is in the table, that is its index. */
 static unsigned find(const struct grid *g, unsigned entry)
 {
     int lo = 0, hi = g->n - 1;
@@ -49,8 +51,8 @@ static unsigned find(const struct grid *g, unsigned entry)
     return (unsigned)lo;
 }
 
-/* Gets the codes of a group from its index and its signs, the first one's in
- * the lowest bit. */
+/* Computes the codes of a group, for a lane, from its index and signs. Bit i of
+ * `signs` is the sign of code i. */
 static inline void group_get(const struct grid *g, unsigned index,
                              unsigned signs, uint8_t *c)
 {
@@ -61,7 +63,8 @@ static inline void group_get(const struct grid *g, unsigned index,
                          (signs >> i & 1) << g->sign);
 }
 
-/* Gets the index and the signs of a group from its codes. */
+/* Computes the index and the signs of a group from its codes in a lane. *signs
+ * must be 0 before. */
 static inline void group_put(const struct grid *g, unsigned *index,
                              unsigned *signs, const uint8_t *c)
 {
@@ -75,8 +78,9 @@ static inline void group_put(const struct grid *g, unsigned *index,
     *index = find(g, entry);
 }
 
-/* Moves a field of a word of `bytes` at b, `mask` its width in ones, to or from
- * bits at.. of *v. A get ORs into *v, which starts at zero. */
+/* Copies a bit field between a word of `bytes` bytes at b, from bit `shift`,
+ * and *v, from bit `at`. `mask` has as many ones as the field has bits. A get
+ * ORs the field into *v, which must be zero there. */
 static inline void part(uint8_t *b, size_t bytes, int shift, unsigned mask,
                         unsigned *v, int at, bool put)
 {
@@ -91,7 +95,8 @@ static inline void part(uint8_t *b, size_t bytes, int shift, unsigned mask,
     memcpy(b, &word, bytes);
 }
 
-/* Moves seven of eight signs, of which an even number are minus. */
+/* Copies eight signs, of which seven are stored, from bit `shift` of a word.
+ * The number of minus signs is always even, which gives the eighth. */
 static inline void even_signs(uint8_t *b, size_t bytes, int shift,
                               unsigned *signs, bool put)
 {
@@ -105,10 +110,11 @@ static inline void even_signs(uint8_t *b, size_t bytes, int shift,
         *signs |= (x & 1) << 7;
 }
 
-/* f16 d; u8 qs[32]; u16 qh[8]. A tile has four groups: 8 bits of an index are
- * in qs, 3 in qh. Above those, qh has 3 bits s and a bit that is set if codes
- * are shifted down. value = d (2 s + 1) (code - 1 +- 1/8), so in eighths S = 8
- * (2 s + 1), and M = 7 (2 s + 1), or 9 (2 s + 1) if down. */
+/* Block of IQ1_S: f16 d; u8 qs[32]; u16 qh[8]. A tile has four groups and one
+ * word qh. The index of a group has 8 bits in qs and 3 in qh. The upper 4 bits
+ * of qh are 3 bits s, and a bit `down`. value = d (2 s + 1) (code - 1 + 1/8),
+ * or - 1/8 if `down` is set. In units of d / 8 that is S = 8 (2 s + 1), and M =
+ * 7 (2 s + 1) or, if `down`, 9 (2 s + 1). */
 void quant_move_iq1_s(void *block, int t, struct quant_lane *l, bool put)
 {
     uint8_t *b = block, *qh = b + 34 + 2 * t;
@@ -133,10 +139,10 @@ void quant_move_iq1_s(void *block, int t, struct quant_lane *l, bool put)
     }
 }
 
-/* u8 qs[32], qh[16]; u16 sc[4]. A group has a nibble of qh: 3 bits of its
- * index, and a bit that is set if its codes are shifted down, which is a code's
- * sign here. A word of sc has four scales of 3 bits; the words' upper 4 bits
- * form d. */
+/* Block of IQ1_M: u8 qs[32], qh[16]; u16 sc[4]. A group has a nibble of qh: 3
+ * bits of its index, and a bit `down`, as in IQ1_S, which becomes the sign of
+ * its codes here. Each word of sc has four scales of 3 bits. The upper 4 bits
+ * of the four words form d. */
 void quant_move_iq1_m(void *block, int t, struct quant_lane *l, bool put)
 {
     uint8_t *b = block, *sc = b + 48;
@@ -163,7 +169,8 @@ void quant_move_iq1_m(void *block, int t, struct quant_lane *l, bool put)
     }
 }
 
-/* Moves one scale for both halves, at bits shift.. of a word. */
+/* Copies a scale of 4 bits, from bit `shift` of a word, that both halves of a
+ * tile share. */
 static inline void one_scale(uint8_t *b, size_t bytes, int shift,
                              struct quant_lane *l, bool put)
 {
@@ -173,8 +180,9 @@ static inline void one_scale(uint8_t *b, size_t bytes, int shift,
     l->sub[0] = (uint16_t)(s | s << 4);
 }
 
-/* f16 d; 8 times {u8 qs[4]; u32 w}. A word has four times 7 signs, and a scale
- * of 4 bits. */
+/* Block of IQ2_XXS: f16 d; 8 times {u8 qs[4]; u32 w}, one per tile. qs has the
+ * indices of four groups. A word w has the signs of four groups, 7 bits each,
+ * and a scale of 4 bits. */
 void quant_move_iq2_xxs(void *block, int t, struct quant_lane *l, bool put)
 {
     uint8_t *b = block, *qs = b + 2 + 8 * t;
@@ -193,8 +201,9 @@ void quant_move_iq2_xxs(void *block, int t, struct quant_lane *l, bool put)
     }
 }
 
-/* f16 d; u16 qs[32]; u8 sc[8]. A word has an index of 9 bits and 7 signs; sc
- * has a nibble per half. */
+/* Block of IQ2_XS: f16 d; u16 qs[32]; u8 sc[8]. A word of qs has an index of 9
+ * bits and 7 signs. A byte of sc has a nibble, a scale, for each half of a
+ * tile. */
 void quant_move_iq2_xs(void *block, int t, struct quant_lane *l, bool put)
 {
     uint8_t *b = block;
@@ -214,8 +223,9 @@ void quant_move_iq2_xs(void *block, int t, struct quant_lane *l, bool put)
     }
 }
 
-/* f16 d; u8 qs[32], signs[32], qh[8], sc[8]. A group has 8 bits of its index in
- * qs and 2 in qh; sc has a nibble per half. */
+/* Block of IQ2_S: f16 d; u8 qs[32], signs[32], qh[8], sc[8]. The index of a
+ * group has 8 bits in qs and 2 in qh. A byte of sc has a nibble, a scale, for
+ * each half of a tile. */
 void quant_move_iq2_s(void *block, int t, struct quant_lane *l, bool put)
 {
     uint8_t *b = block;
@@ -235,8 +245,9 @@ void quant_move_iq2_s(void *block, int t, struct quant_lane *l, bool put)
     }
 }
 
-/* f16 d; u8 qs[64]; u32 w[8], each with four times 7 signs, and a scale of 4
- * bits. Eight signs serve two groups. */
+/* Block of IQ3_XXS: f16 d; u8 qs[64], the indices of groups; u32 w[8]. A word w
+ * has four times 7 bits for 8 signs, each for two groups, and a scale of 4
+ * bits. */
 void quant_move_iq3_xxs(void *block, int t, struct quant_lane *l, bool put)
 {
     uint8_t *b = block, *w = b + 66 + 4 * t;
@@ -262,8 +273,9 @@ void quant_move_iq3_xxs(void *block, int t, struct quant_lane *l, bool put)
     }
 }
 
-/* f16 d; u8 qs[64], qh[8], signs[32], sc[4]. A group has 8 bits of its index in
- * qs and one in qh; sc has a nibble per tile. */
+/* Block of IQ3_S: f16 d; u8 qs[64], qh[8], signs[32], sc[4]. The index of a
+ * group has 8 bits in qs and one in qh. sc has a nibble, a scale, for each
+ * tile. */
 void quant_move_iq3_s(void *block, int t, struct quant_lane *l, bool put)
 {
     uint8_t *b = block;

@@ -1,12 +1,13 @@
-/* The codecs of the format table; internal to quant. Decoders and encoders have
- * the signatures and guarantees of struct format_info. */
+/* The decoders and encoders of the format table; internal to src/quant.
+ * Decoders and encoders have the signatures and guarantees of struct
+ * format_info. */
 #ifndef QUANT_CODEC_H
 #define QUANT_CODEC_H
 
 #include <stdint.h>
 
-/* Formats whose blocks block.h takes apart: format, prefix of function
- * names. */
+/* X(format, name in functions): the formats whose decoders are built on
+ * block.h. */
 #define CODEC_BLOCK_MAP(X)                                                     \
     X(Q8_0, q8_0)                                                              \
     X(Q4_0, q4_0)                                                              \

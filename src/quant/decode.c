@@ -1,6 +1,6 @@
-/* Reference decoders. Block formats share one: a block is taken apart tile by
- * tile (block.c), and a tile's values follow from its codes and scales by the
- * one formula of pack.h. Kernels have faster ways to read weights. */
+/* Reference decoders. All block formats share one decoder: it reads the codes
+ * and scales of each tile of a block (block.c) and computes the values by the
+ * formula of pack.h. Kernels do not use it; they read packed weights. */
 #include "quant/codec.h"
 
 #include <string.h>

@@ -1,16 +1,17 @@
-/* Reference encoders for the formats that plait itself writes: caches,
- * synthetic models, tests. A block's scale is rounded to f16 first, and the
- * codes are then chosen for the rounded scale. So no value is off by more than
- * half a step unless its code is at the end of the range. A NaN or an infinity
- * invalidates its block, as it should. */
+/* Reference encoders of the formats that plait itself writes, for caches,
+ * synthetic models and tests. The scale of a block is rounded to f16 first, and
+ * the codes are chosen for the rounded scale. So the error of a value is at
+ * most half the distance between codes, unless its code is at the end of the
+ * range. A NaN or an infinity makes its whole block invalid. */
 #include "quant/codec.h"
 
 #include <string.h>
 
 #include "base/half.h"
 
-/* Rounds to nearest even for |x| < 2^22; any other x gives some int. Adding 1.5
- * * 2^23 leaves no bits for a fraction. */
+/* Rounds x to an integer, ties to even, for |x| < 2^22; for any other x the
+ * result is an unspecified int. The sum of x and the constant has no bits for a
+ * fraction, so the addition rounds. */
 static inline int32_t round_even(float x)
 {
     return (int32_t)(float_bits(x + 0x1.8p23f) - 0x4b400000u);
@@ -21,8 +22,8 @@ static inline int32_t clamp(int32_t x, int32_t lo, int32_t hi)
     return x < lo ? lo : x > hi ? hi : x;
 }
 
-/* Returns the value of largest magnitude, the first of equals; a NaN beats
- * all. */
+/* Returns the value of x[32] with the largest magnitude, the first of several
+ * equal ones. A NaN counts as larger than all numbers. */
 static float extreme(const float *x)
 {
     uint32_t best = float_bits(x[0]);
@@ -36,7 +37,8 @@ static float extreme(const float *x)
     return float_from_bits(best);
 }
 
-/* Stores d as f16 in front of a block; returns 1 / the stored d, 0 for 0. */
+/* Stores d as f16 at the start of a block. Returns 1 / the stored value, or 0
+ * if that is 0. */
 static float put_scale(uint8_t *block, float d)
 {
     uint16_t h = f32_to_f16(d);
@@ -82,7 +84,8 @@ void quant_encode_q8_0(void *dst, const float *src, int64_t n)
     }
 }
 
-/* The codes run from -8 to 7: the extreme value gets the -8. */
+/* Codes are -8 .. 7. The scale is chosen so that the value of largest magnitude
+ * has the code -8. */
 void quant_encode_q4_0(void *dst, const float *src, int64_t n)
 {
     uint8_t *b = dst;

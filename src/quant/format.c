@@ -1,7 +1,8 @@
 /* The table of element formats, one row per format, and the look-ups into it.
- * To add a format: a row here, its name in PL_FORMAT_MAP (pl.h) and in
- * CODEC_BLOCK_MAP (codec.h), and a function in block.c with the positions of
- * its bits. Then it works everywhere; kernels for it make it fast. */
+ * To add a format, add a row here, its name to PL_FORMAT_MAP (pl.h) and
+ * CODEC_BLOCK_MAP (codec.h), and a function with the positions of its bits to
+ * block.c. It then works on all devices with generic kernels; kernels of its
+ * own make it fast. */
 #include "quant/format.h"
 
 #include "base/ascii.h"
@@ -9,23 +10,25 @@
 #include "quant/codec.h"
 #include "quant/pack.h"
 
-/* The sixteen levels of IQ4_NL and IQ4_XS. */
+/* The values L(c) of the sixteen codes c of IQ4_NL and IQ4_XS. */
 static const int8_t nonlinear4[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
                                       1,    13,   25,  38,  53,  69,  89,  113};
 
-/* Twice the E2M1 numbers of OCP Microscaling (MX) 1.0; -0 reads as 0. */
+/* The E2M1 numbers of OCP Microscaling (MX) 1.0, doubled to be integers; -0
+ * becomes 0. */
 static const int8_t e2m1_doubled[16] = {0, 1,  2,  3,  4,  6,  8,  12,
                                         0, -1, -2, -3, -4, -6, -8, -12};
 
-/* The levels of formats with a table of groups: magnitudes, then the same
- * negated. They are in eighths of the definition's, and so is their scale
- * (PACK_SUP_D_8TH). Codes of 3, or of 3 and 7, do not occur. */
+/* The levels of IQ2 and IQ3: magnitudes, then the same negated, because the
+ * highest bit of a code is the sign. Levels are 8 times those of the
+ * definition, and scales are an eighth (PACK_SUP_D_8TH). Codes whose level is 0
+ * do not occur. */
 static const int8_t grid2[16] = {8, 25, 43, 0, -8, -25, -43, 0};
 static const int8_t grid3_xxs[16] = {8,  24,  40,  56,  72,  88,  104,  124,
                                      -8, -24, -40, -56, -72, -88, -104, -124};
 static const int8_t grid3_s[16] = {8,  24,  40,  56,  72,  88,  104,  120,
                                    -8, -24, -40, -56, -72, -88, -104, -120};
-/* -1, 0 and 1, shifted by an eighth up, then down. */
+/* The levels of IQ1_M, in eighths: -1, 0 and 1 plus 1/8, then minus 1/8. */
 static const int8_t grid1_m[16] = {-7, 1, 9, 0, -9, -1, 7, 0};
 
 enum {
@@ -45,7 +48,8 @@ enum {
     SUP_BYTES_D_DMIN = 4 * PACK_ROWS,
 };
 
-/* A plane of w-bit codes of 32 values and 16 rows is 64 w bytes. */
+/* The pack_rule of a quantized format. A plane of w bits per code, for 32
+ * values of 16 rows, has 64 w bytes. */
 #define TILE32(low, high, sub_, sup_, bias_, table_, move_, weave_)            \
     &(const struct pack_rule)                                                  \
     {                                                                          \

@@ -1,5 +1,6 @@
-/* The tables of IQ1, IQ2 and IQ3, whose indices denote eight or four codes at
- * once. For quant, and for devices that read blocks unpacked. */
+/* The code tables of the formats IQ1, IQ2 and IQ3. Each index in a block
+ * selects an entry of eight or four codes. Used by src/quant, and by devices
+ * that read blocks without packing. */
 #ifndef QUANT_GRID_H
 #define QUANT_GRID_H
 
@@ -8,8 +9,9 @@
 
 #include "pl.h"
 
-/* Entry i holds the codes of index i, the first one in the lowest bits: eight
- * codes of 2 bits, or four of 4 bits in IQ3. Entries ascend. */
+/* Entry i holds the codes of index i, the first code in the lowest bits: eight
+ * codes of 2 bits, or, in IQ3, four of 4 bits. Entries are in ascending
+ * order. */
 extern const uint16_t quant_grid_iq1[2048]; /* IQ1_S, IQ1_M */
 extern const uint16_t quant_grid_iq2_xxs[256];
 extern const uint16_t quant_grid_iq2_xs[512];
@@ -17,8 +19,8 @@ extern const uint16_t quant_grid_iq2_s[1024];
 extern const uint16_t quant_grid_iq3_xxs[256];
 extern const uint16_t quant_grid_iq3_s[512];
 
-/* Returns the table that a format's blocks index, and its size. NULL if the
- * format has none. */
+/* Returns the code table of a format, and its size in *bytes. Returns NULL and
+ * sets *bytes to 0 if the format has none. */
 const uint16_t *quant_grid(pl_format f, size_t *bytes);
 
 #endif

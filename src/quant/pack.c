@@ -1,7 +1,8 @@
-/* Packing: rows in their file format to panels of 16 rows and back (pack.h). A
- * row passes through struct quant_lane, 32 codes and their scales at a time, so
- * this file knows planes but no formats, and block.c formats but no planes.
- * Kernels do not call this; they read panels with their own wide loads. */
+/* Packs rows in their file format to panels of 16 rows, and unpacks them
+ * (pack.h). Each 32 codes and their scales pass through struct quant_lane. So
+ * this file depends on the planes of a tile but not on file formats, and
+ * block.c on file formats but not on planes. Kernels do not call this file;
+ * they read panels directly. */
 #include "quant/pack.h"
 
 #include <math.h>
@@ -14,7 +15,8 @@ static int64_t min64(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
-/* Returns the multiple that a chunk may not cross; 0 if there is no limit. */
+/* Returns the super-block size, at whose multiples chunks must end, or 0 if
+ * chunks have no limit. */
 static int64_t chunk_limit(pl_format f)
 {
     const struct format_info *fi = format_info(f);
@@ -96,8 +98,9 @@ int pack_span_at(const struct pack *p, int i, struct pack_span *out)
 
 /* ---- one lane of a tile -------------------------------------------------- */
 
-/* Stores bits at .. at + w - 1 of the codes in a plane. Dword q of w, byte b,
- * bits w * i and on: value 4 * (w * i + q) + b, i = 0 .. 8 / w - 1. */
+/* Stores bits at .. at + w - 1 of the codes c[32] in lane `lane` of a plane
+ * with w bits per code. The lane has w dwords. Byte b of dword q holds, from
+ * bit w * i, the bits of value 4 * (w * i + q) + b, for i = 0 .. 8 / w - 1. */
 static inline void plane_put(uint8_t *plane, int lane, int w, int at,
                              const uint8_t *c)
 {
@@ -116,7 +119,8 @@ static inline void plane_put(uint8_t *plane, int lane, int w, int at,
     }
 }
 
-/* ORs the plane's bits into the codes. */
+/* The inverse of plane_put: ORs a plane's bits into the codes c[32], from bit
+ * `at`. */
 static inline void plane_get(const uint8_t *plane, int lane, int w, int at,
                              uint8_t *c)
 {
@@ -136,7 +140,8 @@ static inline void plane_get(const uint8_t *plane, int lane, int w, int at,
     }
 }
 
-/* Return the bytes of one sub scale of one row, and how many a row has. */
+/* sub_size() returns the size in bytes of one sub scale of one row of a tile,
+ * and sub_count() the number of sub scales of a row. */
 static inline int sub_size(const struct pack_rule *rule)
 {
     return rule->sub == PACK_SUB_F16 || rule->sub == PACK_SUB_F16_MIN ? 2 : 1;
@@ -208,7 +213,8 @@ static void codes_put(const struct pack_rule *rule, uint8_t *tile, int lane,
 
 /* ---- rows ---------------------------------------------------------------- */
 
-/* Copies a float format's row: elements PACK_ROWS apart in the panel. */
+/* Copies n elements of `size` bytes that are dst_step and src_step bytes apart.
+ * In a panel, the elements of a row are PACK_ROWS elements apart. */
 static inline void copy_strided(uint8_t *restrict dst, ptrdiff_t dst_step,
                                 const uint8_t *restrict src, ptrdiff_t src_step,
                                 int64_t n, size_t size)
@@ -266,16 +272,16 @@ void pack_row(const struct pack *p, void *panel, int lane, const void *row)
 /* ---- panels -------------------------------------------------------------- */
 
 enum {
-    LINE = 64,          /* of a cache */
-    WOVEN_FLOATS = 8,   /* elements per unit of quant_weave_16 and _32 */
-    WOVEN_RUN = 4,      /* units, or blocks, per call */
-    WOVEN_BYTES = 3584, /* fits a super block: Q6_K's 32 + 8 * 416 */
+    LINE = 64,          /* bytes of a cache line */
+    WOVEN_FLOATS = 8,   /* elements per `n` of quant_weave_16 and _32 */
+    WOVEN_RUN = 4,      /* maximum `n` of a quant_weave call */
+    WOVEN_BYTES = 3584, /* largest packed super-block: Q6_K, 32 + 8 * 416 */
 };
 
-/* Prefetches the next panel's bytes of the rows, and the output written next.
- * Sixteen rows are sixteen streams, more than hardware prefetches. Bytes are
- * fetched while this panel is packed, far enough ahead to wait in the
- * second-level cache. */
+/* Prefetches bytes at .. at + n - 1 of the 16 rows of the next panel, and the
+ * n_out bytes of output after the next n_out. Hardware does not prefetch
+ * sixteen streams at once. The prefetched bytes stay in the second-level cache
+ * until the next panel is packed. */
 static inline void fetch(const uint8_t *const *ahead, size_t at, size_t n,
                          const uint8_t *out, size_t n_out)
 {
@@ -286,7 +292,8 @@ static inline void fetch(const uint8_t *const *ahead, size_t at, size_t n,
             __builtin_prefetch(ahead[i] + at + k);
 }
 
-/* Packs elements by eights, the rest one by one. */
+/* Packs a chunk of a float format: elements in groups of WOVEN_FLOATS, and the
+ * rest one by one. */
 static void float_chunk(const struct pack *p, const struct pack_chunk *c,
                         uint8_t *panel, const uint8_t *const *rows,
                         const uint8_t *const *ahead)
@@ -310,7 +317,7 @@ static void float_chunk(const struct pack *p, const struct pack_chunk *c,
             memcpy(out, rows[r] + at, size);
 }
 
-/* Packs blocks of one tile. */
+/* Packs a chunk of a format whose blocks have 32 values. */
 static void block_chunk(const struct pack *p, const struct pack_chunk *c,
                         uint8_t *panel, const uint8_t *const *rows,
                         const uint8_t *const *ahead)
@@ -332,8 +339,9 @@ static void block_chunk(const struct pack *p, const struct pack_chunk *c,
     }
 }
 
-/* Packs a super block. If only a part of it is held, packs all of it in a
- * buffer first. */
+/* Packs a chunk of a format with super-blocks. If the chunk is only a part of
+ * its super-block, packs the whole super-block to a buffer and copies the
+ * part. */
 static void super_chunk(const struct pack *p, const struct pack_chunk *c,
                         uint8_t *panel, const uint8_t *const *rows,
                         const uint8_t *const *ahead)
@@ -421,9 +429,10 @@ void unpack_row(const struct pack *p, const void *panel, int lane, void *row)
 
 /* ---- values -------------------------------------------------------------- */
 
-/* Returns 2^(e - 128); e = 255 is NaN. It is half the scale of the definition,
- * so that with the doubled table nothing overflows before the product does; e <
- * 2 are the subnormals 2^-128 and 2^-127. */
+/* Returns 2^(e - 128), or NaN for e = 255. This is half the scale of the
+ * format's definition, because the table of levels is doubled; so the scale
+ * does not overflow unless the product does. e < 2 gives the subnormals 2^-128
+ * and 2^-127. */
 static float e8m0_half(unsigned e)
 {
     if (e == 255)
@@ -431,9 +440,9 @@ static float e8m0_half(unsigned e)
     return float_from_bits(e < 2 ? 0x00200000u << e : (e - 1) << 23);
 }
 
-/* Returns half an unsigned E4M3 number (OCP FP8, without its sign): the correct
- * scale for the doubled table. 127 is a NaN there and 0 in GGUF, which
- * otherwise ignores the highest bit. */
+/* Returns half of the unsigned E4M3 number x (OCP FP8 without sign), because
+ * the table of levels is doubled. 127 is a NaN in OCP FP8, but 0 in GGUF. The
+ * highest bit of x is ignored otherwise. */
 static float ue4m3_half(unsigned x)
 {
     unsigned e = x >> 3 & 15, m = x & 7;
@@ -464,7 +473,7 @@ void pack_lane_scales(const struct pack_rule *rule, const struct quant_lane *l,
     switch (rule->sub) {
     case PACK_SUB_NONE:
         break;
-    case PACK_SUB_F16_MIN: /* + m is - (-m) */
+    case PACK_SUB_F16_MIN: /* the format adds m, the formula subtracts dmin */
         out->dmin = -f16_to_f32(l->sub[1]);
         out->m[0] = out->m[1] = 1;
         set_d(out, f16_to_f32(l->sub[0]));
@@ -521,7 +530,8 @@ void pack_values(const struct pack_rule *rule, const struct pack_scales *s,
         for (int v = 16 * h; v < 16 * h + 16; v++) {
             int level = rule->table ? rule->table[c[v]] : c[v] - rule->bias;
 
-            /* An integer sum gives a different result only if d is infinite. */
+            /* S L(c) - M is computed as an integer, which gives the same result
+             * unless d is infinite. */
             if (rule->sup == PACK_SUP_D_8TH)
                 dst[v] = s->d[h] * (float)(s->s[h] * level - s->m[h]);
             else
@@ -541,7 +551,7 @@ static void decode_tile(const struct pack_rule *rule, const uint8_t *sup,
     pack_values(rule, &s, c, dst);
 }
 
-/* Returns the chunk that holds value k_loc. */
+/* Returns the chunk that contains value k_loc. */
 static const struct pack_chunk *find_chunk(const struct pack *p, int64_t k_loc)
 {
     int lo = 0, hi = p->n_chunk - 1;
@@ -557,7 +567,8 @@ static const struct pack_chunk *find_chunk(const struct pack *p, int64_t k_loc)
     return &p->chunk[lo];
 }
 
-/* Decodes n values of a float format, PACK_ROWS elements apart from `first`. */
+/* Decodes n values of a float format, which begin at `first` and are PACK_ROWS
+ * elements apart. */
 static void decode_strided(const struct format_info *fi, const uint8_t *first,
                            int64_t n, float *dst)
 {

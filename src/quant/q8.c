@@ -1,13 +1,15 @@
 /* Quantizes activations to 8 bits in plain C: the specification, to which the
- * vector kernels are bit-equal. Every step is exact or rounded once to nearest
- * even. The maximum is taken on the bits, where order cannot matter. */
+ * vector kernels are bit-equal. Every operation is exact or rounds once to
+ * nearest even. The maximum of |x| is computed from the bits as integers, so
+ * that it does not depend on the order. */
 #include "quant/q8.h"
 
 #include <math.h>
 
 #include "base/half.h"
 
-/* A maximum below this counts as zero: 127 / max would overflow. */
+/* If the maximum of |x| is below this, all values count as zero, because 127 /
+ * max would overflow. */
 static const uint32_t tiny = 0x03800000; /* 2^-120 */
 static const uint32_t infinity = 0x7f800000;
 
@@ -37,7 +39,8 @@ static void encode_block(struct q8_block *b, const float *x, uint32_t max)
     b->d = float_from_bits(max) / 127;
     scale = 127 / float_from_bits(max);
     for (int i = 0; i < 32; i++) {
-        /* Adding 1.5 * 2^23 leaves no bits for a fraction. */
+        /* Adding 1.5 * 2^23 rounds to an integer, which is in the low bits of
+         * the sum. */
         uint32_t r = float_bits(x[i] * scale + 0x1.8p23f) - 0x4b400000u;
 
         b->q[i] = (int8_t)r;

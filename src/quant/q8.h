@@ -4,18 +4,19 @@
  *   d = 0 if all are 0
  *   sum[h] = sum of q over the half-block h (16 values), for minima and biases
  *
- * A row of k values is k/32 blocks. The weight decides how many of them share
- * one d: formats with blocks of 32 need one each. Formats with super-blocks of
- * 256 sum whole chunks as integers and need one per chunk (quant/pack.h). Every
- * block stores its d nevertheless. Nothing else depends on more than the block,
- * so any slice at a multiple of 32 that cuts no chunk quantizes to the same
- * bits. */
+ * A row of k values is k/32 blocks. The format of the weight decides how many
+ * blocks share one d. With formats whose blocks have 32 values, each block has
+ * its own d. With formats whose super-blocks have 256 values, the blocks of a
+ * chunk (quant/pack.h) share one d, because products are summed over a chunk as
+ * integers. Every block stores its d in any case. So a part of a row that
+ * consists of whole blocks and chunks quantizes to the same bits as in the
+ * whole row. */
 #ifndef QUANT_Q8_H
 #define QUANT_Q8_H
 
 #include <stdint.h>
 
-enum { Q8_CHUNK = 256 }; /* most values that share a scale */
+enum { Q8_CHUNK = 256 }; /* maximum number of values that share a scale */
 
 struct q8_block {
     float d;
@@ -23,12 +24,12 @@ struct q8_block {
     int8_t q[32];
 };
 
-/* Encodes n values. Every `share` of them have one scale, and the remainder at
- * the end another; both are multiples of 32. The arithmetic gives the same bits
- * on every instruction set: multiply by 127/max, round to nearest even. If the
- * greatest magnitude is below 2^-120, the values count as zero. If one is an
- * infinity or a NaN, all get d = NaN and q = 0, so that the result shows the
- * damage. */
+/* Encodes n values. Each `share` values, and the remainder at the end, have a
+ * common scale; n and `share` are multiples of 32. The arithmetic gives the
+ * same bits on every instruction set: multiply by 127/max|x|, round to nearest
+ * even. If max|x| is below 2^-120, the values count as zero. If one is an
+ * infinity or a NaN, all values that share its scale get d = NaN and q = 0, so
+ * that the error is visible in the result. */
 void q8_encode(struct q8_block *dst, const float *src, int64_t n,
                int64_t share);
 

@@ -1,26 +1,26 @@
-/* Packs sixteen rows at once from blocks to tiles (pack.h): the fast form of
- * what block.c and pack.c do for one row, for the formats that most models use.
- * A test checks that they are bit-equal.
+/* Packs blocks of sixteen rows at once to tiles (pack.h). This is faster than
+ * packing rows one by one with block.c and pack.c, and is implemented for the
+ * formats that most models use. A test checks that both give the same bits.
  *
- * Four dwords of four rows are transposed, so that a vector holds the same
- * dword of each row. That is the order of planes, so only masks and shifts
- * remain, which are the same for all rows. Vectors have 16 bytes, which every
- * machine supports: packing is bound by memory before anything else. Four of
- * them are written out instead of in loops, because compilers would spill the
- * loops' vectors to memory. */
+ * Four dwords of each of four rows are transposed, so that a vector holds the
+ * same dword of each row, as planes do. The rest is masks and shifts, which are
+ * the same for all rows. Vectors have 16 bytes, which every machine supports;
+ * wider ones would not be faster, because packing is limited by memory
+ * bandwidth. Operations on four vectors are written without loops, because
+ * compilers would store the vectors of loops in memory. */
 #include "quant/block.h"
 
 #include <string.h>
 
 #define INLINE static inline __attribute__((always_inline))
 
-enum { ROWS = 16, PLANE = 4 * ROWS /* bytes of a dword of all rows */ };
+enum { ROWS = 16, PLANE = 4 * ROWS /* size of a dword of all rows */ };
 
 typedef uint32_t dwords __attribute__((vector_size(16)));
 typedef uint16_t halves __attribute__((vector_size(16)));
 typedef uint8_t bytes __attribute__((vector_size(16)));
 
-/* Four adjacent dwords of four rows: lane r is row r. */
+/* Four adjacent dwords of four rows. Lane r of each vector is row r. */
 struct quad {
     dwords a, b, c, d;
 };
@@ -40,7 +40,7 @@ INLINE void store(uint8_t *p, dwords x)
     memcpy(p, &x, 16);
 }
 
-/* Loads bytes at .. at + 15 of four rows. */
+/* Loads and transposes bytes at .. at + 15 of four rows. */
 INLINE struct quad load4(const uint8_t *const *row, size_t at)
 {
     dwords a = load(row[0] + at), b = load(row[1] + at);
@@ -58,7 +58,8 @@ INLINE struct quad load4(const uint8_t *const *row, size_t at)
     return x;
 }
 
-/* Stores four dwords of a plane. */
+/* Stores four vectors as consecutive dwords of a plane, for four of its 16
+ * rows. */
 INLINE void store4(uint8_t *plane, dwords a, dwords b, dwords c, dwords d)
 {
     store(plane, a);
@@ -67,7 +68,8 @@ INLINE void store4(uint8_t *plane, dwords a, dwords b, dwords c, dwords d)
     store(plane + 3 * PLANE, d);
 }
 
-/* Stores at the same offset of four tiles, `step` bytes apart. */
+/* Stores the vectors of x at the same offset of four tiles, which are `step`
+ * bytes apart. */
 INLINE void store_tiles(uint8_t *p, int step, struct quad x)
 {
     store(p, x.a);
@@ -76,8 +78,9 @@ INLINE void store_tiles(uint8_t *p, int step, struct quad x)
     store(p + 3 * step, x.d);
 }
 
-/* A perfect shuffle of four vectors: interleaves the first two with the last
- * two. The bits of an element's index are rotated to the left by one. */
+/* A perfect shuffle of four vectors: interleaves the bytes of the first two
+ * vectors with those of the last two. This rotates the bits of an element's
+ * index to the left by one. */
 INLINE void shuffle_bytes(bytes *a, bytes *b, bytes *c, bytes *d)
 {
 #define ZIP(x, y, i)                                                           \
@@ -107,7 +110,8 @@ INLINE void shuffle_halves(halves *a, halves *b, halves *c, halves *d)
 #undef ZIP
 }
 
-/* Splits a dword of each of 16 rows, at x, into four planes, one per byte. */
+/* Splits 16 dwords at x, one of each row, into their bytes: b0[16] to b3[16]
+ * receive byte 0 to byte 3 of all rows. */
 INLINE void split_bytes(const uint8_t *x, uint8_t *b0, uint8_t *b1, uint8_t *b2,
                         uint8_t *b3)
 {
@@ -124,7 +128,8 @@ INLINE void split_bytes(const uint8_t *x, uint8_t *b0, uint8_t *b1, uint8_t *b2,
     store(b3, (dwords)d);
 }
 
-/* The same by halves; `out` may be x. */
+/* Splits 16 dwords at x, one of each row, into their 16-bit halves: out
+ * receives the low halves of all rows, then the high halves. `out` may be x. */
 INLINE void split_halves(const uint8_t *x, uint8_t *out)
 {
     halves a = (halves)load(x), b = (halves)load(x + 16);
@@ -142,9 +147,9 @@ INLINE void split_halves(const uint8_t *x, uint8_t *out)
 
 /* ---- floats -------------------------------------------------------------- */
 
-/* Transposes dwords of 16 rows, four times n of them. Rows whose length is a
- * power of two share a few sets of a cache. Four rows at a time, each to its
- * end, fit there. */
+/* Transposes 4 n dwords of each of 16 rows, from byte `at`. Processes four rows
+ * at a time to their end. If the length of rows is a power of two, rows compete
+ * for a few sets of a cache, in which four rows fit. */
 INLINE void transpose(const uint8_t *const *row, size_t at, int n, uint8_t *out)
 {
     for (int i = 0; i < 4; i++)
@@ -155,9 +160,9 @@ INLINE void transpose(const uint8_t *const *row, size_t at, int n, uint8_t *out)
         }
 }
 
-/* Transposes eight halves of eight rows, by three perfect shuffles of all eight
- * vectors. Each combines the first and the fifth vector, the second and the
- * sixth, and so on. */
+/* Transposes eight 16-bit elements of each of eight rows by three perfect
+ * shuffles of the eight vectors. Each shuffle interleaves the first vector with
+ * the fifth, the second with the sixth, and so on. */
 INLINE void transpose_halves(const uint8_t *const *row, size_t at, uint8_t *out)
 {
 #define ZIP(x, y, i)                                                           \
@@ -217,7 +222,8 @@ void quant_weave_q8_0(const uint8_t *const *row, size_t at, int n, uint8_t *out)
     }
 }
 
-/* Nibbles have the same order in the plane as in the block. */
+/* The nibbles have the same order in a plane as in a block, so dwords are only
+ * transposed. */
 void quant_weave_q4_0(const uint8_t *const *row, size_t at, int n, uint8_t *out)
 {
     for (; n > 0; n--, at += 18, out += 18 * ROWS) {
@@ -239,9 +245,9 @@ void quant_weave_mxfp4(const uint8_t *const *row, size_t at, int n,
 
 /* ---- super blocks -------------------------------------------------------- */
 
-/* Exchanges bits of *x, shifted right by `shift`, with bits of *y where `mask`
- * has ones. Source: Knuth, The Art of Computer Programming, 7.1.3, delta
- * swap. */
+/* Exchanges the bits of *y where `mask` has ones with the bits of *x that are
+ * `shift` positions further left. Source: Knuth, The Art of Computer
+ * Programming, 7.1.3, delta swap. */
 INLINE void exchange(dwords *x, dwords *y, int shift, uint32_t mask)
 {
     dwords differ = ((*x >> shift) ^ *y) & mask;
@@ -250,9 +256,11 @@ INLINE void exchange(dwords *x, dwords *y, int shift, uint32_t mask)
     *y ^= differ;
 }
 
-/* Two tiles share 32 bytes: one has the low nibbles, the other, `next` bytes
- * on, the high ones. Its plane has values 0..15 in the low nibbles, 16..31 in
- * the high ones. */
+/* Packs the 4-bit codes of two tiles of four rows. In a block, the tiles share
+ * 32 bytes: the low nibbles are codes of the first tile, the high nibbles of
+ * the second. In the plane of each tile, low nibbles are values 0..15 and high
+ * nibbles values 16..31. The plane of the second tile is `next` bytes after
+ * that of the first. */
 INLINE void nibble_tiles(const uint8_t *const *row, size_t at, uint8_t *plane,
                          int next)
 {
@@ -266,13 +274,14 @@ INLINE void nibble_tiles(const uint8_t *const *row, size_t at, uint8_t *plane,
     store4(plane + next, y.a, y.b, y.c, y.d);
 }
 
-/* Unpacks d, dmin and the 6-bit S and M of eight tiles into the super scales
- * and the tiles of `step` bytes. */
+/* Unpacks d, dmin and the 6-bit S and M of the eight tiles of a Q4_K or Q5_K
+ * block, for 16 rows. d and dmin are stored at `sup`, S and M at the start of
+ * each tile; tiles are `step` bytes apart. */
 INLINE void scales_k(const uint8_t *const *row, size_t at, uint8_t *sup,
                      uint8_t *tile, int step)
 {
     const uint32_t low6 = 0x3F3F3F3F, top2 = 0x30303030;
-    uint8_t s[4][PLANE]; /* S of tiles 0..3, 4..7, M of the same */
+    uint8_t s[4][PLANE]; /* S of tiles 0..3, S of 4..7, M of 0..3, M of 4..7 */
 
     for (int i = 0; i < 4; i++) {
         struct quad x = load4(row + 4 * i, at);
@@ -304,7 +313,8 @@ void quant_weave_q4_k(const uint8_t *const *row, size_t at, int n, uint8_t *out)
     }
 }
 
-/* Bit t of dword k of the eight in x and y becomes bit k of dword t. */
+/* Transposes bits in every byte of the eight dwords in x and y: bit t of dword
+ * k becomes bit k of dword t. */
 INLINE void transpose_bits(struct quad *x, struct quad *y)
 {
     exchange(&x->a, &y->a, 4, low4);
@@ -342,7 +352,8 @@ void quant_weave_q5_k(const uint8_t *const *row, size_t at, int n, uint8_t *out)
     }
 }
 
-/* Tiles 2k and 2k + 1 have scale bytes 4k .. 4k + 3. */
+/* Unpacks the scales of a Q6_K block of 16 rows: d to `sup`, and S to the start
+ * of each tile. Scale bytes 4k .. 4k + 3 belong to tiles 2k and 2k + 1. */
 INLINE void scales_q6_k(const uint8_t *const *row, size_t at, uint8_t *sup,
                         uint8_t *tile, int step)
 {
@@ -358,7 +369,8 @@ INLINE void scales_q6_k(const uint8_t *const *row, size_t at, uint8_t *sup,
     }
 }
 
-/* Bits 2t and 2t + 1 of dword k become bits 2k and 2k + 1 of dword t. */
+/* Transposes pairs of bits in every byte of the four dwords in x: bits 2t and
+ * 2t + 1 of dword k become bits 2k and 2k + 1 of dword t. */
 INLINE void transpose_pairs(struct quad *x)
 {
     exchange(&x->a, &x->c, 4, low4);
@@ -367,8 +379,9 @@ INLINE void transpose_pairs(struct quad *x)
     exchange(&x->c, &x->d, 2, 0x33333333);
 }
 
-/* Packs half a block: 64 bytes have tiles 0 and 1 in their low nibbles, 2 and 3
- * in the high ones; 32 bytes have the bits above. */
+/* Packs half a Q6_K block, four tiles, for four rows. The low nibbles of the 64
+ * bytes at `low` belong to tiles 0 and 1, the high nibbles to tiles 2 and 3.
+ * The 32 bytes at `high` have the upper two bits of all codes. */
 INLINE void half_q6_k(const uint8_t *const *row, size_t low, size_t high,
                       uint8_t *plane, int step)
 {

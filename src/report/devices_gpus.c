@@ -1,5 +1,5 @@
-/* Lists the GPUs of all drivers: names, properties, and why one of them cannot
- * be used. A missing driver has a line that says so. */
+/* Lists the GPUs of all drivers: names, properties, and the reason if a GPU
+ * cannot be used. For a driver that does not work, prints the reason. */
 #include "report/devices_gpus.h"
 
 #include <stdio.h>
@@ -20,7 +20,8 @@ struct gpus {
     int n_driver;
     struct driver {
         const char *name;
-        char lacks[512]; /* why it does not work; "": it works */
+        char lacks[512]; /* the reason why the driver does not work, "" if it
+                            works */
         int n;
         struct gpu_info gpu[GPU_LIST_MAX];
     } driver[];
@@ -54,7 +55,8 @@ void gpus_free(struct gpus *g)
     free(g);
 }
 
-/* Finds an earlier driver that lists the same GPU; false if there is none. */
+/* Writes the device name that an earlier driver gives to GPU x, such as
+ * "cuda:0", to `buf`. Returns false if no earlier driver lists it. */
 static bool same(const struct gpus *g, const struct gpu_info *x, char buf[32])
 {
     for (int i = 0; i < g->n_driver; i++)
@@ -73,7 +75,8 @@ static bool same(const struct gpus *g, const struct gpu_info *x, char buf[32])
 
 /* ---- text ---------------------------------------------------------------- */
 
-/* Some drivers report the available memory, others only the total. */
+/* Prints the memory of a GPU. Some drivers report the available memory, others
+ * only the total. */
 static void say_memory(const struct sink *to, const struct gpu_info *x)
 {
     char size[16];
@@ -89,7 +92,8 @@ static void say_memory(const struct sink *to, const struct gpu_info *x)
                       sink_size(size, x->largest_bytes));
 }
 
-/* According to the driver: each pair is tested when a model is loaded. */
+/* Prints the GPUs whose memory GPU x can access, according to the driver. When
+ * a model is loaded, each pair is tested. */
 static void say_peers(const struct driver *d, const struct gpu_info *x,
                       const struct sink *to)
 {
@@ -156,7 +160,8 @@ void gpus_say(const struct gpus *g, const struct sink *to)
 
 /* ---- JSON ---------------------------------------------------------------- */
 
-/* Texts of drivers and paths may contain invalid UTF-8. */
+/* Returns a JSON string, or null if `s` is empty. Texts of drivers may contain
+ * invalid UTF-8. */
 static json_t *text_or_null(const char *s)
 {
     return s[0] ? sink_json_text(s, strlen(s)) : json_null();

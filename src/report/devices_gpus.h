@@ -6,12 +6,13 @@
 
 struct gpus; /* the results of all drivers */
 
-/* Queries all drivers; NULL if memory is out. */
+/* Queries all drivers. Returns their results, or NULL if out of memory. */
 struct gpus *gpus_find(void);
-void gpus_free(struct gpus *g); /* takes NULL */
+void gpus_free(struct gpus *g); /* g may be NULL */
 void gpus_say(const struct gpus *g, const struct sink *to);
-/* Return a list of GPUs, and an object with the reason why each driver does not
- * work, null if it does. NULL if memory is out. */
+/* gpus_json returns an array of all GPUs. gpus_json_drivers returns an object
+ * with a member per driver: the reason why the driver does not work, or null if
+ * it works. Both return NULL if out of memory. */
 json_t *gpus_json(const struct gpus *g);
 json_t *gpus_json_drivers(const struct gpus *g);
 

@@ -1,5 +1,5 @@
-/* pl_devices_measure: calibrates, caches and prints the results. Earlier
- * results of GPUs that are not measured now are kept. */
+/* Implements pl_devices_measure: measures the rates of this machine, stores
+ * them as its calibration (cost/calibration.h) and prints them. */
 #include "base/err.h"
 #include "cost/calibration.h"
 #include "machine/topology.h"
@@ -9,7 +9,8 @@
 
 #include <string.h>
 
-/* Prints rates; those that add up are of all threads together. */
+/* Prints the rates of one thread, and those of all threads. A rate that adds up
+ * over threads is that of all threads together. */
 static void say_rates(const struct sink *to, const struct calibration *c)
 {
     struct cost_rates one = c->one, all = calibration_times(c->all, c->n_core);
@@ -42,7 +43,8 @@ static void say_device(const struct sink *to, const struct calibrated_device *d)
     }
 }
 
-/* Lists the requested GPUs, or all; there may be none. */
+/* Sets *l to the requested GPUs, or to all GPUs if none are requested. The list
+ * may be empty. */
 static pl_status find_devices(struct device_list *l, const pl_options *opt,
                               pl_err *err)
 {
@@ -51,7 +53,8 @@ static pl_status find_devices(struct device_list *l, const pl_options *opt,
     return !opt->devices && s == PL_UNSUPPORTED ? PL_OK : s;
 }
 
-/* Measures all that is available now; keeps earlier results of other GPUs. */
+/* Measures the cores and the GPUs of list l. Sets *c to the results, and to
+ * earlier results of other GPUs. */
 static pl_status measure(struct calibration *c, const pl_options *opt,
                          enum kernel_set set, const struct topology *t,
                          const struct device_list *l, pl_err *err)

@@ -1,5 +1,5 @@
-/* pl_devices_print: the devices of this machine, and the results of device
- * strings on it; pl_host_memory: the size of its memory. */
+/* Implements pl_devices_print, which prints the devices of this machine and
+ * what some device options mean here, and pl_host_memory. */
 #include "base/err.h"
 #include "device/device.h"
 #include "machine/topology.h"
@@ -8,7 +8,8 @@
 
 #include <stdio.h>
 
-/* Prints "0-3,8": the device's processors, truncated to fit. */
+/* Writes the numbers of a device's processors to `buf`, such as "0-3,8",
+ * truncated to fit. Returns `buf`. */
 static const char *cores(const struct device_desc *d, char buf[64])
 {
     size_t n = 0;

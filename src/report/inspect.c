@@ -1,9 +1,9 @@
-/* pl_inspect: prints the contents of a GGUF file as text or JSON.
+/* Implements pl_inspect: prints the contents of a GGUF file as text or JSON.
  *
- * The model is not interpreted. Strings in a file are untrusted: control
- * characters never reach the terminal, and invalid UTF-8 becomes \xNN in the
- * text form and U+FFFD in JSON. Long values are abbreviated (in JSON only
- * arrays, which have their count). */
+ * The file need not be a model that plait supports. Its strings are untrusted.
+ * Control characters are never written to the terminal. Invalid UTF-8 becomes
+ * \xNN in the text form and U+FFFD in JSON. Long values are truncated in the
+ * text form; JSON truncates only arrays, and gives their length. */
 #include "base/bytes.h"
 #include "base/err.h"
 #include "base/numeral.h"
@@ -19,11 +19,11 @@
 #include <string.h>
 
 enum {
-    TEXT_STRING = 64, /* bytes of a string shown */
-    TEXT_ARRAY = 6,   /* elements of an array shown */
+    TEXT_STRING = 64, /* maximum number of bytes shown of a string */
+    TEXT_ARRAY = 6,   /* maximum number of elements shown of an array */
     JSON_ARRAY_LEN = 32,
-    MAX_COLUMN = 48, /* the widest name for alignment */
-    MAX_ID = 64,     /* above every type id that the reader accepts */
+    MAX_COLUMN = 48, /* columns are aligned for names up to this length */
+    MAX_ID = 64,     /* greater than any type id that the reader accepts */
 };
 
 struct total {
@@ -47,7 +47,8 @@ static void add_tensor(struct total *total, const struct gguf_tensor *t)
     total->bytes += t->bytes;
 }
 
-/* Adds up tensors by type in by_id[MAX_ID]; returns the total. */
+/* Returns the total over all tensors. Adds the tensors of each type to
+ * by_id[type], [MAX_ID]. */
 static struct total add_up(const struct gguf *g, struct total *by_id)
 {
     struct total all = {0};
@@ -62,8 +63,8 @@ static struct total add_up(const struct gguf *g, struct total *by_id)
     return all;
 }
 
-/* Prints the shortest decimal that reads back as the same float (digits 9) or
- * double (digits 17). */
+/* Writes the shortest decimal number that parses to the same double, or to the
+ * same float if is_f32. */
 static void shortest(char buf[40], double v, bool is_f32)
 {
     for (int digits = 6; digits <= (is_f32 ? 9 : 17); digits++) {
@@ -74,7 +75,8 @@ static void shortest(char buf[40], double v, bool is_f32)
     }
 }
 
-/* Prints a number; all but NaN and infinities read back exactly. */
+/* Writes element i of a numeric value. All numbers except NaN and infinities
+ * parse to the same value. */
 static void number_text(char buf[40], const struct gguf_kv *kv, uint64_t i)
 {
     uint64_t u = 0;
@@ -101,8 +103,9 @@ static void say_pad(const struct sink *to, size_t from, size_t column)
     writer_printf(to, "%*s", from < column ? (int)(column - from) : 0, "");
 }
 
-/* Prints characters, escaped if needed, of at most `room` bytes of the string,
- * and "..." if truncated. Returns the bytes written. */
+/* Prints at most `room` bytes of a string, with control characters and invalid
+ * bytes escaped, and "..." if the string is longer. Returns the number of bytes
+ * printed. */
 static size_t say_escaped(const struct sink *to, const char *s, size_t len,
                           size_t room)
 {
@@ -251,7 +254,8 @@ static void print_text(const struct gguf *g, const struct sink *to)
 
 /* ---- JSON --------------------------------------------------------------- */
 
-/* Returns a JSON value; numbers that JSON cannot hold become strings. */
+/* Returns element i of a value as JSON. Numbers that JSON cannot represent,
+ * such as NaN, become strings. */
 static json_t *json_element(const struct gguf_kv *kv, uint64_t i)
 {
     struct gguf_str s;

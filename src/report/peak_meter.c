@@ -1,10 +1,12 @@
-/* pl_meter: measures the peak rates of the cores, so that a model's performance
- * can be given as a share of them.
+/* Implements pl_meter: measures the peak rates of the cores, so that the
+ * performance of a model can be given as a share of these rates.
  *
- * Reading: each thread reads its own part, larger than any cache, in huge
- * pages, in 1, 2 or 4 streams, and accesses each line once. Multiplying: loops
- * of one instruction on registers, with twelve independent chains, more than a
- * core has in flight. Loops are short, and the best one counts. */
+ * To measure reads, each thread reads memory of its own, larger than any cache
+ * and in huge pages. It reads each cache line once, in 1, 2 or 4 sequential
+ * streams. To measure multiplications, each thread runs a loop of one
+ * instruction on registers. The loop has twelve independent chains of dependent
+ * instructions, more than a core can execute at the same time. Loops are short,
+ * and the best result counts. */
 #include "base/err.h"
 #include "base/sized.h"
 #include "cost/calibration.h"
@@ -28,7 +30,9 @@ static double seconds(void)
 
 /* ---- multiplying --------------------------------------------------------- */
 
-/* A loop of n times twelve instructions; ops: operations of one of them. */
+/* An instruction that multiplies. `there` returns true if the processor has it.
+ * `run` executes it 12 * n times. `ops` is the number of operations per
+ * instruction. */
 struct unit {
     const char *name;
     bool (*there)(void);
@@ -128,8 +132,8 @@ static bool has_amx(void)
     return cpu_features() & CPU_AMX_INT8;
 }
 
-/* Computes four sums of 16 x 16, of two tiles of 16 rows each with 64
- * values. */
+/* Multiplies tiles with AMX: in each iteration, two pairs of tiles of 16 rows
+ * of 64 bytes give four sums of 16 x 16 elements. */
 static void amx(long n)
 {
     struct {
@@ -163,7 +167,8 @@ static bool always(void)
     return true;
 }
 
-/* Best first; ops counts all operations of one X of TWELVE. */
+/* Instructions by preference; the first that the processor has is measured.
+ * `ops` counts the operations of one step of TWELVE. */
 static const struct unit int8_units[] = {
     {"vpdpbusd zmm", has_vnni, dot_zmm, 128},
     {"vpdpbusd ymm", has_avx_vnni, dot_ymm, 64},
@@ -184,7 +189,8 @@ static const struct unit amx_unit = {"tdpbssd", has_amx, amx, 4 * 32768 / 12.};
     __asm__ volatile("1:\n" TWELVE(one) "subs %0,%0,#1\nb.ne 1b\n"             \
                      : "+r"(n)::"v0", "v1", "v2", "v3", "v4", "v5", "v6",      \
                        "v7", "v8", "v9", "v10", "v11", "v12", "v13", "cc")
-/* sdot v<i>.4s,v12.16b,v13.16b, for assemblers that target older CPUs */
+/* The instruction sdot v<i>.4s,v12.16b,v13.16b as a number, because an
+ * assembler that targets an older CPU rejects its name. */
 #define SDOT(i) ".inst 0x4e8d9580+" #i "\n"
 #define FMLA(i) "fmla v" #i ".4s,v12.4s,v13.4s\n"
 
@@ -258,21 +264,21 @@ static const size_t part_bytes = (size_t)64 << 20,
                     least_bytes = (size_t)1 << 30;
 
 struct part {
-    _Alignas(64) char *p; /* [bytes], owned */
-    double rate;          /* operations a second, of this round */
+    _Alignas(64) char *p; /* owned, [bytes] memory that the thread reads */
+    double rate;          /* operations per second in this round */
     uint64_t sum;         /* keeps reads from being optimized away */
 };
 
 struct pl_meter {
     pid_t owner;             /* the process that owns the threads */
-    atomic_bool busy;        /* in pl_meter_measure */
-    int n;                   /* cores */
+    atomic_bool busy;        /* true during pl_meter_measure */
+    int n;                   /* number of cores */
     struct part *part;       /* owned, [n] */
-    size_t bytes;            /* of a part */
-    struct team *team;       /* owned; a thread a core */
-    const struct unit *unit; /* used by the threads now */
-    int streams;             /* read by the threads now */
-    pl_limits best;          /* so far; 0: not measured */
+    size_t bytes;            /* size of the memory of each thread */
+    struct team *team;       /* owned; one thread per core */
+    const struct unit *unit; /* instruction being measured */
+    int streams;             /* number of streams being measured */
+    pl_limits best;          /* best results so far, 0 if not measured */
 };
 
 static void multiply(void *user, int member)
@@ -284,7 +290,8 @@ static void multiply(void *user, int member)
     m->part[member].rate = 12. * LOOPS * m->unit->ops / (seconds() - start);
 }
 
-/* Measures operations a second of all threads, which run at the same time. */
+/* Measures the operations per second of all threads together, which run at the
+ * same time. Raises *best if the result is higher. */
 static void measure_unit(pl_meter *m, const struct unit *u, double *best)
 {
     m->unit = u;
@@ -298,7 +305,8 @@ static void measure_unit(pl_meter *m, const struct unit *u, double *best)
     }
 }
 
-/* Reading one word of a line fetches the whole line. */
+/* Reads `bytes` bytes at p in n sequential streams. Reads only one word per
+ * cache line, because that fetches the whole line. */
 static inline __attribute__((always_inline)) uint64_t
 read_streams(const char *p, size_t bytes, const int n)
 {
@@ -349,7 +357,8 @@ static void measure_reads(pl_meter *m, pl_limits *to)
     }
 }
 
-/* Returns the first of the list that this processor supports. */
+/* Returns the first instruction of a list that this processor supports. The
+ * last one is always supported. */
 static const struct unit *first(const struct unit *u)
 {
     while (!u->there())
@@ -376,8 +385,9 @@ static void keep_best(double *best, double now)
     *best = now > *best ? now : *best;
 }
 
-/* Allocates each part near its thread's core. Together they have at most an
- * eighth of the available memory. */
+/* Allocates the memory of each thread on the NUMA node of the thread's core.
+ * All threads together get at most an eighth of the available memory. Sets
+ * core[i] to the core of thread i. */
 static pl_status make_parts(pl_meter *m, const struct topology *t, int *core,
                             pl_err *err)
 {

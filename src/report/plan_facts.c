@@ -1,5 +1,4 @@
-/* Bytes, layouts and speeds of a plan, derived from its programs. Nothing is
- * decided here. */
+/* Collects sizes, layouts and predicted speeds of a plan from its programs. */
 #include "report/plan_facts.h"
 
 #include "base/err.h"
@@ -10,8 +9,9 @@
 #include <string.h>
 
 enum {
-    N_PROMPT = 512, /* the estimated step: a prompt of this length */
-    N_PAST = 256,   /* and a token after this many */
+    N_PROMPT = 512, /* number of prompt tokens for which prefill is estimated */
+    N_PAST = 256,   /* number of cached tokens for which decoding is
+                       estimated */
 };
 
 int64_t plan_bytes_at(const pl_dim sum[2], const struct graph_sizes *z)
@@ -45,7 +45,8 @@ static uint64_t stored(const struct program *p, int tensor)
     return tensor < 0 ? 0 : (p->tensor[tensor].bytes + 63) / 64 * 64;
 }
 
-/* Adds version i of the tensor. */
+/* Adds the version of tensor t that is node i of the numeric plan: its layout
+ * and its bytes on each device. */
 static pl_status add_version(struct plan_facts *f, struct plan_tensor *t,
                              const struct lowered *low, int i, pl_err *err)
 {
@@ -124,7 +125,8 @@ static pl_status find_rates(struct plan_estimate *e, const struct compiled *q,
     return PL_OK;
 }
 
-/* Estimates the full pipeline, and the same micro-batches one after another. */
+/* Estimates a step with all micro-batches of the pipeline, and the same
+ * micro-batches one after another. */
 static pl_status estimate_pipeline(struct plan_facts *f, const pl_plan *p,
                                    const struct cost_machine *m, pl_err *err)
 {
@@ -167,7 +169,7 @@ static pl_status estimate(struct plan_facts *f, const pl_plan *p, pl_err *err)
                              .prog = q->low->prog,
                              .rates = r,
                              .thread0 = thread};
-    int64_t step = 0; /* the most tokens of a step */
+    int64_t step = 0; /* maximum number of tokens of a step */
 
     if (!r || !use || !thread)
         return err_no_memory(err, "an estimate");

@@ -1,6 +1,6 @@
-/* Prints the part of the plan about groups: their members and contents, the
- * copies between them, and the predicted times of devices. Equal entries are
- * printed once. */
+/* Prints the groups of a plan with their members and contents, the copies
+ * between groups, and the predicted times of the devices. If there are many,
+ * similar entries are printed once. */
 #include "base/numeral.h"
 #include "graph/shape.h"
 #include "report/plan_facts.h"
@@ -12,7 +12,8 @@
 #include <string.h>
 
 enum {
-    MANY_GROUPS = 8, /* more than this are folded */
+    MANY_GROUPS = 8, /* numbers above which similar groups, devices and
+                        intervals of layers are folded */
     MANY_DEVICES = 4,
     MANY_RUNS = 8,
 };
@@ -35,8 +36,8 @@ const char *plan_short_name(const char *name, char buf[PLAN_NAME])
     return buf;
 }
 
-/* Prints "0-4, 7": the layers for which `in` returns true; of very many
- * intervals only the first and the last. */
+/* Prints the layers for which `in` returns true, such as "0-4, 7". If there are
+ * more than MANY_RUNS intervals, prints the first two and the last. */
 static void say_layers(const struct sink *to, const struct placement *y,
                        bool (*in)(const void *what, int layer),
                        const void *what)
@@ -66,7 +67,8 @@ static void say_layers(const struct sink *to, const struct placement *y,
 
 /* ---- groups ------------------------------------------------------------- */
 
-/* Tensors in a group that does not run their layer. */
+/* Types of tensors that are in another group than the one that computes their
+ * layer. */
 enum guest { GUEST_EXPERTS, GUEST_CACHE, GUEST_OTHER, GUEST_COUNT };
 
 static enum guest foreign_part_of(const struct graph_node *n)
@@ -181,9 +183,9 @@ static void say_group(const struct compiled *q, const struct plan_facts *f,
     writer_printf(to, "%s\n", *before ? "" : "nothing");
 }
 
-/* Returns true if two groups between the first and the last are alike. They
- * have equally many devices and one interval of layers, whose lengths differ by
- * at most one. */
+/* Returns true if group b can be folded into the line of group a. Both must
+ * have the same number of devices, and numbers of layers that differ by at most
+ * one. Group b must not be the host or have the embedding or the output. */
 static bool group_alike(const struct compiled *q, const struct plan_facts *f,
                         int a, int b)
 {
@@ -220,15 +222,18 @@ void plan_print_groups(const pl_plan *p, const struct plan_facts *f,
 
 /* ---- copies ------------------------------------------------------------- */
 
-/* Copies that are alike except for the layer and the groups. */
+/* One kind of copies: those similar to copy[first]. They differ from it only in
+ * the layer and the groups. */
 struct kind_of_copy {
     const struct compiled *q;
     const struct lowered_copy *copy;
-    const int *kind; /* [n] the first copy like it */
+    const int *kind; /* [n] index of the first copy of the same kind */
     int n, first;
 };
 
-/* Returns a value's name; an unnamed value gets that of its op and weight. */
+/* Returns the name of the value that is copied. If the value has only a
+ * generated name, returns its op and the weight or cache that it was computed
+ * with. */
 static const char *copy_name(const struct compiled *q,
                              const struct lowered_copy *c,
                              char buf[2 * PLAN_NAME])
@@ -239,7 +244,8 @@ static const char *copy_name(const struct compiled *q,
     if (n->name[0] != 't' ||
         strspn(n->name + 1, "0123456789") + 1 != strlen(n->name))
         return plan_short_name(n->name, buf);
-    for (const struct graph_node *x = n;;) { /* back to a leaf's reader */
+    /* goes back to a node that reads a weight or cache */
+    for (const struct graph_node *x = n;;) {
         for (int k = 0; k < x->n_in; k++)
             if (x->in[k] >= 0 && (q->g->node[x->in[k]].op == OP_weight ||
                                   q->g->node[x->in[k]].op == OP_memory)) {

@@ -1,4 +1,5 @@
-/* Prints the plan as one JSON object, with every tensor and exact bytes. */
+/* Prints the plan as one JSON object, with all tensors and exact sizes in
+ * bytes. */
 #include "report/plan_facts.h"
 #include "report/plan_links.h"
 
@@ -105,7 +106,8 @@ static json_t *json_groups(const struct compiled *q)
     return if_ok(all, ok);
 }
 
-/* Bytes are of one token, or for per "past" of one token before it. */
+/* Appends the copies of a variant. "bytes" is the size for one token. If "per"
+ * is "past", it is the size for one cached token. */
 static bool json_copies(json_t *all, const struct compiled *q,
                         enum compiled_variant variant, const char *name)
 {
@@ -144,13 +146,14 @@ static json_t *json_pipeline(const struct plan_pipeline *y)
                                  y->seconds, "one_by_one_s", y->one_by_one_s);
 }
 
-/* Returns the layers that read a cache or state, each once. */
+/* Returns a JSON array of the layers that read a cache or state, without
+ * duplicates. */
 static json_t *json_readers(const struct compiled *q,
                             const struct graph_node *memory)
 {
     const pl_graph *g = q->g;
     json_t *all = json_array();
-    int last = -2; /* nodes are in the order of layers */
+    int last = -2; /* the last layer added; nodes are in the order of layers */
     bool ok = true;
 
     for (int i = 0; i < g->n_node; i++) {

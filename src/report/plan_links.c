@@ -1,4 +1,5 @@
-/* A device has one rate per path, so equal neighbours share a line. */
+/* Prints the links of accelerators. Neighbouring accelerators with equal rates
+ * share a line. */
 #include "report/plan_links.h"
 
 #include "device/device.h"
@@ -8,7 +9,8 @@ static bool is_linked(const pl_plan *p, const struct plan_facts *f, int d)
     return d < f->n_dev && p->compiled->list.dev[d].accelerator;
 }
 
-/* io has the rates of the host's memory. */
+/* Returns the link from device d to host memory, whose rates are those of the
+ * io device. */
 static struct cost_link to_host(const struct plan_facts *f, int d)
 {
     return cost_link_of(&f->rates[d], &f->rates[f->n_dev]);
@@ -31,13 +33,13 @@ static void say_link(const struct sink *to, const char *whose,
                   x.latency_s * 1e6);
 }
 
-/* Prints devices d .. end - 1. */
+/* Prints the line for accelerators d .. end - 1, which have equal links. */
 static void say_run(const pl_plan *p, const struct plan_facts *f, int d,
                     int end, const struct sink *to)
 {
     const struct device_desc *dev = p->compiled->list.dev;
     const struct cost_rates *r = &f->rates[d];
-    struct cost_rates other = *r; /* an equal device in another link domain */
+    struct cost_rates other = *r; /* a device of another domain */
 
     other.link_domain = 0;
     writer_printf(to, "%s", dev[d].name);

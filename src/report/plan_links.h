@@ -1,5 +1,6 @@
-/* Prints the links of a plan's devices that have their own processors, as
- * estimates use them. */
+/* Prints latency and bandwidth of the links of a plan's accelerators, which are
+ * devices with their own processors. The figures are those that estimates
+ * use. */
 #ifndef REPORT_PLAN_LINKS_H
 #define REPORT_PLAN_LINKS_H
 
@@ -8,12 +9,13 @@
 #include "report/plan_facts.h"
 #include "report/writer.h"
 
-/* Prints a line for each group of equal neighbours; nothing if there are no
- * such devices. */
+/* Prints a line for each range of neighbouring accelerators with equal links.
+ * Prints nothing if the plan has no accelerators. */
 void plan_say_links(const pl_plan *p, const struct plan_facts *f,
                     const struct sink *to);
-/* Returns an array of pairs, each once, and of each device with the host; NULL
- * if memory is out. */
+/* Returns a JSON array of links. It has one object for each accelerator and the
+ * host, and one for each pair of accelerators, with the members "from", "to",
+ * "bytes_per_s" and "latency_s". Returns NULL if out of memory. */
 json_t *plan_json_links(const pl_plan *p, const struct plan_facts *f);
 
 #endif

@@ -1,7 +1,7 @@
-/* Prints the plan as text: the tensors of each device by type of layer,
- * collectives and copies, and predicted speeds. Layers with equal tensors are
- * one type. If remainders are split differently between its layers, the first
- * one represents all. Lines stay within 100 columns for up to four devices. */
+/* Prints the plan as text: devices, tensors of each kind of layer, collectives,
+ * copies and predicted speeds. Layers with the same tensors are of one kind,
+ * and only the first of them is printed, even if the others are split slightly
+ * differently. For up to four devices, lines have at most 100 columns. */
 #include "base/err.h"
 #include "cost/cost.h"
 #include "graph/shape.h"
@@ -15,26 +15,30 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_COLUMN = 4 }; /* the most devices with a column */
+/* Maximum number of devices that get columns of their own. */
+enum { MAX_COLUMN = 4 };
 
-/* The tensors and collectives of one layer, -1 for those outside. */
+/* The tensors and collectives of one layer. `layer` is -1 for those outside
+ * layers. */
 struct layer {
     int layer;
-    int first_tensor, n_tensor; /* in order[] */
+    int first_tensor, n_tensor; /* range in page.tensor */
     int first_collective, n_collective;
-    int kind;     /* first layer with equal tensors */
-    int sends;    /* first of those with equal collectives too */
-    bool differs; /* some layer of the kind is split differently */
-    bool moves;   /* some layer of the kind is in another group */
+    int kind;     /* index of the first layer with the same tensors */
+    int sends;    /* index of the first of these layers that also has the same
+                     collectives */
+    bool differs; /* a layer of this kind is split differently */
+    bool moves;   /* a layer of this kind is in another group */
 };
 
 struct page {
     const pl_plan *p;
     const struct plan_facts *f;
     const struct sink *to;
-    int n_layer; /* including those outside, which is layer[0] */
+    int n_layer; /* number of layers + 1; layer[0] is for tensors outside
+                    layers */
     struct layer *layer;
-    int *tensor, *collective; /* sorted by layer */
+    int *tensor, *collective; /* indices sorted by layer */
 };
 
 /* Layers and kinds ------------------------------------------------------- */
@@ -49,8 +53,8 @@ static int by_layer_m(const struct page *g, int i)
     return g->p->compiled->low->variant->collective[i].layer + 1;
 }
 
-/* Sorts indices of 0 .. n-1 by layer into order[n]; sets first and count of
- * each layer. */
+/* Sets order[n] to the indices of tensors, or of collectives if `message`,
+ * sorted by layer. Sets the range of each layer in order[]. */
 static void sort(const struct page *g, int n, int *order, bool message)
 {
     int (*layer_of)(const struct page *, int) =
@@ -79,7 +83,8 @@ static void sort(const struct page *g, int n, int *order, bool message)
     }
 }
 
-/* Returns a tensor's group if it differs from its layer's, else -1. */
+/* Returns the group of a tensor if it is not the group of the tensor's layer,
+ * else -1. */
 static int foreign_group(const struct page *g, const struct plan_tensor *t)
 {
     const struct placement *y = &g->p->compiled->place;
@@ -193,7 +198,9 @@ static pl_status page_init(struct page *g, pl_err *err)
 
 /* Text ------------------------------------------------------------------- */
 
-/* Prints "split 0: 96+96+64", or "split 0: 64 x 32-40" for many ranks. */
+/* Writes a tensor's layout to `buf`, with the number of indices of each rank:
+ * "split 0: 96+96+64". For many ranks writes their number and the range: "split
+ * 0: 64 x 32-40". */
 static const char *short_layout(const struct plan_tensor *t, int n_rank,
                                 char buf[64])
 {
@@ -301,8 +308,8 @@ static void print_collective(const struct page *g,
                   sink_size(size, (uint64_t)plan_bytes_at(m->bytes, &one)));
 }
 
-/* Prints "layers 0-4, 7": those of the kind, or those with equal
- * collectives. */
+/* Prints the layers of the same kind as layer `first`, or, if `sends`, those
+ * that also have the same collectives, such as "layers 0-4, 7". */
 static void say_layers(const struct page *g, int first, bool sends)
 {
     const char *before = "";
@@ -337,7 +344,8 @@ static const char *group_name(const struct page *g, int group)
     return g->p->compiled->place.group[group].name;
 }
 
-/* Prints the tensors of a layer, by group if they are in several. */
+/* Prints the tensors of a layer. If they are in several groups, prints them by
+ * group. */
 static void say_tensors(const struct page *g, const struct layer *y)
 {
     const int *at = &g->tensor[y->first_tensor];
@@ -510,7 +518,7 @@ static void say_estimate(const struct page *g)
     }
 }
 
-/* Returns the characters up to the next unquoted blank. */
+/* Returns the number of characters before the next unquoted blank. */
 static size_t word_length(const char *s)
 {
     size_t n = 0;
@@ -523,7 +531,8 @@ static size_t word_length(const char *s)
     return n;
 }
 
-/* Prints the options, folded between them; an option stays with its value. */
+/* Prints the options of the plan on lines of limited length. A line is never
+ * broken between an option and its value. */
 static void say_options(const struct page *g)
 {
     const char *s = pl_plan_options(g->p);
@@ -534,7 +543,7 @@ static void say_options(const struct page *g)
         size_t n = word_length(s), all = n;
 
         if (s[0] == '-' && s[n] == ' ' && s[n + 1] != '-')
-            all += 1 + word_length(s + n + 1); /* with its value */
+            all += 1 + word_length(s + n + 1); /* the option and its value */
         if (all + 1 > room)
             writer_printf(g->to, first ? "options  " : "\n         ");
         first = false;

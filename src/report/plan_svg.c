@@ -1,10 +1,11 @@
-/* The plan as a picture. Devices are rows, layers are columns, and tensors are
- * boxes whose area is their bytes on that device. Collectives and copies are
- * lines between the rows, in the gap after their layer.
+/* Draws a plan as an SVG picture. Rows are devices, columns are layers, and
+ * boxes are tensors. The area of a box is proportional to the bytes of the
+ * tensor on the device. Collectives and copies are vertical lines in the gap
+ * after their layer.
  *
- * plan_svg_page.c computes the layout; this file only draws it. A cell is tiled
- * by kinds of tensors, one band below the other, and a band by its tensors,
- * side by side. */
+ * plan_svg_page.c computes the positions; this file only draws. A cell consists
+ * of horizontal bands, one per kind of tensors. In a band the boxes of the
+ * tensors are side by side. */
 #include "report/plan_svg.h"
 
 #include "base/err.h"
@@ -37,7 +38,8 @@ static const struct {
                     "streamed: weights or cache are sent with them"},
 };
 
-/* Prints a name from a file, which may contain anything, escaped for XML. */
+/* Prints a text escaped for XML. Names from a file may contain any bytes; those
+ * that are not printable ASCII become '?'. */
 static void say_escaped(const struct sink *to, const char *s)
 {
     for (; *s; s++)
@@ -76,10 +78,11 @@ static void say_rect(const struct sink *to, double x, double y, double w,
 
 static double text_width(const char *s)
 {
-    return 5.3 * (double)strlen(s); /* at 9 px */
+    return 5.3 * (double)strlen(s); /* estimate in px for a font size of 9 px */
 }
 
-/* Returns "gate" for "ffn_gate_exps"; the color shows the rest. */
+/* Writes a short name of a tensor for the tensor's box, such as "gate" for
+ * "ffn_gate_exps". The color of the box shows the kind. */
 static void box_name(const struct plan_tensor *t, char name[PLAN_NAME])
 {
     char all[PLAN_NAME];
@@ -136,7 +139,7 @@ static void draw_cell(const struct svg_page *g, const struct svg_column *c,
         if (kind[k] == 0)
             continue;
         writer_printf(g->to, "<g fill='%s'>\n", kinds[k].fill);
-        if (k == SVG_OTHER || h < 10) { /* too thin to distinguish */
+        if (k == SVG_OTHER || h < 10) { /* too thin to draw single tensors */
             say_rect(g->to, x, y, w, h < 0.7 ? 0.7 : h, "");
             named = true;
         }
@@ -182,11 +185,12 @@ static void draw_line(const struct svg_page *g, const struct svg_line *l)
         }
     if (y0 > y1)
         return;
-    for (int i = 0; i < g->n_row; i++) /* puts the label where no mark is */
+    /* finds a place for the label without an arrow or circle */
+    for (int i = 0; i < g->n_row; i++)
         if (middle(&g->row[i]) > y0 + 1 && middle(&g->row[i]) < at)
             at = middle(&g->row[i]);
     at = (y0 + (y1 - y0 < 1 ? y0 : at)) / 2;
-    if (y1 - y0 < 1) { /* between the devices of one row */
+    if (y1 - y0 < 1) { /* the line is between devices of the same row */
         y0 -= 26;
         y1 += 26;
     }

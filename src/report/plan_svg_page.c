@@ -1,7 +1,8 @@
-/* Computes the layout of the picture of a plan. Neighbouring layers that are
- * alike share a column, and neighbouring devices a row, if there are more than
- * FEW. The middle of very many columns or rows is left out. The scale is the
- * largest at which the fullest cell of a layer is CELL px high. */
+/* Computes the rows, columns and lines of the picture of a plan, and their
+ * positions. If there are more than FEW, neighbouring similar layers share a
+ * column, and neighbouring similar devices share a row. If there are still too
+ * many columns or rows, the middle ones are left out. The scale is chosen so
+ * that the fullest cell is CELL px high. */
 #include "report/plan_svg.h"
 
 #include "base/err.h"
@@ -14,12 +15,12 @@ enum {
     FEW = 8,
     MOST_ROWS = 12,
     MOST_COLUMNS = 20,
-    LEFT = 178, /* px for the rows' names */
+    LEFT = 178, /* width in px for the names of the rows */
     WIDTH = 150,
     NARROW = 84,
-    BROAD = 330, /* px of columns */
+    BROAD = 330, /* widths of columns in px */
     CELL = 118,
-    LINE = 24, /* px of a line's gap */
+    LINE = 24, /* width in px of the gap for a line */
 };
 
 /* ---- tensors ------------------------------------------------------------ */
@@ -55,7 +56,8 @@ enum svg_kind svg_kind(const struct graph_node *n)
     }
 }
 
-/* Returns a node's position: -1 is the embedding, n_layer the output. */
+/* Returns the layer at which a tensor is drawn: -1 for the embedding, n_layer
+ * for the output. */
 static int place_of(const struct svg_page *g, const struct graph_node *n)
 {
     if (n->layer >= 0)
@@ -168,7 +170,7 @@ static pl_status find_rows(struct svg_page *g, struct arena *a, pl_err *err)
         }
         g->row[g->n_row++] = (struct svg_row){.first = d, .n = 1};
     }
-    if (g->n_row > MOST_ROWS) { /* keeps the first and the last few */
+    if (g->n_row > MOST_ROWS) { /* keeps the first and the last rows */
         struct svg_row *m = &g->row[MOST_ROWS / 2];
 
         cut = g->n_row - MOST_ROWS;
@@ -189,8 +191,8 @@ static pl_status find_rows(struct svg_page *g, struct arena *a, pl_err *err)
 
 /* ---- columns ------------------------------------------------------------ */
 
-/* Returns true for a copy from a layer to the next one's group, which does not
- * distinguish layers. */
+/* Returns true if copy c passes values from its layer to the group of the next
+ * layer. Such copies are ignored when layers are compared. */
 static bool passes_on(const struct svg_page *g, const struct lowered_copy *c)
 {
     const struct placement *y = &g->p->compiled->place;
@@ -199,8 +201,8 @@ static bool passes_on(const struct svg_page *g, const struct lowered_copy *c)
            y->layer_group[c->layer + 1] == c->to;
 }
 
-/* Encodes the copies of a layer as one number: how many for each pair of
- * groups. */
+/* Returns a number that encodes how many copies of a layer there are for each
+ * pair of groups, to compare layers. */
 static int64_t copies_of(const struct svg_page *g,
                          enum compiled_variant variant, int layer)
 {
@@ -224,7 +226,8 @@ static int collectives_of(const struct svg_page *g, int layer)
     return n;
 }
 
-/* Returns true if layer b equals layer a = b - 1, tensor by tensor. */
+/* Returns true if neighbouring layers a and b have the same group, the same
+ * tensors, and as many collectives and copies. */
 static bool layer_alike(const struct svg_page *g, int a, int b)
 {
     int i = 0, k = 0;
@@ -253,7 +256,8 @@ static bool layer_alike(const struct svg_page *g, int a, int b)
     }
 }
 
-/* Returns true if it runs on a row that shows only a count of devices. */
+/* Returns true if the devices that compute a layer are not drawn, because their
+ * row shows only a number of devices. */
 static bool unseen(const struct svg_page *g, int layer)
 {
     int group = group_of_layer(g, layer);
@@ -301,8 +305,9 @@ static pl_status find_columns(struct svg_page *g, struct arena *a, pl_err *err)
 
 /* ---- boxes -------------------------------------------------------------- */
 
-/* Returns the tensor like tensor i in the column's first layer: layers that
- * share a column have them in the same order. */
+/* Returns the tensor that corresponds to tensor i in the first layer of the
+ * same column. Layers that share a column have their tensors in the same
+ * order. */
 static int first_like(const struct svg_page *g, int i)
 {
     const struct plan_tensor *t = g->f->tensor;
@@ -383,8 +388,9 @@ static pl_status add_line(struct svg_page *g, struct arena *a,
     return PL_OK;
 }
 
-/* Returns the column that shows a layer's entry, or -1. Copies to the next
- * layer are shown at the last layer of a column. */
+/* Returns the column in which a line of a layer is drawn, or -1 if it is not
+ * drawn. Lines are drawn for the first layer of a column, or for the last layer
+ * if `last`, as for copies to the next layer. */
 static int shown_in(const struct svg_page *g, int layer, bool last)
 {
     int i = g->column_of[layer + 1];
@@ -393,8 +399,9 @@ static int shown_in(const struct svg_page *g, int layer, bool last)
     return !c->more && layer == (last ? c->last : c->first) ? i : -1;
 }
 
-/* Returns the layer of a copy. A node outside the layers belongs to the
- * embedding if no layer's node precedes it. */
+/* Returns the layer of a copy, -1 for the embedding or n_layer for the output.
+ * A node outside layers belongs to the embedding if it precedes all nodes of
+ * layers, else to the output. */
 static int layer_of_copy(const struct svg_page *g, const struct lowered_copy *c)
 {
     const pl_graph *graph = g->p->graph;
@@ -412,7 +419,7 @@ static pl_status find_collectives(struct svg_page *g, struct arena *a,
 {
     const struct lowered_variant *w = g->p->compiled->low->variant;
     const struct graph_sizes one = {.n_tok = 1, .n_out = 1, .n_seq = 1};
-    bool inside = false; /* true after a node of a layer */
+    bool inside = false; /* true after the first collective of a layer */
 
     for (int i = 0; i < w->n_collective; i++) {
         const struct lowered_collective *m = &w->collective[i];

@@ -1,5 +1,5 @@
-/* pl_inspect of a saved state: its model and contents, after reading all of it
- * and verifying every checksum. */
+/* Implements pl_inspect for a saved state: prints the model and the contents,
+ * after all data has been read and all checksums have been verified. */
 #include "report/state_inspect.h"
 
 #include "base/err.h"
@@ -24,8 +24,8 @@ static int64_t read_file(void *user, void *data, size_t n)
 bool state_is(const char *path)
 {
     char b[8] = "";
-    struct stat st; /* opening a pipe would wait, and reading would consume
-                       it */
+    /* a pipe is not opened, because that could wait and would consume data */
+    struct stat st;
     bool regular = stat(path, &st) == 0 && S_ISREG(st.st_mode);
     FILE *f = regular ? fopen(path, "rb") : NULL;
     bool is = f && fread(b, 1, sizeof b, f) == sizeof b && state_begins(b);
@@ -35,7 +35,7 @@ bool state_is(const char *path)
     return is;
 }
 
-/* Reads everything after the head. */
+/* Reads all data after the head, and verifies the checksums. */
 static pl_status read_data(struct state_reader *r, const struct state_head *h,
                            pl_err *err)
 {

@@ -4,7 +4,7 @@
 
 #include "pl.h"
 
-/* Returns true if the file begins like a state. */
+/* Returns true if the file begins with the signature of a saved state. */
 bool state_is(const char *path);
 pl_status state_inspect(const char *path, bool json, pl_write_fn *write,
                         void *user, pl_err *err);

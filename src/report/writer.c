@@ -1,4 +1,4 @@
-/* Writes formatted text and JSON to a pl_write_fn, unbuffered. */
+/* Writes formatted text and JSON to a pl_write_fn, without buffering. */
 #include "report/writer.h"
 
 #include "base/err.h"
@@ -24,7 +24,8 @@ void writer_printf(const struct sink *to, const char *fmt, ...)
                   (size_t)n < sizeof buf ? (size_t)n : sizeof buf - 1);
 }
 
-/* A sink for jansson; the caller's function runs in its own locale. */
+/* Argument of write_json. Jansson runs in the C locale; the caller's function
+ * is called in the caller's locale, `before`. */
 struct json_way {
     const struct sink *to;
     locale_t before;
@@ -40,7 +41,7 @@ static int write_json(const char *text, size_t len, void *user)
     return 0;
 }
 
-/* Follows RFC 3629. */
+/* Accepts what RFC 3629 defines as UTF-8. */
 size_t sink_utf8_len(const char *s, size_t left)
 {
     const unsigned char *p = (const unsigned char *)s;
@@ -53,14 +54,16 @@ size_t sink_utf8_len(const char *s, size_t left)
     for (size_t i = 1; i < n; i++)
         if ((p[i] & 0xc0) != 0x80)
             return 0;
-    /* over-long forms, surrogates, beyond U+10FFFF */
+    /* rejects overlong forms, surrogates, and characters above U+10FFFF */
     if ((p[0] == 0xe0 && p[1] < 0xa0) || (p[0] == 0xed && p[1] > 0x9f) ||
         (p[0] == 0xf0 && p[1] < 0x90) || (p[0] == 0xf4 && p[1] > 0x8f))
         return 0;
     return n;
 }
 
-/* Returns a valid UTF-8 copy; the caller frees it. NULL if memory is out. */
+/* Returns a copy of a text in which each invalid byte is replaced by U+FFFD,
+ * and sets *clean_len to its length. The caller frees it. Returns NULL if out
+ * of memory. */
 static char *clean(const char *s, size_t len, size_t *clean_len)
 {
     char *copy = len < SIZE_MAX / 3 ? malloc(3 * len + 1) : NULL;

@@ -1,4 +1,4 @@
-/* Writes text to the caller's pl_write_fn. */
+/* Writes formatted text and JSON to the caller's pl_write_fn. */
 #ifndef REPORT_WRITER_H
 #define REPORT_WRITER_H
 
@@ -11,23 +11,25 @@ struct sink {
     void *user;
 };
 
-/* At most 511 bytes a call. */
+/* Writes a formatted text. Text beyond 511 bytes per call is dropped. */
 void writer_printf(const struct sink *to, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
 
-/* Writes `all`, indented, and a newline, and drops the reference. NULL, or
- * running out of memory, is the error NO_MEMORY for `what`. */
+/* Writes the JSON value `all`, indented, and a newline. Releases the reference
+ * to `all`. Returns NO_MEMORY if `all` is NULL or if out of memory; the message
+ * names `what`. */
 pl_status sink_json(const struct sink *to, json_t *all, const char *what,
                     pl_err *err);
 
-/* Returns the bytes of the UTF-8 character at s, at most `left`; 0 if
- * invalid. */
+/* Returns the length in bytes of the UTF-8 character at s, of which `left`
+ * bytes may be read. Returns 0 if it is invalid. */
 size_t sink_utf8_len(const char *s, size_t left);
-/* Returns JSON text in which invalid UTF-8 is U+FFFD. NULL if memory is out. */
+/* Returns a JSON string with the text s[len], in which each invalid byte is
+ * replaced by U+FFFD. Returns NULL if out of memory. */
 json_t *sink_json_text(const char *s, size_t len);
 
-/* Prints "812", "34.0K", "5.12M" or "1.2T": powers of 1024, at most 5
- * characters. */
+/* Prints a size to `buf` with a suffix for powers of 1024: "812", "34.0K",
+ * "5.12M" or "1.2T". The text has at most 5 characters. Returns `buf`. */
 const char *sink_size(char buf[16], uint64_t bytes);
 
 #endif

@@ -1,6 +1,7 @@
-/* The filters. Sources: top-k arXiv:1805.04833, top-p arXiv:1904.09751, typical
- * arXiv:2202.00666, min-p arXiv:2407.01082, top-n-sigma arXiv:2411.07641,
- * dynamic temperature arXiv:2309.02772; XTC is that of llama.cpp. */
+/* Filters candidates. Sources: top-k arXiv:1805.04833, top-p arXiv:1904.09751,
+ * typical arXiv:2202.00666, min-p arXiv:2407.01082, top-n-sigma
+ * arXiv:2411.07641, dynamic temperature arXiv:2309.02772; XTC is that of
+ * llama.cpp. */
 #include "sampling/candidates.h"
 
 #include "base/exact.h"
@@ -9,7 +10,7 @@
 
 /* ---- the heap ---------------------------------------------------------- */
 
-/* Returns true if `a` belongs nearer to the root than `b`. */
+/* Returns true if `a` must be nearer to the root of the heap than `b`. */
 typedef bool order_fn(const struct candidate *a, const struct candidate *b);
 
 static bool best_first(const struct candidate *a, const struct candidate *b)
@@ -48,8 +49,8 @@ static inline void heapify(struct candidate *c, int32_t n, order_fn *before)
         sift_down(c, n, i, before);
 }
 
-/* Moves the best of the heap c[0 .. *n) to the position after its end and
- * shrinks the heap. */
+/* Moves the best candidate of the heap c[0 .. *n) to the position after the
+ * heap, which becomes one shorter, and returns that position. */
 static struct candidate *take_best(struct candidate *c, int32_t *n)
 {
     struct candidate best = c[0];
@@ -61,8 +62,8 @@ static struct candidate *take_best(struct candidate *c, int32_t *n)
     return &c[*n];
 }
 
-/* Ends a sequence of take_best: the taken candidates become c[0 .. n), best
- * first. */
+/* Ends a sequence of take_best calls: drops the heap of n_heap candidates, and
+ * makes the taken ones c[0 .. a->n), best first. */
 static void keep_taken(struct candidates *a, int32_t n_heap)
 {
     int32_t n = a->n - n_heap;
@@ -142,8 +143,8 @@ double candidates_weigh(struct candidates *a)
     return sum;
 }
 
-/* Returns the entropy after candidates_weigh: -ln of a probability is log_sum -
- * (logit - top) / heat. */
+/* Returns the entropy of the candidates, which must be weighed. log_sum is
+ * ln(sum). -ln of a probability is log_sum - (logit - top) / heat. */
 static double entropy(const struct candidates *a, double sum, double log_sum)
 {
     double top = greatest(a)->logit, all = 0;
@@ -227,7 +228,7 @@ void candidates_min_p(struct candidates *a, double share)
 {
     int32_t n = 0;
 
-    candidates_weigh(a); /* the best one's p is 1 */
+    candidates_weigh(a); /* sets p, which is 1 for the best */
     for (int32_t i = 0; i < a->n; i++)
         if (a->c[i].p >= share)
             a->c[n++] = a->c[i];
@@ -256,7 +257,8 @@ void candidates_top_n_sigma(struct candidates *a, double n)
 void candidates_xtc(struct candidates *a, double threshold)
 {
     double sum = candidates_weigh(a);
-    const struct candidate *last = NULL; /* the least likely of them */
+    /* The least likely one above the threshold. */
+    const struct candidate *last = NULL;
     int32_t n = 0, id;
 
     for (int32_t i = 0; i < a->n; i++) {
@@ -306,7 +308,7 @@ int32_t candidates_draw(struct candidates *a, double u, double *p)
     for (int32_t i = 0; i < a->n; i++) {
         if (a->c[i].p == 0)
             continue;
-        c = &a->c[i]; /* also the result if rounding leads past the last */
+        c = &a->c[i]; /* the result, too, if rounding errors let the loop end */
         if (at < c->p)
             break;
         at -= c->p;

@@ -1,4 +1,5 @@
-/* Keeps the scanned tokens in a ring and finds breakers as tokens are added. */
+/* Keeps the last tokens in a ring buffer and finds breakers as tokens are
+ * added. */
 #include "sampling/dry.h"
 
 #include "base/err.h"
@@ -10,7 +11,7 @@
 enum {
     MOST_BREAKER = 256,
     MOST_BREAKER_BYTES = 64,
-    MOST_PIECE = 1024, /* of one token; longer text is cut */
+    MOST_PIECE = 1024, /* bytes of one token's text; the rest is ignored */
 };
 
 struct breaker {
@@ -26,22 +27,21 @@ struct dry {
     struct breaker *breaker; /* owned, [n_breaker] */
     int32_t n_breaker;
 
-    /* The last tokens, a ring: token i is at i % cap. */
+    /* The last tokens, in a ring buffer: token i is at i % cap. */
     int32_t *seen;  /* owned, [cap] */
-    bool *breaks;   /* owned, [cap]: a breaker ends within it */
-    int32_t cap;    /* tokens scanned */
-    int64_t n_seen; /* accepted so far */
-    /* The end of the text before the next token, in which a breaker may
-     * begin. */
+    bool *breaks;   /* owned, [cap]: a breaker ends in this token */
+    int32_t cap;    /* number of tokens that are kept and scanned */
+    int64_t n_seen; /* number of tokens accepted so far */
+    /* The last bytes of the text so far, in which a breaker may begin. */
     char text[MOST_BREAKER_BYTES + MOST_PIECE];
     size_t n_text; /* less than MOST_BREAKER_BYTES between two tokens */
 
-    int32_t *back;  /* owned, [cap]: the ring, newest first */
+    int32_t *back;  /* owned, [cap]: the ring's tokens, newest first */
     int32_t *match; /* owned, [cap]: length of the match of back[i ..] with
                        back[0 ..] */
-    int32_t *hit;   /* owned, [cap]: tokens with a penalty */
+    int32_t *hit;   /* owned, [n_hit]: tokens with a penalty */
     int32_t n_hit;
-    float *penalty; /* owned, [n_vocab]: 0 except for these */
+    float *penalty; /* owned, [n_vocab]: 0 except for hit[] */
 };
 
 static pl_status copy_breakers(struct dry *d, const struct sampling_options *o,
@@ -162,11 +162,11 @@ void dry_accept(struct dry *d, int32_t id)
     d->n_text = rest;
 }
 
-/* Sets match[i] to the number of tokens of back[i ..] that equal those of
- * back[0 ..]. */
+/* Sets match[i], 1 <= i < n, to the number of tokens for which back[i ..] and
+ * back[0 ..] are equal. */
 static void compare(struct dry *d, int32_t n)
 {
-    int32_t left = 0, right = 0; /* the match that extends furthest */
+    int32_t left = 0, right = 0; /* range of the match that extends furthest */
 
     for (int32_t i = 1; i < n; i++) {
         int32_t same = 0;
@@ -188,14 +188,14 @@ static float penalty_of(const struct dry *d, int32_t length)
 {
     double power = d->log_base * (length - d->allowed);
 
-    /* e^80 exceeds every logit of a model. */
+    /* e^80 exceeds every logit of a model */
     return (float)(d->multiplier / exact_exp(-(power < 80 ? power : 80)));
 }
 
 const float *dry_penalties(struct dry *d)
 {
     int32_t n = d->n_seen < d->cap ? (int32_t)d->n_seen : d->cap;
-    int32_t most = n; /* tokens after the last breaker */
+    int32_t most = n; /* number of tokens after the last breaker */
 
     for (int32_t i = 0; i < d->n_hit; i++)
         d->penalty[d->hit[i]] = 0;

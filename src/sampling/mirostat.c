@@ -1,4 +1,4 @@
-/* The two versions of Mirostat; mu is the greatest surprise in bits. */
+/* The two versions of Mirostat. mu is the greatest allowed surprise in bits. */
 #include "sampling/mirostat.h"
 
 #include "base/exact.h"
@@ -7,17 +7,16 @@ static const double ln2 = 0x1.62e42fefa39efp-1;
 
 enum {
     N_SLOPE = 100
-}; /* likeliest tokens from which Zipf's exponent is
-                           estimated */
+}; /* number of likeliest tokens from which Zipf's exponent is estimated */
 
-/* Returns e^x for any x, within the range of a double. */
+/* Returns e^x for any x, limited to e^700. */
 static double power(double x)
 {
     return x <= 0 ? exact_exp(x) : 1 / exact_exp(x < 700 ? -x : -700);
 }
 
-/* Version 1: returns the k at which a vocabulary by Zipf's law would have this
- * surprise. Candidates must be sorted and weighed. */
+/* Version 1: returns the k for which the k-th likeliest token of a vocabulary
+ * by Zipf's law has surprise mu. Candidates must be sorted and weighed. */
 static int32_t likeliest(const struct candidates *a, int32_t n_vocab, double mu)
 {
     double above = 0, below = 0, slope, rest, k;
@@ -34,7 +33,7 @@ static int32_t likeliest(const struct candidates *a, int32_t n_vocab, double mu)
     if (slope < 1e-6)
         return a->n;
     rest = slope - 1;
-    /* (rest 2^mu / (1 - n^-rest)) ^ (1 / slope) */
+    /* k = (rest 2^mu / (1 - n^-rest)) ^ (1 / slope) */
     rest = rest > -1e-9 && rest < 1e-9
                ? 1 / exact_log(n_vocab > 1 ? n_vocab : 2)
                : rest / (1 - power(-rest * exact_log(n_vocab)));

@@ -1,6 +1,6 @@
-/* Chooses a token: collects the candidates, applies the samplers, draws.
- * Penalties, DRY and top-k are applied while the logits are read if the order
- * begins with them, so that most tokens never become candidates. Source of the
+/* Chooses a token: collects the candidates, applies the samplers, draws. If the
+ * order begins with penalties, DRY or top-k, these are applied while the logits
+ * are read, so that most tokens never become candidates. Source of the
  * repetition penalty: arXiv:1909.05858. */
 #include "sampling/sampling.h"
 
@@ -16,30 +16,31 @@
 #include <string.h>
 
 struct sampler {
-    struct sampling_options o; /* without borrowed members */
+    struct sampling_options o; /* options, without their borrowed members */
     int32_t n_vocab;
-    uint64_t state; /* of the random generator */
-    double mu;      /* of Mirostat */
+    uint64_t state; /* state of the random generator */
+    double mu;      /* greatest allowed surprise in bits, for Mirostat */
 
     uint8_t
         step[PL_N_STEP]; /* enum pl_sampling_step, only those with an effect */
     int32_t n_step;
-    int32_t n_lead; /* of them applied while logits are read */
+    int32_t n_lead; /* the first n_lead are applied while logits are read */
     bool leads[PL_N_STEP];
 
     struct candidates left; /* left.c: owned, [cap] */
-    int32_t cap;            /* top_k if that is a leading sampler, else
-                               n_vocab */
+    int32_t cap; /* top_k if that is one of the first n_lead, else n_vocab */
 
-    float *bias;    /* owned, [n_vocab], or NULL */
-    int32_t *count; /* owned, [n_vocab]: occurrences in the window, or NULL */
-    int32_t *ring;  /* owned, [penalty_last_n], or NULL */
-    int64_t n_seen; /* tokens accepted */
+    float *bias; /* owned, [n_vocab], or NULL */
+    /* Owned, [n_vocab]: occurrences of each token in the last penalty_last_n,
+     * or NULL. */
+    int32_t *count;
+    int32_t *ring;  /* owned, [penalty_last_n]: the last tokens, or NULL */
+    int64_t n_seen; /* number of tokens accepted */
 
     struct dry *dry;    /* owned, or NULL */
-    const float *minus; /* its penalties, during a pick; or NULL */
+    const float *minus; /* during a pick: the penalties of DRY, or NULL */
 
-    /* borrowed, one bit per token, during a pick; NULL: all allowed */
+    /* Borrowed during a pick: one bit per token. NULL if all are allowed. */
     const uint32_t *allowed;
 };
 
@@ -61,7 +62,7 @@ struct sampling_options sampling_defaults(void)
                                      .mirostat_eta = 0.1f};
 }
 
-/* One row per option: its offset and range. */
+/* The options of type float and their ranges. */
 static const struct range {
     const char *name;
     size_t at;
@@ -178,7 +179,7 @@ static bool has_penalties(const struct sampling_options *o)
             o->penalty_presence != 0);
 }
 
-/* Returns true if the sampler has an effect. */
+/* Returns true if the sampler `step` has an effect with these options. */
 static bool is_on(const struct sampling_options *o, int step)
 {
     switch ((enum pl_sampling_step)step) {
@@ -206,9 +207,9 @@ static bool is_on(const struct sampling_options *o, int step)
     return false;
 }
 
-/* Sets the samplers that have an effect. Those applied while logits are read
- * are penalties, DRY and top-k, if the order begins with some of them, in this
- * sequence. */
+/* Sets s->step to the samplers that have an effect. Those that are applied
+ * while logits are read are penalties, DRY and top-k, if the order begins with
+ * some of them, in this sequence. */
 static void set_steps(struct sampler *s, const struct sampling_options *o)
 {
     static const uint8_t lead[] = {PL_STEP_PENALTIES, PL_STEP_DRY,
@@ -358,10 +359,11 @@ static float adjusted(const struct sampler *s, int32_t id, float logit)
     return logit;
 }
 
-/* Logits read together: loops with a fixed count, which compilers vectorize. */
+/* The number of logits that are read together. The loops have a fixed count, so
+ * that compilers vectorize them. */
 enum { BLOCK = 64, LANES = 16 };
 
-/* Returns true if each logit is a number or -infinity. */
+/* Returns true if no logit is NaN or +infinity. */
 static bool usable(const struct sampler *s, const float *logits)
 {
     int32_t i = 0;
@@ -375,8 +377,8 @@ static bool usable(const struct sampler *s, const float *logits)
     return !bad;
 }
 
-/* Returns x, or +infinity if x is neither a number nor -infinity, so that a
- * search for the maximum finds it. */
+/* Returns x, or +infinity if x is NaN or +infinity, so that a search for the
+ * maximum finds it. */
 static float checked(float x)
 {
     return x <= FLT_MAX ? x : INFINITY;
@@ -400,15 +402,16 @@ static float greatest_of_block(const float *x)
     return most;
 }
 
-/* Returns true if the logits are used unchanged, and all tokens are allowed. */
+/* Returns true if the logits are used unchanged and all tokens are allowed. */
 static bool is_plain(const struct sampler *s)
 {
     return !s->bias && !s->leads[PL_STEP_PENALTIES] && !s->leads[PL_STEP_DRY] &&
            !s->allowed;
 }
 
-/* Makes the candidate of a token. Returns false if it cannot be drawn: it is
- * not allowed, or -infinity, or NaN, which a bias can make of -infinity. */
+/* Sets *c to the candidate of token `id`. Returns false if it cannot be drawn:
+ * because it is not allowed, or its logit is -infinity, or NaN, which -infinity
+ * and a bias can yield. */
 static bool candidate(const struct sampler *s, const float *logits, int32_t id,
                       struct candidate *c)
 {
@@ -424,9 +427,9 @@ static bool candidate(const struct sampler *s, const float *logits, int32_t id,
     return true;
 }
 
-/* Returns the first of the greatest logits; -1 if all are -infinity or one is
- * not a number. Reads each once, because the logits of many sequences are
- * megabytes. */
+/* Returns the index of the greatest logit, the first of equal ones. Returns -1
+ * if all logits are -infinity or one is NaN or +infinity. Reads each logit
+ * once, because the logits of many sequences are megabytes. */
 static int32_t first_greatest(const float *logits, int32_t n)
 {
     float most = -INFINITY;
@@ -465,7 +468,8 @@ static int32_t most_likely(const struct sampler *s, const float *logits)
     return best.id;
 }
 
-/* Collects all candidates, or the top k of them in order. */
+/* Collects all candidates; if top-k is applied while logits are read, only the
+ * k best, in order. */
 static void collect(struct sampler *s, const float *logits)
 {
     bool top_k = s->cap < s->n_vocab, plain = is_plain(s);
@@ -474,7 +478,8 @@ static void collect(struct sampler *s, const float *logits)
 
     *a = (struct candidates){.c = a->c, .heat = 1};
     for (int32_t i = 0; i < s->n_vocab; i++) {
-        /* The first of equal logits wins, so this block has none to add. */
+        /* The first of equal logits is kept, so no candidate of this block
+         * would be. */
         if (plain && i % BLOCK == 0 && i + BLOCK <= s->n_vocab &&
             a->n == s->cap && greatest_of_block(logits + i) <= a->c[0].key) {
             i += BLOCK - 1;
@@ -493,8 +498,8 @@ static void collect(struct sampler *s, const float *logits)
 
 /* ---- the samplers ------------------------------------------------------ */
 
-/* Applies penalties after other samplers, to the remaining candidates, with
- * their temperature. */
+/* Applies penalties or DRY to the remaining candidates if other samplers came
+ * first. Applies their temperature before. */
 static void change_logits(struct sampler *s, int step)
 {
     struct candidates *a = &s->left;
@@ -511,7 +516,7 @@ static void change_logits(struct sampler *s, int step)
     a->sorted = false;
 }
 
-/* Applies a sampler. u: in [0, 1), for XTC. */
+/* Applies a sampler. `u` is a random number in [0, 1), for XTC. */
 static void apply(struct sampler *s, int step, double u)
 {
     const struct sampling_options *o = &s->o;
@@ -553,7 +558,8 @@ static void apply(struct sampler *s, int step, double u)
     }
 }
 
-/* Returns true if the likeliest token wins whatever the other samplers do. */
+/* Returns true if the likeliest token is chosen whatever the other samplers
+ * do. */
 static bool is_greedy(const struct sampler *s)
 {
     if (s->o.temperature != 0 || s->o.dynatemp_range > 0 ||

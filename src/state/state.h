@@ -1,58 +1,62 @@
-/* State files: the cache contents of sequences as a stream of bytes.
+/* The format of saved states: the KV cache and recurrent states of sequences,
+ * as a stream of bytes.
  *
- * Everything is in logical order, so the stream depends on no layout, ranks,
- * devices or pages; cache contents are opaque here. All numbers are little
- * endian.
+ * Data is in logical order, so the stream does not depend on layouts, ranks,
+ * devices or page numbers. Cache contents are opaque bytes here. Integers are
+ * little-endian. Below, each field has its offset and its size in bytes.
  *
  *   head    0   8  "plaitkv" and a byte 0x1a
  *           8   4  version, 4
- *          12   4  bytes of the head
- *          16   8  fingerprint of the model: all that decides what is cached
- *          24   8  hash of the numeric plan that computed it
- *          32   8  tokens of the vocabulary
- *          40   4  ranks
- *          44   4  flags; bit 0: the whole cache, so other sequences are empty;
- *                  bit 1: for one engine only, whose mark is the fingerprint
- *          48   4  n_cache
- *          52   4  n_seq
- *          56   8  bytes of the note
- *          64  96  the model's name, for messages: ASCII, then 0
- *         160      n_cache times 32, in the order of the data:
+ *          12   4  size of the head in bytes
+ *          16   8  hash of the model: of all that decides the cache contents
+ *          24   8  hash of the numeric plan that computed the contents
+ *          32   8  number of tokens of the vocabulary
+ *          40   4  number of ranks
+ *          44   4  flags; bit 0: a state of the whole cache, so sequences that
+ *                  are not listed are empty; bit 1: for one engine only, whose
+ *                  id (engine.mark) replaces the hash of the model
+ *          48   4  n_cache, number of caches
+ *          52   4  n_seq, number of sequences
+ *          56   8  size of the note in bytes
+ *          64  96  name of the model for messages: ASCII, then zeros
+ *         160      n_cache records of 32 bytes, in the order of the data:
  *                     0  4  layer
- *                     4  4  0 keys, 1 values, 2 a state, which has one row:
- *                           that after the sequence's last position, among the
- *                           rows of that position's chunk
+ *                     4  4  contents: 0 keys, 1 values, 2 a recurrent state.
+ *                           A state has one row, that after the sequence's
+ *                           last position, in the sequence's last chunk
  *                     8  4  GGUF id of the format
- *                    12  4  heads
- *                    16  8  values of a head
- *                    24  8  window: of each sequence only the positions are
- *                           present that a token after its end sees, and those
- *                           before them back to a multiple of 64. 0: all
- *                  n_seq times 40, ids ascending:
+ *                    12  4  number of heads
+ *                    16  8  number of elements of a head
+ *                    24  8  window, 0 for none. With a window, a sequence has
+ *                           only the positions that a token after its end
+ *                           attends to, from the multiple of 64 at or before
+ *                           the first of them
+ *                  n_seq records of 40 bytes, ids ascending:
  *                     0  4  id
- *                     4  4  like: record of an earlier sequence, or its own
+ *                     4  4  like: index of the record of an earlier sequence
+ *                           that shares positions, or of this record
  *                     8  8  first position
- *                    16  8  n, positions
+ *                    16  8  n, number of positions
  *                    24  8  n_like: number of positions at the beginning that
- *                           are those of `like` and not repeated: a multiple
- *                           of 64, or, without states, n; `like` has those of
- *                           them that are present
+ *                           are shared with `like` and not stored again. A
+ *                           multiple of 64, or n if there are no states
  *                    32  8  0
- *                  the note: bytes of the caller
+ *                  the note: data of the caller
  *                  8  checksum
- *   chunk   for each sequence, from position first + n_like, up to the next
- *           multiple of 64 or the sequence's end:
+ *   chunk   for each sequence, for each range of positions from first + n_like
+ *           up to the next multiple of 64 or the sequence's end:
  *                  for each cache that has these positions: rows
- *                  [positions, n_head, d_head], each head's values in the
- *                  cache's own format
+ *                  [positions, n_head, d_head], in the cache's own format
  *                  8  checksum
  *
- * A checksum is the hash64 of the bytes since the last one, seeded by that. So
- * the last one covers everything, and chunks cannot be reordered. The head
- * determines how many bytes follow; nothing follows the last checksum.
+ * A checksum is the hash64 of the bytes since the previous checksum, which is
+ * the seed. So the last checksum covers the whole stream, and chunks cannot be
+ * reordered. The head determines how many bytes follow. Nothing follows the
+ * last checksum.
  *
- * Writer and reader keep only the head and what the caller passes. The reader
- * checks a head before it uses it. */
+ * Writer and reader keep only the head in memory, apart from the caller's
+ * buffers. The reader verifies the checksum of the head before it uses the
+ * head. */
 #ifndef STATE_STATE_H
 #define STATE_STATE_H
 
@@ -62,16 +66,16 @@
 
 enum {
     STATE_VERSION = 4,
-    STATE_CHUNK = 64, /* positions */
+    STATE_CHUNK = 64, /* positions per chunk */
     STATE_NAME = 96,
     STATE_MAX_CACHE = 1 << 17,
     STATE_MAX_SEQ = 1 << 16,
-    STATE_MAX_NOTE = 1 << 26, /* bytes */
+    STATE_MAX_NOTE = 1 << 26, /* maximum size of a note in bytes */
 };
 
 struct state_cache {
     int layer;
-    bool values, state; /* neither: keys */
+    bool values, state; /* what the cache holds; keys if neither is set */
     pl_format format;
     int64_t n_head, d_head, window;
 };
@@ -85,31 +89,35 @@ struct state_head {
     uint64_t model, numeric;
     int64_t n_vocab;
     int n_rank;
-    bool whole, aside;     /* aside: `model` is the mark of an engine */
-    char name[STATE_NAME]; /* terminated */
+    bool whole, aside;     /* the flags; aside: `model` is the id of one engine
+                              (engine.mark) */
+    char name[STATE_NAME]; /* NUL-terminated */
     int n_cache, n_seq;
     struct state_cache *cache;
     struct state_seq *seq;
-    const void *note; /* borrowed; NULL without bytes */
+    const void *note; /* borrowed; NULL if note_bytes is 0 */
     size_t note_bytes;
 };
 
-/* Returns true if these 8 bytes begin a state. */
+/* Returns true if `b`, the first 8 bytes of a file, are those of a saved
+ * state. */
 bool state_begins(const char b[8]);
 
-/* Return the bytes of the head, and of the whole stream. */
+/* Return the size of the head and the size of the whole stream, in bytes. */
 size_t state_head_bytes(const struct state_head *h);
 uint64_t state_bytes(const struct state_head *h);
 
-/* Returns the bytes of a row: of one position of a cache, or of a state. */
+/* Returns the size of a row in bytes. A row is one position of a cache, or a
+ * whole recurrent state. */
 size_t state_row_bytes(const struct state_cache *c);
 
-/* Returns the positions of the chunk that begins at `pos` of a sequence; 0 at
- * its end. */
+/* Returns the number of positions in the chunk that begins at position `pos` of
+ * a sequence, or 0 at the end of the sequence. */
 int64_t state_chunk(const struct state_seq *s, int64_t pos);
 
-/* Returns the rows of a cache in the chunk that begins at `pos` of a sequence:
- * one a position, or 0. A state has one in the last chunk. */
+/* Returns the number of rows of cache c in the chunk that begins at position
+ * `pos` of a sequence: one per position, or 0 if the cache lacks these
+ * positions. A recurrent state has one row, in the last chunk. */
 int64_t state_rows(const struct state_cache *c, const struct state_seq *s,
                    int64_t pos);
 
@@ -118,8 +126,8 @@ int64_t state_rows(const struct state_cache *c, const struct state_seq *s,
 struct state_writer {
     pl_state_write_fn *write;
     void *user;
-    struct hash64 sum; /* since the last checksum */
-    uint64_t at;       /* bytes so far */
+    struct hash64 sum; /* hash of the bytes since the last checksum */
+    uint64_t at;       /* bytes written so far */
 };
 
 void state_writer_init(struct state_writer *w, pl_state_write_fn *write,
@@ -128,7 +136,7 @@ pl_status state_put_head(struct state_writer *w, const struct state_head *h,
                          pl_err *err);
 pl_status state_put(struct state_writer *w, const void *data, size_t n,
                     pl_err *err);
-/* Ends a chunk. */
+/* Writes the checksum that ends the head or a chunk. */
 pl_status state_put_sum(struct state_writer *w, pl_err *err);
 
 /* Reading ---------------------------------------------------------------- */
@@ -142,14 +150,15 @@ struct state_reader {
 
 void state_reader_init(struct state_reader *r, pl_state_read_fn *read,
                        void *user);
-/* Reads and checks the head. `a` owns its arrays and its note. BAD_FILE, or
- * UNSUPPORTED for another version. */
+/* Reads and checks the head. Its arrays and its note are allocated from `a`.
+ * Returns BAD_FILE if the data is not a valid head, or UNSUPPORTED if it has
+ * another version. */
 pl_status state_get_head(struct state_reader *r, struct state_head *h,
                          struct arena *a, pl_err *err);
 pl_status state_get(struct state_reader *r, void *data, size_t n, pl_err *err);
-/* Ends a chunk: checks that it is unchanged. */
+/* Reads and verifies the checksum that ends the head or a chunk. */
 pl_status state_get_sum(struct state_reader *r, pl_err *err);
-/* Checks that nothing follows. */
+/* Checks that the stream ends here. Returns BAD_FILE if more bytes follow. */
 pl_status state_get_end(struct state_reader *r, pl_err *err);
 
 #endif

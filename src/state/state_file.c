@@ -1,7 +1,9 @@
-/* pl_state_*: state streams to callbacks, memory and files.
+/* Implements the pl_state_* functions: they save states to callbacks, memory or
+ * files, and restore them.
  *
- * A file is written by the rules of pl_file_open, and never over a file of the
- * engine's model. */
+ * Files are written with pl_file_open, so that an incomplete file never
+ * replaces a complete one. A file of the engine's model is never
+ * overwritten. */
 #include "state/state_io.h"
 
 #include "base/err.h"
@@ -151,12 +153,12 @@ pl_status pl_state_restore_memory(pl_engine *e, int seq, const void *data,
 
 /* Files ------------------------------------------------------------------ */
 
-/* A file being read. */
+/* A file that a state is read from, with a read buffer. */
 struct file {
     int fd;
-    int error; /* errno of the first failure, 0: none */
+    int error; /* errno of the first failure, 0 if none */
     unsigned char *buffer;
-    size_t at, end; /* in the buffer */
+    size_t at, end; /* unread bytes of the buffer */
 };
 
 static int64_t file_read(void *user, void *data, size_t n)
@@ -230,13 +232,14 @@ pl_status pl_state_save_file(pl_engine *e, int seq, int64_t first, int64_t n,
     return s;
 }
 
-/* Does not wait for a pipe without a writer: it reads as empty. */
+/* Opens a file for reading. Does not wait if it is a pipe that no process
+ * writes to; such a pipe reads as empty. */
 static int open_to_read(const char *path)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
 
     if (fd >= 0)
-        (void)fcntl(fd, F_SETFL, 0); /* a pipe with a writer is read */
+        (void)fcntl(fd, F_SETFL, 0); /* wait for data from here on */
     return fd;
 }
 
@@ -259,7 +262,7 @@ pl_status pl_state_restore_file(pl_engine *e, int seq, const char *path,
     if (f.fd < 0)
         return failed("opening", path, errno, err);
     f.buffer = malloc(BUFFER_BYTES);
-    if (lseek(f.fd, 0, SEEK_SET) == 0) /* not a pipe */
+    if (lseek(f.fd, 0, SEEK_SET) == 0) /* can be read twice, unlike a pipe */
         from.rewind = file_rewind;
     s = f.buffer ? state_restore(e, seq, &from, flags, &why)
                  : err_no_memory(&why, "reading a file");

@@ -1,9 +1,11 @@
-/* pl_state_save and pl_state_restore: sequences as streams.
+/* Implements pl_state_save and pl_state_restore.
  *
- * Rows pass through one buffer, a page of one cache at a time. A restore
- * changes no visible sequence before the last checksum is verified. A past that
- * begins at 0 is assembled in the sequence's shadow, and appended positions are
- * after the sequence's end. state_file.c handles files and their atomicity. */
+ * Rows are copied through one buffer, one page of one cache at a time. A
+ * restore changes no sequence before the last checksum has been verified. A
+ * state that begins at position 0 is read into the sequence's shadow
+ * (kv/pages.h), which then replaces the sequence. A state that begins later is
+ * read into pages reserved after the sequence's end. state_file.c writes files
+ * atomically. */
 #include "state/state_io.h"
 
 #include "base/err.h"
@@ -17,16 +19,18 @@
 static_assert((int)STATE_CHUNK == (int)PAGE_TOKENS,
               "a chunk must be in one page");
 
-/* Resources of a save or restore. */
+/* The resources of one save or restore. */
 struct trip {
     pl_engine *e;
     struct arena arena;
     struct exec_caches io;
-    struct state_head ours, theirs; /* theirs: the state's, when restoring */
+    struct state_head ours, theirs; /* head of this engine; head of the state
+                                       that is restored */
     bool convert;
-    unsigned char *rows; /* owned: a chunk of a cache, in the state's format */
-    unsigned char *own; /* owned: the same in this cache's format, converting */
-    float *wide;        /* owned: the same as floats, converting */
+    unsigned char *rows; /* owned: a chunk of one cache, in the format of the
+                            state */
+    unsigned char *own;  /* owned: the chunk converted to the engine's format */
+    float *wide;         /* owned: the chunk converted to floats */
 };
 
 static void trip_close(struct trip *t)
@@ -47,7 +51,8 @@ static pl_status trip_open(struct trip *t, pl_engine *e, pl_err *err)
     return exec_caches_open(&t->io, e->exec, -1, err);
 }
 
-/* Allocates buffers for chunks of states with this head. */
+/* Allocates buffers for the largest chunk of a state with head h. t->own and
+ * t->wide are needed only if formats are converted. */
 static pl_status trip_buffers(struct trip *t, const struct state_head *h,
                               pl_err *err)
 {
@@ -74,7 +79,8 @@ static pl_status trip_buffers(struct trip *t, const struct state_head *h,
     return PL_OK;
 }
 
-/* Location of the rows of a chunk of cache c. */
+/* Location of the rows of a chunk in a cache: a page, and the first cache slot
+ * in that page. */
 struct state_place {
     int32_t page;
     int slot;
@@ -118,7 +124,8 @@ static pl_status one_seq(struct trip *t, int seq, int64_t first, int64_t n,
     return PL_OK;
 }
 
-/* Lists all sequences that are not empty; shared positions are listed once. */
+/* Fills the head with all sequences that are not empty. Positions whose pages
+ * an earlier sequence shares are saved with that sequence only. */
 static void all_seqs(struct trip *t)
 {
     struct state_head *h = &t->ours;
@@ -133,7 +140,8 @@ static void all_seqs(struct trip *t)
         for (int i = 0; i < h->n_seq; i++) {
             int64_t n = kv_shared_length(&t->e->kv, s, h->seq[i].id);
 
-            if (n == q->n && t->e->kv.states >= 0) /* its state must be saved */
+            /* save at least the last chunk, which has the recurrent state */
+            if (n == q->n && t->e->kv.states >= 0)
                 n = (n - 1) / STATE_CHUNK * STATE_CHUNK;
             if (n > q->n_like) {
                 q->like = i;
@@ -245,13 +253,15 @@ pl_status state_save(pl_engine *e, const struct state_range *what,
 
 /* Restoring -------------------------------------------------------------- */
 
-/* Returns the sequence that a saved one is restored to. */
+/* Returns the sequence to which the i-th saved sequence is restored: `seq`, or
+ * the one with the saved id if `seq` is -1. */
 static int target(const struct trip *t, int seq, int i)
 {
     return seq >= 0 ? seq : t->theirs.seq[i].id;
 }
 
-/* Returns the sequence that it is assembled in. */
+/* Returns the sequence into which the i-th saved sequence is read: the shadow
+ * of the target if it begins at 0, else the target. */
 static int builds_in(const struct trip *t, int seq, int i)
 {
     int dst = target(t, seq, i);
@@ -297,8 +307,9 @@ static pl_status check_seqs(const struct trip *t, int seq, pl_err *err)
     return PL_OK;
 }
 
-/* Returns the pages of a pool that the restored sequences need. *freed: the
- * pages that become free if the replaced ones are emptied first. */
+/* Returns the number of pages of a pool that the restored sequences need. Sets
+ * *freed to the number of pages that become free if the sequences to be
+ * replaced are emptied first. */
 static int64_t count_pages(const struct trip *t, int seq, int pool,
                            int64_t *freed)
 {
@@ -324,8 +335,11 @@ static int64_t count_pages(const struct trip *t, int seq, int pool,
     return need;
 }
 
-/* Checks that a pool has pages for it besides what it replaces. *in_place: only
- * after emptying what it replaces, which requires that it can be read twice. */
+/* Checks that a pool has enough pages for the state. If the free pages suffice,
+ * old and new contents can coexist until the state is verified. Otherwise sets
+ * *in_place: the sequences to be replaced must be emptied first. That requires
+ * that the state can be read twice (`twice`), so that it is verified before.
+ * Returns FULL if there are too few pages. */
 static pl_status check_pool(const struct trip *t, int seq, bool twice, int pool,
                             bool *in_place, pl_err *err)
 {
@@ -357,13 +371,16 @@ static pl_status check_pages(const struct trip *t, int seq, bool twice,
                              bool *in_place, pl_err *err)
 {
     *in_place = false;
-    for (int k = 0; k < t->e->kv.n_pool; k++) /* state slots always suffice */
+    /* there are always enough state slots */
+    for (int k = 0; k < t->e->kv.n_pool; k++)
         if (k != t->e->kv.states)
             PL_TRY(check_pool(t, seq, twice, k, in_place, err));
     return PL_OK;
 }
 
-/* Writes a chunk of cache c from t->rows to its location. */
+/* Writes n rows of cache c from t->rows to position `pos` of sequence `row`, or
+ * to the state slot that the sequence writes. Converts them if formats
+ * differ. */
 static pl_status put_rows(struct trip *t, int c, int row, int64_t pos,
                           int64_t n, pl_err *err)
 {
@@ -382,8 +399,8 @@ static pl_status put_rows(struct trip *t, int c, int row, int64_t pos,
     return exec_cache_write(&t->io, c, at.page, at.slot, (int)n, rows, err);
 }
 
-/* Reads the data of a saved sequence into sequence `row`; -1: only verifies
- * it. */
+/* Reads the data of a saved sequence into sequence `row`. If `row` is -1, only
+ * verifies the checksums. */
 static pl_status read_seq(struct trip *t, struct state_reader *r,
                           const struct state_seq *q, int row, pl_err *err)
 {
@@ -407,8 +424,9 @@ static pl_status read_seq(struct trip *t, struct state_reader *r,
     return PL_OK;
 }
 
-/* Reads all of it invisibly to running sequences. On success it becomes the
- * sequences' past; a failure leaves no trace. */
+/* Reads all sequences of the state into shadows and reserved pages. On success
+ * they become the contents of the target sequences. On failure no sequence is
+ * changed. */
 static pl_status build(struct trip *t, int seq, struct state_reader *r,
                        const struct state_source *from, pl_err *err)
 {
@@ -453,8 +471,9 @@ static pl_status build(struct trip *t, int seq, struct state_reader *r,
     return s;
 }
 
-/* Empties the sequences that the state replaces and, if it is one of the whole
- * cache, those it does not name. */
+/* If `replaced`, empties the sequences that the state replaces. If the state is
+ * one of the whole cache, also empties the sequences that it does not
+ * contain. */
 static void empty(const struct trip *t, int seq, bool replaced)
 {
     const struct state_head *h = &t->theirs;
@@ -471,11 +490,12 @@ static void empty(const struct trip *t, int seq, bool replaced)
     }
 }
 
-/* Verifies all of it, rewinds to the end of the head, and frees pages. */
+/* Verifies the whole state, reads it again up to the end of the head, and
+ * empties the sequences that it replaces. */
 static pl_status look_first(struct trip *t, int seq, struct state_reader *r,
                             const struct state_source *from, pl_err *err)
 {
-    const struct hash64 sum = r->sum; /* of the head */
+    const struct hash64 sum = r->sum; /* checksum of the head */
     struct state_head again;
 
     for (int i = 0; i < t->theirs.n_seq; i++)
@@ -491,7 +511,7 @@ static pl_status look_first(struct trip *t, int seq, struct state_reader *r,
     return PL_OK;
 }
 
-/* Copies the note stored with the state. */
+/* Sets *note to a malloc'ed copy of the note stored with the state. */
 static pl_status copy_note(const struct state_head *h, void **note, pl_err *err)
 {
     *note = malloc(h->note_bytes + 1);

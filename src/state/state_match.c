@@ -1,12 +1,13 @@
-/* Describes an engine in a state's head, and decides if an engine can continue
- * from a state with a given head.
+/* Describes an engine in the head of a state, and decides whether an engine can
+ * restore a state with a given head.
  *
- * A model is identified by the inputs of its graph: the file's
- * hyper-parameters, and each tensor's name, shape, format and bytes
- * (engine/model_sum.h). So a model in another format, fine-tuned, or patched in
- * place is a different model. The file's name, its parts and its vocabulary's
- * texts are ignored. A state that does not outlive its engine has the engine's
- * mark instead, which avoids reading all bytes. */
+ * A model is identified by a hash of its hyper-parameters and of the name,
+ * shape, format and bytes of each tensor (engine/model_sum.h). So a model that
+ * was quantized to another format, fine-tuned or patched in place is a
+ * different model. The name of the file, its division into several files, and
+ * the texts of the vocabulary are ignored. A state that only its own engine
+ * restores has the random id of that engine instead (engine.mark), so that the
+ * weights need not be read. */
 #include "state/state_io.h"
 
 #include "base/err.h"
@@ -23,7 +24,8 @@ static bool of_the_graph(const pl_model *m, const char *key)
     return strncmp(key, m->model->family->arch, n) == 0 && key[n] == '.';
 }
 
-/* Adds up hashes, so the order in the file does not matter. */
+/* Returns a hash of the hyper-parameters. It is the sum of one hash per key, so
+ * that the order in the file does not matter. */
 static uint64_t hash_keys(const pl_model *m)
 {
     uint64_t sum = 0;
@@ -123,8 +125,9 @@ static bool same_shapes(const struct state_head *a, const struct state_head *b)
     return same;
 }
 
-/* Formats "F16/Q8_0", of the first layer's keys and values; "F16" for
- * latents. */
+/* Writes the cache formats of the first layer's keys and values to `buf`, such
+ * as "F16/Q8_0". For a cache of latents, which has no keys, writes one format,
+ * such as "F16". */
 static const char *formats(const struct state_head *h, char buf[32])
 {
     const char *k = NULL, *v = "?";

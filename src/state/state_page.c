@@ -1,11 +1,13 @@
-/* Pages of cached prefixes as streams: exports them from the prefix tree, and
- * imports them at the end of a sequence.
+/* Exports single pages of the prefix tree as streams, and imports them at the
+ * end of a sequence.
  *
- * A page is stored as a state of one sequence with only the page's positions
- * (state.h). It is for its own engine only, until the engine has the sum of its
- * weights. If the model has states but none is cached after the page, the head
- * lists only the other caches. A sequence can be assembled of such pages, and
- * continues after one that has its states. */
+ * A page is stored as a saved state (state.h) with one sequence that has only
+ * the page's positions. If the engine knows the hash of its weights
+ * (engine_sum), other engines with the same weights can import the page;
+ * otherwise only the engine that exported it can. If the model has recurrent
+ * states but the tree has none for the end of the page, the head lists only the
+ * other caches. A sequence can be assembled from several pages. It can be
+ * continued after a page that includes the recurrent states. */
 #include "state/state_io.h"
 
 #include "base/err.h"
@@ -16,14 +18,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Resources of exporting or importing a page. */
+/* The resources of exporting or importing one page. */
 struct carrier {
     pl_engine *e;
     struct arena arena;
     struct exec_caches io;
     struct state_head ours;
     struct state_seq seq;
-    unsigned char *rows; /* owned: a page of one cache */
+    unsigned char *rows; /* owned: rows of a page of one cache */
 };
 
 static void carrier_close(struct carrier *c)
@@ -56,8 +58,8 @@ static int pool_of(const struct carrier *c, int cache)
     return dim_pool(c->io.cache[cache].g->dim[0]);
 }
 
-/* Returns the rows of a cache in a page that begins at `pos`. `states`: count
- * those of states too. */
+/* Returns the number of rows of a cache in the page c->seq. Recurrent states
+ * count only if `states`. */
 static int64_t rows_of(const struct carrier *c, int cache, bool states)
 {
     if (c->ours.cache[cache].state && !states)
@@ -67,7 +69,8 @@ static int64_t rows_of(const struct carrier *c, int cache, bool states)
 
 /* ---- export -------------------------------------------------------------- */
 
-/* Returns true if the node has all parts of the page. *states: states too. */
+/* Returns true if the node has the page of every pool that a continuation
+ * needs. Sets *states to true if it also has the recurrent states. */
 static bool is_whole(const struct carrier *c, const struct prefix_node *v,
                      bool *states)
 {
@@ -80,7 +83,8 @@ static bool is_whole(const struct carrier *c, const struct prefix_node *v,
     return true;
 }
 
-/* Makes the head of a page, without the states that it does not have. */
+/* Sets *out to the head of a page. Includes the caches that are recurrent
+ * states only if `states`. */
 static pl_status own_head(struct carrier *c, bool states,
                           struct state_head *out, pl_err *err)
 {
@@ -152,7 +156,7 @@ static pl_status take(struct carrier *c, int32_t *token, int64_t *n,
     for (; (node = prefix_next_dirty(kv)) >= 0; *n = 0) {
         const struct prefix_node *v = &kv->prefix->node[node];
 
-        prefix_mark_clean(kv, node); /* even if the export fails */
+        prefix_mark_clean(kv, node); /* marked even if the export fails */
         *n = prefix_path(kv, node, token);
         c->seq = (struct state_seq){0, 0, *n - v->n_tok, v->n_tok, 0};
         *goes_on = is_whole(c, v, &states) && (states || kv->states < 0);
@@ -187,7 +191,8 @@ pl_status pl_prefix_export_page(pl_engine *e, int32_t *token, int64_t room,
                        " (pl_engine_n_ctx)",
                        room, e->plan->n_ctx);
     PL_TRY(exec_enter(e->exec, err));
-    s = exec_wait_async(e->exec, err); /* tensor transfers may be in progress */
+    /* asynchronous transfers may be in progress */
+    s = exec_wait_async(e->exec, err);
     if (s == PL_OK)
         engine_trust_prefixes(e);
     if (s == PL_OK && prefix_next_dirty(&e->kv) >= 0) {
@@ -234,7 +239,8 @@ static bool same_cache(const struct state_cache *a, const struct state_cache *b)
            a->window == b->window;
 }
 
-/* Returns true if the head has all of our caches, or all but states. */
+/* Returns true if head h lists the same caches as this engine, with or without
+ * the recurrent states. Sets *states to true if with them. */
 static bool same_caches(const struct carrier *c, const struct state_head *h,
                         bool *states)
 {
@@ -272,7 +278,8 @@ static pl_status check_page(struct carrier *c, const struct state_head *h,
     return PL_OK;
 }
 
-/* Reads into pages that are not visible yet. */
+/* Reads the page's rows into the pages and the state slot reserved for the
+ * sequence, which are not part of the sequence yet. */
 static pl_status read_page(struct carrier *c, int seq, struct state_reader *r,
                            bool states, pl_err *err)
 {
@@ -320,8 +327,8 @@ static pl_status put(struct carrier *c, int seq, const int32_t *token,
     kv_trim_windows(kv, seq);
     if (states)
         prefix_insert_state(kv, seq);
-    prefix_mark_clean(kv, prefix_node_of(kv, seq)); /* its source already has
-                                                       it */
+    /* clean, because the tier that the page was read from has a copy */
+    prefix_mark_clean(kv, prefix_node_of(kv, seq));
     return PL_OK;
 }
 

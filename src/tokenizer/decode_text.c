@@ -8,7 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Destination of a piece. Bytes beyond `cap` are only counted. */
+/* The destination of a token's text. Bytes beyond `cap` are counted but not
+ * written. */
 struct sink {
     char *s;
     size_t n, cap;
@@ -29,7 +30,8 @@ static int hex(char c)
                                   : -1;
 }
 
-/* Returns the value of "<0xXX>", or -1 if the token's text has another form. */
+/* Returns the value XX of a token "<0xXX>", or -1 if the token's text has
+ * another form. */
 static int byte_value(const struct token *k)
 {
     if (k->len != 6 || memcmp(k->s, "<0x", 3) != 0 || k->s[5] != '>' ||
@@ -38,8 +40,8 @@ static int byte_value(const struct token *k)
     return hex(k->s[3]) * 16 + hex(k->s[4]);
 }
 
-/* Puts a normal token's text, with U+2581 as a blank or with KIND_BPE's
- * characters as their bytes. */
+/* Puts the text of a normal token. Replaces U+2581 by a blank, or in KIND_BPE
+ * vocabularies each character by the byte that it represents. */
 static void put_normal(const struct tokenizer *t, const struct token *k,
                        struct sink *out)
 {
@@ -126,15 +128,16 @@ pl_status tokenizer_stream_put(struct tokenizer_stream *d, int32_t id,
     n = held + tokenizer_piece(d->t, id, d->flags, NULL, 0);
     if (n > SIZE_MAX / 8)
         return err_no_memory(err, "a text");
-    /* A byte becomes at most three. The raw bytes are written to the end of
-     * that space, so that the text grows towards them and never overtakes the
-     * reading. */
+    /* Each raw byte becomes at most three bytes of text. The raw bytes are
+     * written to the end of the space reserved for the text. So the text grows
+     * towards them and never overwrites bytes that are not read yet. */
     PL_TRY(text_buf_reserve(out, 3 * n, err));
     p = out->s + out->n + 2 * n;
     memcpy(p, d->held, held);
     tokenizer_piece(d->t, id, d->flags, p + held, n - held);
     raw = p;
-    if ((d->flags & TOKENIZER_WHOLE) && n > 0) { /* the first with a text */
+    /* The first token that has a text. */
+    if ((d->flags & TOKENIZER_WHOLE) && n > 0) {
         if (d->t->drops_blank && d->t->vocab.token[id].type == TOKEN_NORMAL &&
             raw[0] == ' ')
             at = 1;

@@ -1,9 +1,9 @@
 /* Converts text to tokens.
  *
- * Special tokens are cut out first. The text between them is normalised, split
+ * Special tokens are found first. The text between them is normalised, split
  * into pieces and merged, depending on the kind of vocabulary. A symbol that is
- * not a token when merging ends is written as bytes. No step visits a position
- * more often than there are lengths of special tokens. */
+ * not a token when merging ends becomes the tokens of its bytes. The search for
+ * special tokens visits each position once per length of a special token. */
 #include "tokenizer/encoder.h"
 
 #include "base/ascii.h"
@@ -53,8 +53,8 @@ static pl_status push_bytes(struct encoder *e, const char *s, size_t len,
     return PL_OK;
 }
 
-/* SentencePiece: two symbols join if their text is a token, highest score
- * first. */
+/* The merge_pair_fn of SentencePiece: two symbols join if their joined text is
+ * a token, highest score first. */
 static bool join_by_text(const void *user, const struct merge_sym *a,
                          const struct merge_sym *b, double *key,
                          int32_t *joined)
@@ -67,12 +67,13 @@ static bool join_by_text(const void *user, const struct merge_sym *a,
     if (*joined < 0)
         return false;
     score = v->token[*joined].score;
-    *key = score == score ? -(double)score : __builtin_inf(); /* NaN: last */
+    /* NaN joins last. */
+    *key = score == score ? -(double)score : __builtin_inf();
     return true;
 }
 
-/* Byte-pair encoding: two symbols join if there is a merge, lowest rank
- * first. */
+/* The merge_pair_fn of byte-pair encoding: two symbols join if there is a merge
+ * of them, lowest rank first. */
 static bool join_by_merge(const void *user, const struct merge_sym *a,
                           const struct merge_sym *b, double *key,
                           int32_t *joined)
@@ -87,8 +88,8 @@ static bool join_by_merge(const void *user, const struct merge_sym *a,
     return true;
 }
 
-/* Pushes a symbol that is not a token: by characters that are tokens, else by
- * bytes. */
+/* Pushes the token of a symbol. If it is not a token, pushes the tokens of its
+ * characters, or of the bytes of those that are not tokens. */
 static pl_status push_symbol(struct encoder *e, const struct merge_sym *s,
                              pl_err *err)
 {
@@ -125,8 +126,8 @@ static pl_status push_merged(struct encoder *e, merge_pair_fn *pair,
     return PL_OK;
 }
 
-/* Merges the characters of a text that is not split further. Stray bytes are
- * symbols of their own. */
+/* Merges the characters of a text that is not split further, and pushes the
+ * tokens. Bytes that are not UTF-8 are symbols of their own. */
 static pl_status merge_word(struct encoder *e, const char *s, size_t len,
                             merge_pair_fn *pair, pl_err *err)
 {
@@ -145,9 +146,9 @@ static pl_status merge_word(struct encoder *e, const char *s, size_t len,
     return push_merged(e, pair, err);
 }
 
-/* Merges a text with its blanks as U+2581. In most vocabularies no token
- * extends from a word into the blanks after it. Then words are merged one by
- * one, which gives the same result and stays in the near caches. */
+/* Merges a text whose blanks are U+2581. In most vocabularies no token
+ * continues from a word into the blanks after it. Then words are merged one by
+ * one: the result is the same, and the data stays in the L1 and L2 caches. */
 static pl_status merge_chars(struct encoder *e, const char *s, size_t len,
                              merge_pair_fn *pair, pl_err *err)
 {
@@ -162,7 +163,7 @@ static pl_status merge_chars(struct encoder *e, const char *s, size_t len,
     return merge_word(e, s + from, len - from, pair, err);
 }
 
-/* Merges one piece of the pre-tokenizer. Its symbols are bytes. */
+/* Merges one piece of text, whose symbols are bytes, and pushes the tokens. */
 static pl_status bpe_piece(void *user, const char *s, size_t len, int by,
                            pl_err *err)
 {
@@ -199,7 +200,8 @@ static pl_status encode_bpe(struct encoder *e, const char *s, size_t len,
     return pretok_split(e->t->pretok, s, len, bpe_piece, e, err);
 }
 
-/* Copies s with every blank as U+2581, and one more in front if `blank`. */
+/* Copies `s` with U+2581 for each blank, and one more in front if `blank`. *out
+ * is malloc'ed. */
 static pl_status escape_blanks(const char *s, size_t len, bool blank,
                                char **out, size_t *n_out, pl_err *err)
 {
@@ -240,7 +242,8 @@ static pl_status encode_spm(struct encoder *e, const char *s, size_t len,
     return status;
 }
 
-/* Splits the text into spans of newlines and spans of anything else. */
+/* Encodes a text of KIND_GEMMA. Splits it into sequences of newlines and
+ * sequences of other characters, which are merged separately. */
 static pl_status encode_gemma(struct encoder *e, const char *s, size_t len,
                               pl_err *err)
 {
@@ -286,11 +289,12 @@ static pl_status encode_plain(struct encoder *e, const char *s, size_t len,
     return encode_gemma(e, s, len, err);
 }
 
-enum { FREE, BEGIN, INSIDE }; /* states of a text's bytes */
+/* Marks of a text's bytes: FREE is outside special tokens. */
+enum { FREE, BEGIN, INSIDE };
 
-/* Marks the special tokens in the text, longest first, each from left to right.
- * Tokens marked earlier are at least as long as the current one, so only its
- * two ends can be marked already. */
+/* Marks the special tokens in the text, longest first, each length from left to
+ * right. Tokens marked earlier are at least as long as the current one, so it
+ * is enough to check that its first and last byte are not marked. */
 static void mark_specials(const struct tokenizer *t, const char *s, size_t len,
                           bool parse, unsigned char *mark)
 {
@@ -327,9 +331,9 @@ static bool eats_blank_after(const struct tokenizer *t, const char *s,
     return t->eats_blank;
 }
 
-/* Returns how many of the n bytes at s remain before the `more` bytes that
- * follow, which begin with a special token. Some tokens drop the white space
- * before them. */
+/* Returns how many of the n bytes at `s` are encoded. They precede a special
+ * token, which begins the `more` bytes after them. The token t->eats_before
+ * drops white space before it. */
 static size_t kept_before(const struct tokenizer *t, const char *s, size_t n,
                           size_t more)
 {
@@ -396,7 +400,7 @@ pl_status tokenizer_encode(const struct tokenizer *t, const char *text,
     int64_t before = out->n;
     pl_status s = PL_OK;
 
-    /* a blank becomes three bytes, and symbols count in 31 bits */
+    /* A blank becomes three bytes, and symbols are counted in 31 bits. */
     if (len > INT32_MAX / 4)
         return err_set(err, PL_BAD_ARGUMENT,
                        "a text of %zu bytes; at most %d can be encoded at once",

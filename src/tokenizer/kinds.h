@@ -14,19 +14,20 @@ enum tokenizer_kind {
     KIND_UNIGRAM
 };
 
-/* The tokens that are searched in a text before anything else: their lengths,
- * longest first, and the bytes that they begin and end with. */
+/* Special tokens, which are searched for before the text is split. Has their
+ * lengths, longest first, and the bytes that they begin and end with. */
 struct special_set {
     uint32_t *len; /* owned, [n_len] */
     uint32_t n_len;
     bool first[256], last[256];
 };
 
-/* Replacements for beginnings of a text; see unigram.c. */
+/* The map of characters of KIND_UNIGRAM: replaces byte sequences of a text when
+ * it is normalised; see unigram.c. */
 struct char_map {
-    /* A view of the vocabulary's arena, [n_unit] of 4 bytes. */
+    /* [n_unit], 4 bytes each, in the vocabulary's arena. */
     const unsigned char *unit;
-    const char *text; /* the same; ends with a zero byte */
+    const char *text; /* [n_text], likewise; ends with a zero byte */
     size_t n_unit, n_text;
 };
 
@@ -34,34 +35,37 @@ struct tokenizer {
     enum tokenizer_kind kind;
     struct vocab vocab;
     struct pretok *pretok; /* owned; KIND_BPE and KIND_WORDPIECE */
-    struct pretok *clean;  /* owned; KIND_WORDPIECE, before `pretok` */
-    /* KIND_SPM and KIND_GEMMA: no symbol has a blank after a word. */
+    struct pretok *clean;  /* owned; KIND_WORDPIECE: used before `pretok` */
+    /* KIND_SPM and KIND_GEMMA: no symbol contains a blank after a word, so
+     * words are merged one by one. */
     bool cuts_words;
-    bool strips_marks, lowers; /* KIND_WORDPIECE */
-    struct char_map map;       /* KIND_UNIGRAM from here */
-    double unknown_score;      /* of a character that is not a token */
-    bool joins_blanks; /* joins white space to one blank before a word */
-    /* KIND_BPE: the symbol of the byte's character. Else: the token "<0xXX>" or
-     * the byte itself. */
+    /* KIND_WORDPIECE: removes marks, makes lower case. */
+    bool strips_marks, lowers;
+    struct char_map map;  /* KIND_UNIGRAM, as the next two */
+    double unknown_score; /* of a character that is not a token */
+    bool joins_blanks;    /* joins white space to one blank before a word */
+    /* KIND_BPE: the symbol of the character that represents the byte. Other
+     * kinds: the token "<0xXX>", or the byte itself as a token. -1 if none. */
     int32_t byte_id[256];
-    int32_t bos, eos, unknown;    /* -1: none */
-    int32_t fim[TOKENIZER_N_FIM]; /* likewise */
+    int32_t bos, eos, unknown;    /* -1 if none */
+    int32_t fim[TOKENIZER_N_FIM]; /* -1 if none */
     bool adds_bos, adds_eos;
-    bool adds_blank;     /* before a text and after each special token */
-    bool drops_blank;    /* decoding drops the blank before a text */
-    bool eats_blank;     /* phi-3: after parsed special tokens */
-    int32_t eats_before; /* the token that drops white space before it, or -1 */
-    /* User-defined tokens only; the same with control and unknown tokens. */
+    bool adds_blank;  /* puts a blank before a text and after special tokens */
+    bool drops_blank; /* decoding drops the blank before a text */
+    bool eats_blank;  /* phi-3: drops white space after parsed special tokens */
+    int32_t eats_before; /* -1, or the token that drops white space before it */
+    /* The user-defined tokens; these and the control and unknown tokens. */
     struct special_set user, all;
 };
 
-/* Returns the character that represents a byte in KIND_BPE vocabularies.
- * Printable bytes represent themselves, the others follow from U+0100 on.
- * Writes it as UTF-8 to out and returns its length, 1 or 2. */
+/* Finds the character that represents a byte in KIND_BPE vocabularies.
+ * Printable bytes represent themselves; the others are numbered from U+0100 on.
+ * Writes the character as UTF-8 to `out` and returns its length, 1 or 2. */
 int bpe_char_of_byte(unsigned byte, char out[2]);
 
-/* The inverse: returns the length of the character at s if it represents a
- * byte, else 0. */
+/* The inverse: sets *byte to the byte that the character at s[0 .. n)
+ * represents, and returns the character's length. Returns 0 if it does not
+ * represent a byte. */
 int bpe_byte_of_char(const char *s, size_t n, unsigned char *byte);
 
 static inline bool token_is_special(const struct token *t, bool parse)

@@ -1,5 +1,5 @@
-/* Looks up the tables of letter_table.h and converts between UTF-8 and
- * numbers. */
+/* Looks up the tables of letter_table.h, and converts between UTF-8 and code
+ * points. */
 #include "tokenizer/letters.h"
 
 #include "tokenizer/letter_table.h"
@@ -38,7 +38,7 @@ int letter_base(uint32_t c, uint32_t out[LETTER_MAX_BASE])
     const uint32_t *row;
 
     out[0] = c;
-    if (c < 0xc0) /* the first that has a base */
+    if (c < 0xc0) /* the first character with a base */
         return 1;
     if (c - SYLLABLE < N_SYLLABLE) {
         uint32_t i = c - SYLLABLE;

@@ -1,6 +1,6 @@
 /* Letters as WordPiece vocabularies spell them: without marks, in lower case.
- * This file knows characters by number only. PCRE2 decides if they are marks,
- * spaces or punctuation. */
+ * This file only maps code points. PCRE2 decides if they are marks, spaces or
+ * punctuation. */
 #ifndef TOKENIZER_LETTERS_H
 #define TOKENIZER_LETTERS_H
 
@@ -9,14 +9,14 @@
 
 enum { LETTER_MAX_BASE = 3 };
 
-/* Decomposes c canonically and drops marks without width. Returns the number of
- * remaining characters, 1 to 3. */
+/* Decomposes `c` canonically and drops nonspacing marks. Writes the remaining 1
+ * to 3 characters to `out` and returns their number. */
 int letter_base(uint32_t c, uint32_t out[LETTER_MAX_BASE]);
 
 uint32_t letter_lower(uint32_t c);
 
-/* Convert between one character and UTF-8. s holds a valid one; out has space
- * for 4 bytes. letter_write returns the length. */
+/* Convert between a code point and UTF-8. `s` holds a valid character; `out`
+ * has space for 4 bytes. letter_write returns the length. */
 uint32_t letter_read(const char *s);
 size_t letter_write(uint32_t c, char *out);
 

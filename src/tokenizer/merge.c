@@ -99,7 +99,8 @@ static void drop(struct merger *m, int32_t i)
     sift_down(m, m->sym[last].pos);
 }
 
-/* Reevaluates the pair (i, next). */
+/* Updates the heap's entry of the pair (i, next) after one of its symbols has
+ * changed. */
 static void renew(struct merger *m, int32_t i, merge_pair_fn *pair,
                   const void *user)
 {

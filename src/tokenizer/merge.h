@@ -7,23 +7,24 @@
 #include "pl.h"
 
 struct merge_sym {
-    uint32_t start, len; /* bytes of the text that the symbol covers */
-    int32_t id;          /* the caller's; -1 joins nothing by id */
+    uint32_t start, len; /* bytes [start, start + len) of the text */
+    int32_t id;          /* the caller's id; -1 never joins by id */
     int32_t prev, next;  /* neighbours, -1 at the ends */
-    /* The pair (this, next), while it is in the heap: */
-    int32_t pos;    /* position in the heap, -1 if the pair does not join */
-    int32_t joined; /* the id it becomes */
-    double key;     /* smallest first; ties: leftmost */
+    /* The pair of this symbol and the next one: */
+    int32_t pos;    /* position in the heap; -1 if they do not join */
+    int32_t joined; /* the id of the joined symbol */
+    double key;     /* the smallest joins first; ties: the leftmost */
 };
 
-/* Scratch memory, kept between calls. Zeros: empty. */
+/* Scratch memory, kept between calls. A zeroed struct is empty. */
 struct merger {
     struct merge_sym *sym; /* owned, [cap] */
     int32_t *heap;         /* owned, [cap], indices of left symbols */
     int32_t n_sym, n_heap, cap;
 };
 
-/* Returns false if the adjacent a and b do not join. */
+/* Sets *key and *joined of the adjacent symbols a and b (see merge_sym).
+ * Returns false if they do not join. */
 typedef bool merge_pair_fn(const void *user, const struct merge_sym *a,
                            const struct merge_sym *b, double *key,
                            int32_t *joined);

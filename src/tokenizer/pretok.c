@@ -1,10 +1,10 @@
-/* The table of pre-tokenizers, executed with PCRE2.
+/* The table of pre-tokenizers. PCRE2 executes their expressions.
  *
  * The expressions are those published with the models, with two differences.
  * White space is written out as Unicode defines the property White_Space,
- * because PCRE2's own \s either stops at ASCII or includes U+180E. Expressions
- * that could scan a run of white space once for each of its characters are
- * rewritten to scan it once. */
+ * because PCRE2's own \s either matches only ASCII or includes U+180E. An
+ * expression that would scan a sequence of white space again for each of its
+ * characters is rewritten to scan it once. */
 #include "tokenizer/pretok.h"
 
 #include "base/err.h"
@@ -24,11 +24,12 @@ struct rule {
 };
 
 #define WS PRETOK_SPACE
-/* \s+(?!\S): all blanks in a row except the one that a word includes. */
+/* \s+(?!\S): a sequence of white space, except its last character if a word
+ * follows, because that belongs to the word. */
 #define BLANKS "[" WS "]+(?![^" WS "])"
 #define SHORT  "'s|'t|'re|'ve|'m|'ll|'d"
-/* The end of most expressions: newlines with the white space before them, other
- * white space. */
+/* The last alternatives of most expressions: newlines with the white space
+ * before them, and other white space. */
 #define SPACES "|[" WS "]*[\\r\\n]+|" BLANKS "|[" WS "]+"
 
 #define GPT2   SHORT "| ?\\p{L}+| ?\\p{N}+| ?[^" WS "\\p{L}\\p{N}]+|" BLANKS
@@ -40,32 +41,34 @@ struct rule {
     "| ?[^" WS "\\p{L}\\p{M}\\p{N}]+[\\r\\n]*" SPACES
 #define UPPER "[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]"
 #define LOWER "[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]"
-/* Words by their case: `tail` may follow each, `more` ends a piece of neither
- * letters nor numbers. */
+/* Splits letters into words by case. `tail` may follow each word. `more` may
+ * follow a piece of characters other than letters and numbers. */
 #define CASES(upper, lower, tail, number, more)                                \
     "[^\\r\\n\\p{L}\\p{N}]?" upper "*" lower "+" tail                          \
     "|[^\\r\\n\\p{L}\\p{N}]?" upper "+" lower "*" tail "|" number "| ?[^" WS   \
     "\\p{L}\\p{N}]+" more SPACES
 #define GPT4O(number)                                                          \
     CASES(UPPER, LOWER, "(?i:" SHORT ")?", number, "[\\r\\n/]*")
-/* The same two classes without Han characters, written as their complements. */
+/* UPPER and LOWER without Han characters, written as complements. */
 #define UPPER_NO_HAN "[^\\p{Ll}\\p{N}\\p{P}\\p{S}\\p{Z}\\p{C}\\p{Han}]"
 #define LOWER_NO_HAN "[^\\p{Lu}\\p{Lt}\\p{N}\\p{P}\\p{S}\\p{Z}\\p{C}\\p{Han}]"
 #define DEEPSEEK_V3                                                            \
     "[!-/:-@\\[-`{-~][A-Za-z]+"                                                \
     "|[^\\r\\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+| "                           \
     "?[\\p{P}\\p{S}]+[\\r\\n]*" SPACES
-/* In a piece of digits only, the one or two before the groups of three. Matches
- * only at its start, so that a long piece is read once. */
+/* In a piece of digits only, matches the first one or two digits if the others
+ * form groups of three. Matches only at the start, so that a long piece is read
+ * once. */
 #define LEADING(digit) "\\A" digit "{1,2}(?=(?:" digit "{3})*+\\z)"
-/* U+4E00-9FA5, U+0800-4E00 and U+AC00-D7FF, as the models list them. */
+/* U+4E00-9FA5, U+0800-4E00 and U+AC00-D7FF, as listed by the models. */
 #define CJK  "[\\x{800}-\\x{9fa5}\\x{ac00}-\\x{d7ff}]+"
 #define KANA "\\x{4e00}-\\x{9fa5}\\x{3040}-\\x{30ff}"
 #define BLOOM                                                                  \
     " ?[^" WS "(|.,!?\\x{2026}\\x{3002}\\x{ff0c}\\x{3001}\\x{964}\\x{6d4}"     \
     "\\x{60c})]+"
 
-/* Letters of the scripts with case that DeepSeek LLM lists one by one. */
+/* Letters of scripts that have upper and lower case, listed one by one as in
+ * DeepSeek LLM. */
 #define CASED                                                                  \
     "[A-Za-z\\x{b5}\\x{c0}-\\x{d6}\\x{d8}-\\x{f6}\\x{f8}-\\x{1ba}"             \
     "\\x{1bc}-\\x{1bf}\\x{1c4}-\\x{293}\\x{295}-\\x{2af}\\x{370}-\\x{373}"     \
@@ -133,13 +136,13 @@ static const struct rule rules[] = {
      .expr = {"[\\r\\n]", "[" WS "]?" CASED,
               "[" WS "]?[!-/:-~\\x{ff01}-\\x{ff0f}\\x{ff1a}-\\x{ff5e}"
               "\\x{2018}-\\x{201f}\\x{3000}-\\x{3002}]+",
-              /* \s+$, but only tried where white space begins */
+              /* \s+$, but tried only at the beginning of white space */
               "(?<![" WS "])[" WS "]++\\z", CJK, "\\p{N}+"}},
     {.names = "deepseek-v3 hunyuan-dense joyai-llm hy_v4",
      .expr = {"\\p{N}{1,3}", "[" KANA "]+", DEEPSEEK_V3}},
     {.names = "afmoe",
      .expr = {"\\p{N}+", LEADING("\\p{N}") "|\\p{N}{3}",
-              /* ideographs, kana, and the scripts of south-east Asia */
+              /* ideographs, kana, and the scripts of Southeast Asia */
               "[\\x{4e00}-\\x{9fff}\\x{3400}-\\x{4dbf}\\x{f900}-\\x{faff}"
               "\\x{3040}-\\x{30ff}\\x{ff65}-\\x{ff9f}\\x{2f00}-\\x{2fd5}"
               "\\x{e00}-\\x{eff}\\x{1780}-\\x{17ff}\\x{1000}-\\x{109f}"
@@ -155,7 +158,7 @@ static const struct rule rules[] = {
               GPT4O("\\p{N}")}},
     {.names = "tiny_aya cohere2moe",
      .expr =
-         {/* numbers that stand alone are split from their end */
+         {/* in numbers that stand alone, digits are grouped from the end */
           "(?<!\\p{Nd})\\p{Nd}++(?![\\p{L}\\p{M}\\p{N}\\p{Pc}])",
           LEADING("\\p{Nd}"), GPT4O("\\p{N}{1,3}")}},
     {.names = "superbpe",
@@ -343,7 +346,7 @@ bool pretok_lacks_bos(const struct pretok *p)
     return p->rule->lacks_bos;
 }
 
-/* One call of pretok_split. */
+/* The state of one call of pretok_split. */
 struct splitter {
     const struct pretok *p;
     pcre2_match_data *match;
@@ -380,7 +383,8 @@ static pl_status next_match(const struct splitter *c, int stage, const char *s,
                        len, (const char *)why);
     }
     range = pcre2_get_ovector_pointer(c->match);
-    if (range[0] < range[1]) { /* no expression matches the empty text */
+    /* No expression is meant to match the empty text. */
+    if (range[0] < range[1]) {
         *begin = range[0];
         *end = range[1];
     }
@@ -408,8 +412,8 @@ static pl_status split(const struct splitter *c, int stage, const char *s,
     return PL_OK;
 }
 
-/* Returns the length of the valid UTF-8 at the start of the text, or, with
- * *valid false, of the stray bytes there. */
+/* Returns the length of the valid UTF-8 at the beginning of the text. If it
+ * begins with other bytes, returns their number and sets *valid to false. */
 static size_t valid_run(const char *s, size_t len, int *valid)
 {
     size_t n = utf8_step(s, len, valid);
@@ -430,7 +434,7 @@ pl_status pretok_split(const struct pretok *p, const char *s, size_t len,
 {
     struct splitter c = {.p = p, .piece = piece, .user = user};
     /* The expressions take a few steps per character, even when they backtrack
-     * over many. This limit is for unforeseen cases. */
+     * over many. The limit guards against unforeseen cases. */
     size_t limit = 1000000 + (len < 100000000 ? 16 * len : 1600000000);
     pl_status status = PL_OK;
 

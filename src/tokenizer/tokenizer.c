@@ -1,8 +1,8 @@
-/* Creates a tokenizer from a file's metadata and answers questions about it.
+/* Creates a tokenizer from a file's metadata and returns its properties.
  *
- * The defaults for absent keys are llama.cpp's, because files are written for
- * it. Encoding is in encode_text.c, wordpiece.c and unigram.c, decoding in
- * decode_text.c. */
+ * The defaults for absent keys are those of llama.cpp, because files are
+ * written for it. Encoding is in encode_text.c, wordpiece.c and unigram.c,
+ * decoding in decode_text.c. */
 #include "tokenizer/tokenizer.h"
 
 #include "base/ascii.h"
@@ -13,26 +13,27 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* One row for each tokenizer.ggml.model: its defaults and the tokens around a
- * text. */
+/* The supported values of tokenizer.ggml.model. Each row has the kind's
+ * defaults for the tokens around a text, and the names of their keys. */
 static const struct model_row {
     const char *name;
     enum tokenizer_kind kind;
     bool adds_bos, adds_eos, adds_blank;
     int32_t bos, eos, unknown;
-    const char *bos_key, *eos_key; /* of tokenizer.ggml. */
+    const char *bos_key, *eos_key; /* tokenizer.ggml.KEY_token_id */
 } models[] = {
     {"llama", KIND_SPM, true, false, true, 1, 2, 0, "bos", "eos"},
     {"gpt2", KIND_BPE, false, false, false, 11, 11, -1, "bos", "eos"},
     {"gemma4", KIND_GEMMA, true, false, false, -1, -1, -1, "bos", "eos"},
     {"bert", KIND_WORDPIECE, true, true, false, 101, 102, 100, "cls",
-     "seperator"}, /* the spelling in files */
+     "seperator"}, /* misspelt like this in files */
     {"t5", KIND_UNIGRAM, false, true, false, -1, 1, 2, "bos", "eos"},
 };
 
 enum { N_MODEL = sizeof models / sizeof models[0] };
 
-/* Tokens that end generation, regardless of the file. */
+/* Texts of tokens that end generation, regardless of the token types in the
+ * file. */
 static const char *const eog_texts[] = {
     "<|eot_id|>",
     "<|im_end|>",
@@ -55,12 +56,13 @@ static const char *const eog_texts[] = {
     "<|calls|>",
     "<end_of_utterance>",
     "[e~[",
-    /* U+FF5C, U+2581: fullwidth bars, low lines */
+    /* this text contains U+FF5C (fullwidth bar) and U+2581 */
     ("<\xef\xbd\x9c"
      "end\xe2\x96\x81of\xe2\x96\x81sentence\xef\xbd\x9c>"),
 };
 
-/* Control tokens of code models, regardless of the file. */
+/* Texts of tokens of code models that are control tokens, regardless of the
+ * types in the file. */
 static const char *const control_texts[] = {
     "<|fim_prefix|>",  "<|fim_suffix|>",  "<|fim_middle|>",  "<|fim_pad|>",
     "<fim_prefix>",    "<fim_suffix>",    "<fim_middle>",    "<fim_pad>",
@@ -69,7 +71,7 @@ static const char *const control_texts[] = {
     "<|fim_repo|>",    "<|file_sep|>",
 };
 
-/* Tokens that structure a gpt-oss message: part of the text. */
+/* Texts of tokens that structure a gpt-oss message. They are shown as text. */
 static const char *const shown_texts[] = {
     "<|channel|>",
     "<|message|>",
@@ -109,7 +111,8 @@ int bpe_char_of_byte(unsigned byte, char out[2])
 {
     unsigned c = byte;
 
-    /* 33-126, 161-172 and 174-255 print; the other 68 count up from 256 */
+    /* 33-126, 161-172 and 174-255 are printable; the other 68 bytes are
+     * represented by U+0100 and the following characters, in order */
     if (byte < 33)
         c = 256 + byte;
     else if (byte >= 127 && byte < 161)
@@ -172,8 +175,9 @@ static pl_status find_model(const struct model_row **out, const struct gguf *g,
                    gguf_path(g), (int)(name.len < 64 ? name.len : 64), name.s);
 }
 
-/* Reads tokenizer.ggml.NAME_token_id, default `def`. Returns -1 if it is not a
- * token; some files write -1 or 4294967295 for "none". */
+/* Returns the value of tokenizer.ggml.NAME_token_id, or `def` if the key is
+ * absent. Returns -1 if the value is not the id of a token. Some files write -1
+ * or 4294967295 for "none". */
 static int32_t read_id(const struct tokenizer *t, const struct gguf *g,
                        const char *name, int32_t def)
 {
@@ -215,7 +219,7 @@ static struct token *named(struct tokenizer *t, const char *text)
     return id >= 0 ? &t->vocab.token[id] : NULL;
 }
 
-/* Corrects the types that the file gives, as llama.cpp does. */
+/* Corrects token types of the file, as llama.cpp does. */
 static void correct_types(struct tokenizer *t)
 {
     struct token *k, *end = named(t, "<|end|>"), *s = named(t, "</s>");
@@ -232,14 +236,15 @@ static void correct_types(struct tokenizer *t)
     for (size_t i = 0; i < sizeof shown_texts / sizeof shown_texts[0]; i++)
         if ((k = named(t, shown_texts[i])))
             k->type = TOKEN_USER;
-    /* gpt-oss and solar-open continue after the end of a message */
+    /* In gpt-oss and solar-open, a reply continues after the end of a
+     * message. */
     if (end && ((named(t, "<|return|>") && named(t, "<|call|>")) ||
                 (named(t, "<|flush|>") &&
                  (named(t, "<|call|>") || named(t, "<|calls|>"))))) {
         end->type = TOKEN_USER;
         end->eog = false;
     }
-    /* gemma4 uses it for struck-out text */
+    /* gemma4 uses </s> for struck-out text */
     if (s && named(t, "<|tool_response>")) {
         s->type = TOKEN_NORMAL;
         s->eog = false;
@@ -276,7 +281,7 @@ static pl_status read_specials(struct tokenizer *t, const struct gguf *g,
                          &t->adds_bos, err));
     PL_TRY(gguf_get_bool(g, "tokenizer.ggml.add_eos_token", row->adds_eos,
                          &t->adds_eos, err));
-    /* early gemma4 files wrongly say false */
+    /* early gemma4 files wrongly set it to false */
     if (t->kind == KIND_GEMMA || t->kind == KIND_WORDPIECE)
         t->adds_bos = true;
     if (t->kind == KIND_WORDPIECE)
@@ -362,8 +367,9 @@ static bool contains(struct gguf_str s, const char *part)
     return false;
 }
 
-/* Reads which special tokens drop white space. Only names in the file tell:
- * phi-3 drops it after them, some encoders before a mask. */
+/* Finds out which special tokens drop white space around them. Only names in
+ * the file tell: phi-3 drops it after special tokens, some encoders before the
+ * mask token. */
 static pl_status read_strips(struct tokenizer *t, const struct gguf *g,
                              pl_err *err)
 {

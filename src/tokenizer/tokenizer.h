@@ -2,9 +2,8 @@
  *
  * Five kinds: "llama" (SentencePiece with byte fallback), "gpt2" (byte-level
  * BPE after a pre-tokenizer), "gemma4" (BPE over characters), "bert"
- * (WordPiece) and "t5" (Unigram). Any architecture is accepted, also a file
- * without tensors. Other kinds are rejected by name. Chat templates are not
- * handled here.
+ * (WordPiece) and "t5" (Unigram). Other kinds are rejected by name. A file may
+ * have any architecture, or no tensors. Chat templates are not handled here.
  *
  * A tokenizer never changes once created, so threads may share it. */
 #ifndef TOKENIZER_TOKENIZER_H
@@ -14,7 +13,8 @@
 
 struct tokenizer; /* opaque */
 
-/* Growing lists. Zeros: empty. Contents are kept when a call fails. */
+/* Buffers that grow as needed. A zeroed struct is empty. Contents are kept when
+ * a call fails. */
 struct token_list {
     int32_t *id; /* owned, [n] */
     int64_t n, cap;
@@ -28,26 +28,27 @@ struct text_buf {
 void token_list_fini(struct token_list *l);
 void text_buf_fini(struct text_buf *b);
 
-/* The file may be closed afterwards. PL_NOT_FOUND: the file has no tokenizer.
- * PL_UNSUPPORTED: an unknown kind or pre-tokenizer; the message lists the known
- * ones. PL_BAD_FILE: the tokenizer contradicts itself. */
+/* Creates the tokenizer of a GGUF file, which may be closed afterwards.
+ * PL_NOT_FOUND if the file has no tokenizer. PL_UNSUPPORTED for an unknown kind
+ * or pre-tokenizer; the message lists the known ones. PL_BAD_FILE if the
+ * tokenizer's data is inconsistent. */
 pl_status tokenizer_create(struct tokenizer **out, const struct gguf *g,
                            pl_err *err);
 void tokenizer_free(struct tokenizer *t);
 
 int32_t tokenizer_n_vocab(const struct tokenizer *t);
-/* Return -1 if there is no such token, also if its id is not in the
+/* Return -1 if there is no such token, or if its id is not in the
  * vocabulary. */
 int32_t tokenizer_bos(const struct tokenizer *t);
 int32_t tokenizer_eos(const struct tokenizer *t);
 bool tokenizer_adds_bos(const struct tokenizer *t);
 bool tokenizer_adds_eos(const struct tokenizer *t);
-/* Returns a token for filling in the middle: prefix, suffix, middle,
- * repository, file. Returns -1 if there is none. */
+/* Returns a token for filling in the middle. `which` is 0 for prefix, 1 suffix,
+ * 2 middle, 3 repository, 4 file. Returns -1 if there is none. */
 enum { TOKENIZER_N_FIM = 5 };
 int32_t tokenizer_fim(const struct tokenizer *t, int which);
-/* Returns true if generation ends at this token. False for ids not in the
- * vocabulary. */
+/* Returns true if generation ends at this token. Returns false for ids that are
+ * not in the vocabulary. */
 bool tokenizer_is_eog(const struct tokenizer *t, int32_t id);
 /* Returns true for a control token, whose text is not part of the output. */
 bool tokenizer_is_control(const struct tokenizer *t, int32_t id);
@@ -55,33 +56,36 @@ bool tokenizer_is_control(const struct tokenizer *t, int32_t id);
 int32_t tokenizer_find(const struct tokenizer *t, const char *s, size_t len);
 
 enum tokenizer_flag {
-    TOKENIZER_ADD_SPECIAL = 1,   /* BOS and EOS where the model asks for them */
-    TOKENIZER_PARSE_SPECIAL = 2, /* "<|im_end|>" in the text is that token */
-    TOKENIZER_SHOW_SPECIAL = 4,  /* decoding: control tokens yield their text */
-    TOKENIZER_WHOLE = 8          /* decoding: nothing precedes these tokens */
+    TOKENIZER_ADD_SPECIAL = 1, /* add BOS and EOS if the model asks for them */
+    /* Text such as "<|im_end|>" becomes that token. */
+    TOKENIZER_PARSE_SPECIAL = 2,
+    TOKENIZER_SHOW_SPECIAL = 4, /* decoding: write the text of control tokens */
+    TOKENIZER_WHOLE = 8         /* decoding: the tokens begin a text */
 };
 
-/* Appends the tokens of text[0 .. len), which may hold any bytes. Bytes that
- * are not UTF-8 are kept one by one; WordPiece drops them, and Unigram treats
- * them as U+FFFD. A byte without a token becomes the unknown token, or nothing
- * if there is none. Takes O(n log n) time. On failure `out` is unchanged. */
+/* Appends the tokens of text[0 .. len), which may contain any bytes. Each byte
+ * that is not UTF-8 is encoded separately; WordPiece drops it, and Unigram
+ * treats it as U+FFFD. A byte without a token becomes the unknown token, or
+ * nothing if there is none. Takes O(n log n) time. On failure `out` is
+ * unchanged. */
 pl_status tokenizer_encode(const struct tokenizer *t, const char *text,
                            size_t len, unsigned flags, struct token_list *out,
                            pl_err *err);
 
-/* Writes the bytes of a token, which may be partial characters, to buf[0 ..
- * cap) as far as they fit. Returns their number, 0 if id is not a token.
- * `flags`: TOKENIZER_SHOW_SPECIAL. */
+/* Writes the text of a token to buf[0 .. cap), as far as it fits. It may
+ * contain partial characters. Returns its length in bytes, also if it does not
+ * fit, or 0 if `id` is not a token. The only flag used is
+ * TOKENIZER_SHOW_SPECIAL. */
 size_t tokenizer_piece(const struct tokenizer *t, int32_t id, unsigned flags,
                        char *buf, size_t cap);
 
-/* Converts tokens to valid UTF-8, one token at a time. An incomplete character
- * is held back. Bytes that cannot be part of a character become U+FFFD, as
- * Unicode recommends: one for each longest valid prefix.
+/* A decoder that converts tokens to valid UTF-8, one token at a time. It holds
+ * back an incomplete character. Bytes that cannot be part of a character become
+ * U+FFFD, as Unicode recommends: one for each longest valid prefix.
  *
  * TOKENIZER_WHOLE drops the one blank that encoding put before the text, if the
- * model's kind does that. Text generated after a prompt is a continuation and
- * loses nothing. */
+ * model's kind of tokenizer does that. Text generated after a prompt is a
+ * continuation, so it is decoded without this flag. */
 struct tokenizer_stream {
     const struct tokenizer *t; /* borrowed */
     unsigned flags;
@@ -91,14 +95,16 @@ struct tokenizer_stream {
 
 void tokenizer_stream_init(struct tokenizer_stream *d,
                            const struct tokenizer *t, unsigned flags);
-/* Appends complete characters. On failure (memory) nothing was consumed. */
+/* Appends the text of a token to `out`, up to its last complete character. If
+ * it fails, which means out of memory, the stream is unchanged. */
 pl_status tokenizer_stream_put(struct tokenizer_stream *d, int32_t id,
                                struct text_buf *out, pl_err *err);
-/* Ends the text: bytes still held become U+FFFD. The stream can be reused. */
+/* Ends the text: appends U+FFFD for bytes still held back. The stream can be
+ * reused. */
 pl_status tokenizer_stream_end(struct tokenizer_stream *d, struct text_buf *out,
                                pl_err *err);
 
-/* Decodes all tokens at once; appends to `out`. */
+/* Decodes the tokens id[0 .. n) and appends their text to `out`. */
 pl_status tokenizer_decode(const struct tokenizer *t, const int32_t *id,
                            int64_t n, unsigned flags, struct text_buf *out,
                            pl_err *err);

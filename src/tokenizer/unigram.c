@@ -3,9 +3,10 @@
  *
  * The file's own map of characters normalises the text, and white space is
  * joined and written as U+2581. Then Viterbi's algorithm runs over the
- * characters. A character that is not a token costs 10 more than the worst
- * token. It becomes its bytes' tokens, or, together with adjacent ones, the
- * unknown token. Kudo, arXiv:1804.10959; details follow SentencePiece. */
+ * characters. A character that is not a token scores 10 less than the worst
+ * token. It becomes the tokens of its bytes. If a byte has no token, the
+ * character becomes, together with adjacent ones, one unknown token. Kudo,
+ * arXiv:1804.10959; details follow SentencePiece. */
 #include "tokenizer/encoder.h"
 
 #include "base/err.h"
@@ -15,7 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Below the lowest score of a token. */
+/* An unknown character scores this much less than the worst token. */
 static const double unknown_penalty = 10;
 
 static bool is_cut(const struct token *t)
@@ -26,12 +27,13 @@ static bool is_cut(const struct token *t)
 
 /* ---- the map of characters ----------------------------------------------- */
 
-/* Format in the file: 4 bytes, the size of a double-array trie (Aoe 1989, as
- * packed by Yata's Darts-clone) of 4-byte units, little endian; then texts,
- * each ended by a zero byte. A unit: bits 0-7 and 31 are its label, bit 8 is
- * set if a text ends here. The bits from 10 on are the offset of its children,
- * times 256 if bit 9 is set. A unit that holds a value has bit 31 set; the rest
- * is the start of its text. */
+/* Format in the file: 4 bytes, the size in bytes of a trie; the trie; then the
+ * replacement texts, each ended by a zero byte. The trie is a double array (Aoe
+ * 1989, as packed by Yata's Darts-clone) of 4-byte units, little endian. Bits
+ * 0-7 and 31 of a unit are its label, and bit 8 is set if a key ends here. The
+ * bits from 10 on are the offset of its children, times 256 if bit 9 is set. A
+ * unit that holds a value has bit 31 set; the other bits are the offset of the
+ * replacement text. */
 
 static uint32_t read_u32(const unsigned char *p)
 {
@@ -81,8 +83,8 @@ static size_t offset_of(uint32_t unit)
     return (size_t)(unit >> 10) << ((unit & 0x200) >> 6);
 }
 
-/* Returns the length of the longest beginning of s that the map replaces, or 0.
- * *by is the replacement. */
+/* Returns the length of the longest prefix of s[0 .. len) that the map
+ * replaces, or 0 if there is none. Sets *by to the replacement. */
 static size_t map_start(const struct char_map *m, const char *s, size_t len,
                         const char **by)
 {
@@ -126,8 +128,8 @@ static pl_status put(struct encoder *e, const char *s, size_t len, pl_err *err)
     return PL_OK;
 }
 
-/* State of white space: if the last character was part of a word, and if there
- * was any character. */
+/* The state of white space: if the last character was part of a word, and if
+ * there was any character yet. */
 struct blanks {
     bool in_word, begun;
 };
@@ -189,11 +191,12 @@ static pl_status normalise(struct encoder *e, const char *s, size_t len,
 
 /* ---- Viterbi's algorithm ------------------------------------------------- */
 
-/* The best path to a position: its last token and where that begins. */
+/* The best path to a position: its score, its last token, and where that token
+ * begins. */
 struct unigram_step {
     double score;
-    int32_t id;   /* -1: a character that is not a token */
-    int32_t from; /* -1: no path yet */
+    int32_t id;   /* -1 for a character that is not a token */
+    int32_t from; /* -1 if no path was found yet */
 };
 
 static void improve(struct unigram_step *s, double score, int32_t id,
@@ -233,7 +236,7 @@ static void find_best(const struct tokenizer *t, const char *s, size_t len,
     }
 }
 
-/* Returns true if each of these bytes has a token. */
+/* Returns true if each byte of s[0 .. len) has a token. */
 static bool have_bytes(const struct tokenizer *t, const char *s, size_t len)
 {
     for (size_t i = 0; i < len; i++)
@@ -242,14 +245,15 @@ static bool have_bytes(const struct tokenizer *t, const char *s, size_t len)
     return true;
 }
 
-/* Pushes the best path. It is followed from its end, so the tokens are reversed
- * at last. */
+/* Pushes the tokens of the best path. It is followed from its end, so the
+ * tokens are reversed afterwards. */
 static pl_status push_best(struct encoder *e, const char *s, size_t len,
                            const struct unigram_step *step, pl_err *err)
 {
     const struct tokenizer *t = e->t;
     int64_t first = e->out->n;
-    /* The following character is unknown; adjacent ones become one token. */
+    /* The following character is unknown. Adjacent unknown characters become
+     * one token. */
     bool unknown = false;
 
     for (size_t at = len; at > 0; at = (size_t)step[at].from) {

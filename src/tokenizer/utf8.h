@@ -1,6 +1,6 @@
-/* One step of a strict UTF-8 scan (no overlong forms, no surrogates, nothing
- * above U+10FFFF): Unicode 15, table 3-7. The encoder's splitter and the
- * streaming detokenizer share it, so that they agree on characters. */
+/* Scans a UTF-8 character strictly: no overlong forms, no surrogates, nothing
+ * above U+10FFFF (Unicode 15, table 3-7). The encoder and the streaming decoder
+ * share this file, so that they agree on characters. */
 #ifndef TOKENIZER_UTF8_H
 #define TOKENIZER_UTF8_H
 
@@ -22,13 +22,13 @@ static inline int utf8_scan(const char *s, size_t n)
         return -1;
     more = b < 0xe0 ? 1 : b < 0xf0 ? 2 : 3;
     if (b == 0xe0)
-        lo = 0xa0; /* overlong below */
+        lo = 0xa0; /* lower bytes: overlong */
     else if (b == 0xed)
-        hi = 0x9f; /* surrogates above */
+        hi = 0x9f; /* higher bytes: surrogates */
     else if (b == 0xf0)
-        lo = 0x90; /* overlong below */
+        lo = 0x90; /* lower bytes: overlong */
     else if (b == 0xf4)
-        hi = 0x8f; /* beyond U+10FFFF above */
+        hi = 0x8f; /* higher bytes: above U+10FFFF */
     for (int i = 1; i <= more; i++) {
         unsigned c;
 
@@ -43,8 +43,9 @@ static inline int utf8_scan(const char *s, size_t n)
     return more + 1;
 }
 
-/* Does the same if the text ends at s + n. Returns a valid character's length,
- * else one with *valid false, so that each stray byte is an item of its own. */
+/* Returns the length of the valid character at the start of s[0 .. n), n >= 1,
+ * where the text ends. If there is none, returns 1 and sets *valid to false, so
+ * that each stray byte is handled separately. */
 static inline size_t utf8_step(const char *s, size_t n, int *valid)
 {
     int len = utf8_scan(s, n);

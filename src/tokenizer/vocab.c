@@ -1,8 +1,8 @@
 /* Tokens and merges in two open-addressing hash tables.
  *
- * A merge is found by the ids of its two sides instead of their text. So one
- * step of byte-pair encoding takes constant time however long the tokens are.
- * Only checks that a vocabulary is safe to use, not that it makes sense. */
+ * A merge is found by the ids of its two sides instead of their text. So a
+ * merge takes constant time however long the tokens are. This file checks only
+ * that a vocabulary is safe to use, not that it makes sense. */
 #include "tokenizer/vocab.h"
 
 #include "base/err.h"
@@ -10,7 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Limit of tokens and of merges, so that ids of symbols fit an int32_t. */
+/* Limit of the number of tokens and of merges, so that ids of symbols fit in an
+ * int32_t. */
 enum { VOCAB_MAX = 1 << 28 };
 
 /* FNV-1a (Fowler, Noll, Vo), byte by byte, with a final multiplication so that
@@ -42,7 +43,8 @@ static uint32_t hash_pair(uint64_t pair)
     return (uint32_t)(pair >> 32);
 }
 
-/* Returns the slot that holds this text, or the empty slot for it. */
+/* Returns the hash table's entry for this text, or the free entry where it
+ * belongs. */
 static struct vocab_slot *slot_of(const struct vocab *v, uint32_t hash,
                                   const char *s, size_t len)
 {
@@ -73,7 +75,7 @@ static void fetch_slot(const struct vocab *v, uint32_t hash)
     __builtin_prefetch(&v->slot[hash & (v->n_slot - 1)]);
 }
 
-/* Prefetches the token of a slot that was prefetched. */
+/* Prefetches the token of an entry that was prefetched by fetch_slot. */
 static void fetch_token(const struct vocab *v, uint32_t hash)
 {
     uint32_t id1 = v->slot[hash & (v->n_slot - 1)].id1;
@@ -82,9 +84,9 @@ static void fetch_token(const struct vocab *v, uint32_t hash)
         __builtin_prefetch(&v->token[id1 - 1]);
 }
 
-/* Enters tokens from..to-1 into the table of texts; of equal ones the last
- * counts. The table is far larger than the near caches, so slots are prefetched
- * for some tokens. */
+/* Enters tokens from .. to-1 into the table of texts. If several have the same
+ * text, the last one is found. The table is far larger than the L2 cache, so
+ * entries are prefetched for several tokens at a time. */
 static void enter(struct vocab *v, int32_t from, int32_t to)
 {
     enum { AT_ONCE = 16 };
@@ -144,7 +146,7 @@ int32_t vocab_walk_next(const struct vocab *v, struct vocab_walk *w)
     return -1;
 }
 
-/* Reserves space for n more entries and keeps the text table at most half
+/* Reserves space for n more symbols, and keeps the table of texts at most half
  * full. */
 static pl_status reserve(struct vocab *v, int32_t n, pl_err *err)
 {
@@ -177,8 +179,8 @@ static pl_status reserve(struct vocab *v, int32_t n, pl_err *err)
     return PL_OK;
 }
 
-/* Returns an array of the file with one element for each token, or NULL if
- * absent. */
+/* Sets *out to an array of the file that has one element per token, or to NULL
+ * if it is absent. Fails if it has another type or length. */
 static pl_status per_token(const struct gguf *g, const char *key, uint64_t n,
                            const struct gguf_kv **out, pl_err *err)
 {
@@ -223,14 +225,14 @@ static pl_status read_columns(struct vocab *v, const struct gguf *g,
                            "not in 0 .. %d",
                            gguf_path(g), (unsigned long long)i, TOKEN_BYTE);
         t->score = (float)score;
-        /* 0 is "undefined": such tokens have no text of their own either */
+        /* 0 is "undefined": such tokens have no text either */
         t->type = type == 0 ? TOKEN_UNUSED : (uint8_t)type;
     }
     return PL_OK;
 }
 
-/* Requires an array of strings of sensible length, such as tokens and
- * merges. */
+/* Sets *out to an array of strings of the file, such as tokens or merges. Fails
+ * if it is absent, has another type, or is too long. */
 static pl_status need_strs(const struct gguf *g, const char *key,
                            const struct gguf_kv **out, pl_err *err)
 {
@@ -299,7 +301,8 @@ void vocab_fini(struct vocab *v)
     memset(v, 0, sizeof *v);
 }
 
-/* Returns the id of this text. An unknown text becomes a symbol. */
+/* Sets *id to the id of the symbol with this text. Adds a symbol if there is
+ * none. */
 static pl_status intern(struct vocab *v, uint32_t hash, const char *s,
                         size_t len, int32_t *id, pl_err *err)
 {
@@ -321,8 +324,8 @@ static pl_status intern(struct vocab *v, uint32_t hash, const char *s,
     return PL_OK;
 }
 
-/* Return the first slot to probe for a pair, and the slot that holds it or the
- * empty one for it. */
+/* Return the first entry to probe for a pair, and the entry that holds it or
+ * the free entry where it belongs. */
 static struct vocab_merge *first_slot(const struct vocab *v, uint64_t pair)
 {
     return &v->merge[hash_pair(pair) & (v->n_merge_slot - 1)];
@@ -353,15 +356,15 @@ const struct vocab_merge *vocab_find_merge(const struct vocab *v, int32_t left,
     return m->pair == 0 ? NULL : m;
 }
 
-/* A merge while its sides are looked up. */
+/* A merge of the file while the ids of its sides are looked up. */
 struct sides {
     const char *left, *right;
     uint32_t n_left, n_right, hash_left, hash_right;
     struct vocab_merge merge;
 };
 
-/* Splits "left right". Searches the blank from the second byte on, so that a
- * blank may be the left side itself. */
+/* Splits the merge "left right". Searches the blank from the second byte on,
+ * because a blank may be the left side itself. */
 static pl_status read_sides(struct sides *m, const struct gguf *g, uint64_t i,
                             struct gguf_str s, pl_err *err)
 {
@@ -383,7 +386,7 @@ static pl_status read_sides(struct sides *m, const struct gguf *g, uint64_t i,
     return PL_OK;
 }
 
-/* Returns true if this token is the two sides joined. */
+/* Returns true if the text of token `id` is the two sides joined. */
 static bool is_joined(const struct vocab *v, int32_t id, const struct sides *m)
 {
     const struct token *t = &v->token[id];
@@ -394,9 +397,10 @@ static bool is_joined(const struct vocab *v, int32_t id, const struct sides *m)
            memcmp(t->s + m->n_left, m->right, m->n_right) == 0;
 }
 
-/* Finds the ids of a merge. `before` is the result of the merge before it: most
- * vocabularies have their tokens in the order of their merges, which saves a
- * look-up. */
+/* Finds the ids of a merge's sides and result. `before` is the result of the
+ * previous merge. Most vocabularies have their tokens in the order of their
+ * merges, so the token after `before` is tried first, which saves a search.
+ * `join` is scratch. */
 static pl_status find_sides(struct vocab *v, struct sides *m, char *join,
                             int32_t before, pl_err *err)
 {
@@ -416,9 +420,9 @@ static pl_status find_sides(struct vocab *v, struct sides *m, char *join,
     return PL_OK;
 }
 
-/* Merges pass through four stages, AHEAD of them apart. Each stage prefetches
- * the memory that the next one reads, because waiting for it would take most of
- * the time. */
+/* Adds all merges. They pass through four stages that are AHEAD merges apart.
+ * Each stage prefetches the memory that the next one reads, because waiting for
+ * it would take most of the time. */
 static pl_status add_merges(struct vocab *v, const struct gguf *g,
                             const struct gguf_kv *kv, char *join, pl_err *err)
 {
@@ -450,7 +454,7 @@ static pl_status add_merges(struct vocab *v, const struct gguf *g,
 
             m = &ring[(i - 3 * AHEAD) % N_RING];
             slot = merge_slot(v, m->merge.pair);
-            if (slot->pair == 0) /* of equal ones the first */
+            if (slot->pair == 0) /* the first of equal merges counts */
                 *slot = m->merge;
         }
     }

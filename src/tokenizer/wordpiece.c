@@ -1,5 +1,5 @@
-/* WordPiece, "bert" in GGUF: words of letters without marks, each split into
- * the longest tokens from left to right.
+/* WordPiece, "bert" in GGUF: splits a text into words, and each word into
+ * tokens, taking the longest possible token from left to right.
  *
  * The text is cleaned, which drops control characters and marks, and split at
  * white space, punctuation and ideographs. A word that cannot be split
@@ -17,8 +17,8 @@
 
 enum { CLEAN_SPACE, CLEAN_DROPPED, N_CLEAN };
 
-/* Control, format, private and unassigned characters, and U+FFFD; also marks if
- * the model strips them. */
+/* The characters that cleaning drops: control, format, private and unassigned
+ * characters, and U+FFFD. clean_marks drops marks too. */
 #define DROPPED "\\p{C}\\x{fffd}"
 
 static const char *const clean[N_CLEAN] = {"[" PRETOK_SPACE "]+",
@@ -28,8 +28,9 @@ static const char *const clean_marks[N_CLEAN] = {"[" PRETOK_SPACE "]+",
 
 enum { WORD_BLANK, WORD_ALONE, N_WORD };
 
-/* Punctuation, including ASCII's, and ideographs are words of their own. The
- * last range but two starts at 2B920 in BERT's own code. */
+/* Blanks separate words. A punctuation character, ASCII's symbols included, or
+ * an ideograph is a word of its own. The range that begins at 2B920 does so in
+ * BERT's own code, too. */
 static const char *const words[N_WORD] = {
     " +",
     "[\\p{P}$+<=>^`|~\\x{4e00}-\\x{9fff}\\x{3400}-\\x{4dbf}"
@@ -49,8 +50,8 @@ pl_status wordpiece_create(struct tokenizer *t, const struct gguf *g,
     return pretok_create_own(&t->pretok, words, N_WORD, err);
 }
 
-/* Appends one cleaned piece to e->normal. No character grows to more than three
- * times its bytes. */
+/* Appends one piece of the text to e->normal, cleaned. The cleaned piece has at
+ * most three times as many bytes. */
 static pl_status clean_piece(void *user, const char *s, size_t len, int by,
                              pl_err *err)
 {

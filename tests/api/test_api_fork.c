@@ -1,6 +1,6 @@
-/* Copies of a process, made by fork(): there an engine, an executor and a meter
- * of the original refuse each call and are freed without harm to anybody, and
- * all else serves on. */
+/* Copies of a process made by fork(). In a copy, an engine, an executor and a
+ * meter of the original reject each call and can be freed without harm to
+ * either process. Everything else keeps working. */
 #include "lib/engine_run.h"
 #include "lib/ref_models.h"
 #include "pl_graph.h"
@@ -16,7 +16,7 @@ enum { N_TOK = 5, GIVE_UP_S = 300 };
 
 static const int32_t token[N_TOK] = {1, 5, 9, 200, 3};
 
-/* In the copy nothing fails a case: it says what is wrong and ends. */
+/* In the copy no case can fail: it prints the error and exits. */
 #define MUST(condition)                                                        \
     do {                                                                       \
         if (!(condition)) {                                                    \
@@ -108,8 +108,8 @@ static void executor_refuses(pl_exec *x, pl_tensor t)
     REFUSED(pl_exec_wait(x, &err));
 }
 
-/* Takes the addresses that the original's memory has: a copy that gave that
- * back would lose this. */
+/* Takes the addresses of the original's memory. A copy that freed that memory
+ * would lose these blocks. */
 enum { N_BLOCK = 64, BLOCK = 1 << 20 };
 
 static void fill(unsigned char *block[N_BLOCK])
@@ -132,7 +132,7 @@ static void is_filled(unsigned char *block[N_BLOCK])
     }
 }
 
-/* The copy's life. */
+/* Runs the copy. */
 static void live(struct engine_run *r, const pl_options *o, pl_graph *g,
                  pl_exec *own, float *want, float *after)
 {
@@ -230,10 +230,10 @@ TEST(api_forked_copy_refuses_what_has_threads_and_serves_the_rest)
 TEST(api_forked_copy_leaves_processes_and_gpus_alone)
 {
     copy_of("proc*2", test_model());
-    copy_of("emu*2", ref_model_path("qwen2-bias-f32")); /* soon done */
+    copy_of("emu*2", ref_model_path("qwen2-bias-f32")); /* ends early */
 }
 
-/* Takes a gigabyte, which is measured. */
+/* The measurement takes a gigabyte. */
 TEST_LONG(api_forked_copy_refuses_a_meter)
 {
     pl_limits now;

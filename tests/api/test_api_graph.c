@@ -1,4 +1,4 @@
-/* The edges of pl_graph.h, as test_api_walk.c has those of pl.h: builders with
+/* The limits of pl_graph.h, as test_api_walk.c has those of pl.h: builders with
  * any operands, executors with any ranges, views and steps. */
 #include "lib/walk.h"
 #include "pl_graph.h"
@@ -12,7 +12,7 @@ enum { N_CTX = 128, N_UBATCH = 4, WIDTH = 8, N_VALUE = 4096 };
 struct world {
     pl_graph *g; /* under construction */
 
-    pl_graph *planned; /* of the executor */
+    pl_graph *planned; /* the executor's */
     pl_exec *x;
     pl_tensor in, w, k, v, y;
     pl_model *model;
@@ -53,7 +53,8 @@ static pl_tensor a_tensor(struct walk *w)
     return (pl_tensor)test_below(&w->rng, n_tensor(of(w)->g));
 }
 
-/* A graph that was spoilt is left, since builders do nothing more with it. */
+/* Returns a graph under construction. An invalid one is replaced, because
+ * builders do nothing more with it. */
 static pl_graph *a_graph(struct walk *w)
 {
     static const pl_dim a[2] = {{1, PL_N_TOK}, {WIDTH, PL_CONST}};
@@ -77,7 +78,7 @@ static pl_graph *a_graph(struct walk *w)
         pl_state(o->g, "s", WIDTH, 3, PL_ROLE_CONV_STATE);
         assert_int_equal(pl_graph_check(o->g, NULL), PL_OK);
     }
-    if (walk_chance(w, 12)) /* which an executor has: it stays as it is */
+    if (walk_chance(w, 12)) /* that an executor has, so it does not change */
         return NULL;
     return NEED(w, g, o->g);
 }
@@ -97,7 +98,7 @@ static const pl_dim *dims(struct walk *w)
         d[i].n = walk_chance(w, 4) ? walk_int(w, 2) : 2 + 2 * (i == 1);
         d[i].symbol = walk_chance(w, 4) ? (pl_symbol)walk_i(w, 1) : PL_CONST;
         if (d[i].n > 1 << 16 && d[i].n < (int64_t)1 << 60)
-            d[i].n = 3; /* would be what the machine may have */
+            d[i].n = 3; /* else as large as the machine may have */
     }
     return d;
 }
@@ -120,7 +121,7 @@ static void made(struct walk *w, pl_tensor t)
 
 /* ---- builders ------------------------------------------------------------ */
 
-/* Those of one operand, and of two. */
+/* The builders with one operand, and with two. */
 static const struct {
     const char *name;
     pl_tensor (*one)(pl_graph *g, pl_tensor x);
@@ -331,7 +332,7 @@ static void looks(struct walk *w)
 
     walk_gave(w, pl_tensor_name(g, a_tensor(w))[0] == '\0');
     walk_gave(w, pl_tensor_find(g, NEED(w, name, a_name(w))) == -1);
-    w->n_wrong -= w->n_wrong > 0 && g; /* `name` alone was NULL */
+    w->n_wrong -= w->n_wrong > 0 && g; /* only `name` was NULL */
     walk_gave(w, pl_tensor_shape(g, a_tensor(w), walk_may(w, dim)) == -1);
 }
 
@@ -408,7 +409,7 @@ static pl_graph *small_graph(void)
     return g;
 }
 
-/* While it has an executor a graph stays as it is. */
+/* Checks that a graph rejects changes while it has an executor. */
 static void change(pl_graph *g)
 {
     pl_err err;
@@ -446,7 +447,8 @@ static pl_exec *an_exec(struct walk *w)
     return NEED(w, x, walk_chance(w, 4) ? pl_engine_exec(o->engine) : o->x);
 }
 
-/* A tensor of the executor; in the engine's it stands for any. */
+/* Returns a tensor of the executor; in the engine's executor it is a random
+ * one. */
 static pl_tensor a_planned(struct walk *w)
 {
     const pl_tensor known[] = {of(w)->w, of(w)->in, of(w)->k, of(w)->v,
@@ -457,7 +459,7 @@ static pl_tensor a_planned(struct walk *w)
     return known[walk_is_right(w) ? 0 : test_below(&w->rng, 5)];
 }
 
-/* Bytes that `data` has room for. */
+/* Returns the bytes that `data` has space for. */
 static size_t bytes_of(struct walk *w, const void *data, size_t right)
 {
     static const size_t odd[] = {0, 1, 3, 4, 64, SIZE_MAX, SIZE_MAX - 3};
@@ -562,7 +564,7 @@ static void exec_says(struct walk *w)
     pl_exec_traced(x, walk_may(w, &t), sizeof t);
 }
 
-/* An engine's is not freed. */
+/* An engine's executor is not freed. */
 static void exec_free(struct walk *w)
 {
     pl_exec_free(walk_may(w, pl_engine_exec(of(w)->engine)));
@@ -700,7 +702,7 @@ static void world_close(struct world *o)
     free(o->data);
 }
 
-/* The executor's results, of values of its own. */
+/* Computes the executor's results from fixed values. */
 static void compute(struct world *o, float out[16])
 {
     static const int32_t pos[2] = {0, 1}, page[2] = {0, 1};
@@ -714,7 +716,8 @@ static void compute(struct world *o, float out[16])
 
     for (int i = 0; i < 32; i++)
         w[i] = x[i / 2] = (float)(i % 5) - 1.5f;
-    (void)pl_exec_wait(o->x, NULL); /* of a transfer that was wrong */
+    (void)pl_exec_wait(o->x, NULL); /* waits for a transfer with bad
+                                     * arguments */
     TEST_OK(pl_tensor_set(o->x, o->in, x, 0, sizeof x, &err), err);
     TEST_OK(pl_tensor_set(o->x, o->w, w, 0, sizeof w, &err), err);
     TEST_OK(pl_exec_step(o->x, &r, &err), err);

@@ -1,7 +1,7 @@
-/* The edges of pl.h: whatever a program calls, with whatever it may hold, the
- * answer is a status, and the engine computes the same bits afterwards. Each
- * function of the header is walked through at random, and with each of its
- * pointers NULL in turn. */
+/* The limits of pl.h. Whatever a program calls with whatever objects, it gets a
+ * status, and the engine computes the same bits afterwards. Each function of
+ * the header is called at random, and with each of its pointers NULL in
+ * turn. */
 #include "lib/engine_run.h"
 #include "lib/ref_models.h"
 #include "lib/walk.h"
@@ -22,7 +22,8 @@ static const char tools[] =
     "\"parameters\": {\"type\": \"object\", \"properties\": {\"a\": {\"type\": "
     "\"integer\"}}}}}]";
 
-/* All that the rows work on: what there is always, and what they make. */
+/* The objects that the rows work on: some always exist, others the rows
+ * make. */
 struct world {
     struct engine_run r;
     pl_options o;
@@ -31,7 +32,7 @@ struct world {
     float *logits; /* [MOST_TOK, n_vocab] */
     float *hidden; /* [MOST_TOK, d_model] */
     int64_t d_model;
-    void *state; /* saved last, NULL: none */
+    void *state; /* the one saved last, or NULL */
     size_t state_bytes;
     const struct walk_row *inside; /* a row that a callback calls */
 
@@ -71,7 +72,7 @@ static int a_seq(struct walk *w)
     return walk_is_right(w) ? 0 : walk_i(w, (int)test_below(&w->rng, N_SEQ));
 }
 
-/* Ids of the vocabulary, mostly. */
+/* Returns token ids, mostly of the vocabulary. */
 static const int32_t *ids(struct walk *w)
 {
     static int32_t id[N_CTX];
@@ -103,8 +104,7 @@ static bool is_zero(const void *p, size_t n)
 
 /* ---- callbacks ----------------------------------------------------------- */
 
-/* One more call in the midst of another, which refuses it or is not concerned.
- */
+/* Makes one more call during another, which rejects it or is unaffected. */
 static void intrude(struct walk *w)
 {
     struct walk in = {.rng = test_random(&w->rng),
@@ -194,7 +194,7 @@ static void inspect(struct walk *w)
 
 /* ---- models, plans, engines ---------------------------------------------- */
 
-/* A field or two of the options are others. */
+/* Returns options with a field or two changed. */
 static const pl_options *options(struct walk *w)
 {
     static const double share[2] = {1, 0};
@@ -307,7 +307,7 @@ static void model_says(struct walk *w)
     walk_gave(w, pl_model_d_model(m) == 0);
     walk_gave(w, pl_model_n_mtp(m) == 0);
     walk_gave(w, !pl_model_tokenizer(m));
-    pl_tokenizer_free((pl_tokenizer *)pl_model_tokenizer(m)); /* nothing */
+    pl_tokenizer_free((pl_tokenizer *)pl_model_tokenizer(m)); /* does nothing */
 }
 
 static void plan_create(struct walk *w)
@@ -366,7 +366,7 @@ static void plan_says(struct walk *w)
     walk_gave(w, pl_plan_options(p)[0] == '\0');
     pl_plan_summary(p, walk_may(w, line), size);
     walk_gave(w, line[0] == '\0' || line[0] == 'x');
-    pl_plan_free((pl_plan *)pl_engine_plan(of(w)->r.engine)); /* nothing */
+    pl_plan_free((pl_plan *)pl_engine_plan(of(w)->r.engine)); /* does nothing */
 }
 
 static void engine_create(struct walk *w)
@@ -378,7 +378,7 @@ static void engine_create(struct walk *w)
     const pl_options *o = options(w);
     pl_status s;
 
-    if (!o) /* would take what the machine has */
+    if (!o) /* would take all of the machine's memory */
         o = &a->o;
     s = pl_engine_create(out, m, o, walk_err(w));
     walk_ended(w, s, !out || !e);
@@ -579,7 +579,7 @@ static void keep_state(struct walk *w, pl_status s, void *data, size_t bytes)
     free(a->state);
     a->state = data;
     a->state_bytes = bytes;
-    if (bytes > 0 && walk_chance(w, 3)) /* somebody wrote to it */
+    if (bytes > 0 && walk_chance(w, 3)) /* as if a program had written to it */
         ((char *)data)[test_below(&w->rng, (int64_t)bytes)] ^=
             (char)(1 << test_below(&w->rng, 8));
 }
@@ -630,7 +630,8 @@ static void state_file(struct walk *w)
                true);
 }
 
-/* All of a file's life: what follows a failure gets NULL, and must not mind. */
+/* The whole life of a file. Calls after a failure get NULL, which they must
+ * accept. */
 static void file(struct walk *w)
 {
     pl_file *f = (pl_file *)w;
@@ -755,7 +756,7 @@ static const pl_tokenizer *a_tokenizer(struct walk *w)
                 a->tokenizer && walk_chance(w, 3) ? a->tokenizer : a->words);
 }
 
-/* Frees the tokenizer, and before it all that borrows it. */
+/* Frees the tokenizer, and before it all objects that borrow it. */
 static void drop_words(struct world *a)
 {
     pl_detokenizer_free(a->detokenizer);
@@ -1006,7 +1007,7 @@ static void sampling_init(struct walk *w)
         walk_chance(w, 3) ? (size_t)test_below(&w->rng, sizeof s) : sizeof s);
 }
 
-/* As large as somebody's mistake, but no larger than memory. */
+/* Returns a number as large as a mistake may be, but no larger than memory. */
 static int moderate(struct walk *w, int right)
 {
     int v = walk_i(w, right);
@@ -1179,7 +1180,8 @@ static void devices_print(struct walk *w)
             true);
 }
 
-/* Wrong calls alone: a right one takes seconds and changes later plans. */
+/* Makes wrong calls only: a correct one takes seconds and changes later
+ * plans. */
 static void devices_measure(struct walk *w)
 {
     pl_options o = {.size = walk_is_right(w) ? sizeof o : 0};
@@ -1193,7 +1195,7 @@ static void devices_measure(struct walk *w)
                true);
 }
 
-/* A right call would write a large file, so all are cancelled. */
+/* A correct call would write a large file, so all are cancelled. */
 static void synth_save(struct walk *w)
 {
     static const int yes = 1;
@@ -1217,7 +1219,7 @@ static void synth_size(struct walk *w)
     walk_ended(w, s, !p || bytes == 0);
 }
 
-/* One that measures takes much memory, and some time. */
+/* A meter that measures takes much memory and some time. */
 static void meter_create(struct walk *w)
 {
     if (walk_is_right(w) && w->null_at == 0)
@@ -1238,7 +1240,7 @@ static void meter_measure(struct walk *w)
 
 /* ---- the table ----------------------------------------------------------- */
 
-/* The first twelve are what callbacks call. */
+/* Callbacks call the first twelve. */
 static const struct walk_row rows[] = {
     {"pl_engine_decode", decode},
     {"pl_seq_length", seq_length},
@@ -1355,7 +1357,7 @@ static void world_open(struct world *a, const char *model)
     assert_non_null(a->words);
 }
 
-/* An object of each kind, for the calls with one NULL. */
+/* Makes an object of each type, for the calls with one NULL. */
 static void world_fill(struct world *a)
 {
     pl_err err;
@@ -1386,7 +1388,7 @@ static void world_close(struct world *a)
     engine_run_close(&a->r);
 }
 
-/* Logits of tokens that are decoded alone. */
+/* Computes the logits of tokens that are decoded alone. */
 static void compute(const struct world *a, float *out)
 {
     static const int32_t token[6] = {1, 5, 9, 2, 7, 3};

@@ -1,4 +1,4 @@
-/* The failing allocator of the tests itself: a test that leans on it proves
+/* The failing allocator of the tests itself. A test that relies on it proves
  * nothing if it fails the wrong allocation, or none. */
 #include "lib/alloc_fail.h"
 #include "lib/support.h"

@@ -1,7 +1,7 @@
-/* Memory and cores that plans count on are there: the limits of the process's
- * own cgroup and its parents hold, wherever they are mounted, and so does what
- * is in use. Trees of cgroups are tables of files here, but for one case that
- * makes a real one. */
+/* Plans count only on memory and cores that are available. The limits of the
+ * process's own cgroup and its parents hold, wherever they are mounted, and
+ * memory in use is subtracted. Trees of cgroups are tables of files here,
+ * except in one case that makes a real one. */
 #include "lib/command.h"
 #include "lib/support.h"
 #include "machine/available.h"
@@ -26,12 +26,12 @@ struct file {
     const char *path, *text;
 };
 
-/* The files of one machine, and what is to be read there. */
+/* The files of one machine, and the values that must be read from them. */
 struct tree {
     const char *what;
     struct file file[MOST_FILES];
     uint64_t limit,
-        available; /* MiB; 0: none, not known; UINT64_MAX: no byte */
+        available; /* MiB; 0: no limit, unknown; UINT64_MAX: not a byte */
     int n_core;    /* 0: no quota */
 };
 
@@ -262,7 +262,7 @@ TEST(available_is_what_all_cgroups_of_the_process_leave)
     }
 }
 
-/* Paths as deep as there may be, lines longer than any buffer. */
+/* Paths of the maximum depth, and lines longer than any buffer. */
 TEST(available_survives_long_lines_and_deep_paths)
 {
     enum { LONG = 100000, DEEP = 2000 };
@@ -316,7 +316,7 @@ TEST(available_may_be_stated)
 {
     static const struct {
         const char *text;
-        uint64_t all, available; /* MiB; 0: it is refused */
+        uint64_t all, available; /* MiB; 0: it is rejected */
     } rows[] = {
         {"16MiB", 16, 16},
         {"2GiB:512MiB", 2048, 512},
@@ -351,7 +351,7 @@ TEST(available_may_be_stated)
 
 /* ---- this machine -------------------------------------------------------- */
 
-/* Memory in all and available, as the system has them now. */
+/* Reads the total and the available memory, as the system reports them now. */
 static void read_memory(uint64_t *all, uint64_t *available)
 {
     const char *stated = getenv("PLAIT_MEMORY");
@@ -365,7 +365,8 @@ static void read_memory(uint64_t *all, uint64_t *available)
         setenv("PLAIT_MEMORY", keep, 1);
 }
 
-/* A process that holds `bytes` until it is killed; it does so already. */
+/* Starts a process that has `bytes` allocated until it is killed. Returns once
+ * they are. */
 static pid_t hold(size_t bytes)
 {
     int done[2];
@@ -393,9 +394,9 @@ static pid_t hold(size_t bytes)
     return child;
 }
 
-/* Waits until what is available is under `most`, or over `least` where `most`
- * is 0. The kernel's sums come late, and others take and free memory too, so
- * this ends without either at some time. */
+/* Waits until the available memory is under `most`, or over `least` if `most`
+ * is 0. The kernel updates its sums late, and other processes allocate and free
+ * memory too. So this gives up after some time. */
 static bool comes(uint64_t least, uint64_t most)
 {
     for (int i = 0; i < 200; i++) {
@@ -410,8 +411,8 @@ static bool comes(uint64_t least, uint64_t most)
     return false;
 }
 
-/* Tried until it is seen, since others come and go on this machine; a reader
- * that does not look at what is in use never shows it. */
+/* Repeated until it succeeds, because other processes start and end on this
+ * machine. A reader that ignores used memory never succeeds. */
 TEST(available_is_less_beside_a_process_that_holds_memory)
 {
     const size_t bytes = (size_t)256 << 20;
@@ -438,9 +439,8 @@ TEST(available_is_less_beside_a_process_that_holds_memory)
     }
 }
 
-/* A nested cgroup of this process's own: the memory is limited by the outer
- * one, and so is the time. Where there is none to be had the script ends with
- * "none". */
+/* A nested cgroup of this process's own: the outer one limits its memory and
+ * its processor time. Where none can be made the script prints "none". */
 TEST(available_obeys_a_real_cgroup)
 {
     static const char line[] =
@@ -478,7 +478,7 @@ TEST(available_obeys_a_real_cgroup)
     json_decref(j);
 }
 
-/* Stated memory is shown, by text and JSON alike, and it refuses. */
+/* PLAIT_MEMORY is shown, as text and as JSON, and limits plans. */
 TEST(available_is_shown_and_named)
 {
     struct ran r = sh(0, "PLAIT_MEMORY=16GiB:12GiB plait devices");
@@ -493,7 +493,7 @@ TEST(available_is_shown_and_named)
     assert_non_null(strstr(r.out, "    12.0G    16.0G\n"));
     r = sh(1, "PLAIT_MEMORY=16GiB:4MiB plait plan " MODEL "-fit off");
     must_say(r, "; 4.00 MiB available of 16.00 GiB)");
-    sh(0, "PLAIT_MEMORY= plait devices"); /* states nothing */
+    sh(0, "PLAIT_MEMORY= plait devices"); /* no limit */
     r = sh(2, "PLAIT_MEMORY=much plait devices");
     must_say(r, "PLAIT_MEMORY=much: not a memory size");
 }

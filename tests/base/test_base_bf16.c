@@ -1,6 +1,6 @@
-/* Products of BF16 as processors have them. The numbers were taken from
- * VDPBF16PS and VCVTNEPS2BF16 of a Zen 4; kernels of sets that have these are
- * held to plain C elsewhere (tests/kernel/). */
+/* Products of BF16 give the bits that processors give. The numbers were taken
+ * from VDPBF16PS and VCVTNEPS2BF16 of a Zen 4. Kernels with these instructions
+ * are compared with plain C elsewhere (tests/kernel/). */
 #include "base/bf16.h"
 #include "lib/support.h"
 
@@ -24,14 +24,14 @@ TEST(bf16_rounds_to_the_nearest_even_and_flushes)
     }
 }
 
-/* s + a b in the lower halves. */
+/* Returns s + a b, computed in the lower halves. */
 static float one(float s, float a, float b)
 {
     return bf16_pair_add(s, bf16_pair(a, 0), bf16_pair(b, 0));
 }
 
-/* A sum is 0 if it is below 2^-126 when rounded to 24 bits, not only if that is
- * so when it is rounded to what numbers there have. */
+/* A sum is 0 if it is below 2^-126 when rounded to 24 bits, not only if it is
+ * so when rounded to the precision of subnormals. */
 TEST(bf16_sums_below_the_smallest_normal_are_zero)
 {
     float least = 0x1p-126f, next = 0x1.000002p-126f;
@@ -47,7 +47,8 @@ TEST(bf16_sums_below_the_smallest_normal_are_zero)
     assert_true(one(-0x1p100f, 0x1p50f, 0x1p50f) == 0);
 }
 
-/* So are factors that were not rounded before, and what is added to. */
+/* The same holds for factors that were not rounded before, and for the
+ * addend. */
 TEST(bf16_factors_below_the_smallest_normal_are_zero)
 {
     const uint32_t least = 0x00010001, large = 0x7f007f00; /* 2^-133, 2^127 */

@@ -1,4 +1,4 @@
-/* Statuses, their texts, messages of any length, and amounts in them. */
+/* Statuses and their texts, messages of any length, and amounts in them. */
 #include "base/bytes.h"
 #include "base/err.h"
 
@@ -57,7 +57,7 @@ TEST(base_err_long_message_ends_with_what_was_wrong)
     text[8999] = '\0';
     err_set(&err, PL_BAD_FILE, "%s", text);
     assert_int_equal(strlen(err.message), sizeof(err.message) - 1);
-    text[sizeof(err.message) - 1] = '\0'; /* fits just so */
+    text[sizeof(err.message) - 1] = '\0'; /* fits exactly */
     err_set(&err, PL_BAD_FILE, "%s", text);
     assert_string_equal(err.message, text);
 }
@@ -74,7 +74,7 @@ TEST(base_err_shows_values_harmlessly)
     assert_string_equal(err_shown(buf, "", 0), "");
 }
 
-/* The system says EAGAIN of both. */
+/* The system reports EAGAIN for both. */
 TEST(base_err_no_thread_tells_memory_from_limits)
 {
     struct rlimit was, none;
@@ -115,7 +115,7 @@ TEST(base_bytes_have_the_unit_of_their_size)
         assert_string_equal(bytes_text(buf, rows[i].bytes), rows[i].text);
 }
 
-/* The header's macros and the library's word are of one version. */
+/* The header's macros and the library's function give the same version. */
 TEST(base_version_is_the_headers)
 {
     char text[32];

@@ -1,4 +1,5 @@
-/* What was packed as chunks of LZMA2 is unpacked, all or a first part. */
+/* Data packed as chunks of LZMA2 is unpacked, all or a first part, and damaged
+ * data is rejected. */
 #include "lib/support.h"
 
 #include <stdio.h>
@@ -8,7 +9,7 @@
 #include "base/lzma.h"
 #include "device/gpu/gpu_ptx.h"
 
-/* Of what text() writes, and of nothing, by scripts/packed.py. */
+/* Output of text(), with nothing before it, packed by scripts/packed.py. */
 static const char packed[] =
     "\340\003\271\000\233\004\000\030\010\113\347\132\267\136\124"
     "\343\353\346\131\062\367\175\061\272\251\276\015\216\022\124"
@@ -22,7 +23,7 @@ static const char packed[] =
     "\324\247\226\050\322\371\265\271\023\077\037\161\106\012\257"
     "\062\042\147\153\173\357\042\143\144\221\360\000\000";
 static const char packed_nothing[] = "\000";
-/* Of what noise() writes: a chunk that is not packed. */
+/* Output of noise(): a chunk that is not compressed. */
 static const char packed_noise[] =
     "\001\001\053\306\176\201\153\113\373\342\373\124\366\275\337"
     "\174\034\341\207\001\277\061\336\126\162\017\107\147\146\207"
@@ -45,7 +46,8 @@ static const char packed_noise[] =
     "\127\031\161\303\312\136\345\052\063\254\210\121\146\241\173"
     "\165\147\144\232\151\357\157\126\102\240\035\121\305\002\367"
     "\273\222\105\000";
-/* The text again, where positions count: lc 1, lp 2, pb 2. */
+/* The text again, with parameters that depend on positions: lc 1, lp 2, pb
+ * 2. */
 static const char packed_by_position[] =
     "\340\003\271\000\237\155\000\030\010\012\206\223\246\045\127"
     "\323\376\114\212\133\134\207\240\204\166\267\143\367\134\100"
@@ -85,7 +87,7 @@ static void noise(char room[N_NOISE])
     }
 }
 
-/* Copies both sides to the heap, so that a sanitizer sees their ends. */
+/* Copies input and output to the heap, so that a sanitizer sees their ends. */
 static bool unpack(const struct lzma *x, char *out, size_t n)
 {
     char *in = test_need(x->n_packed + 1, 1), *room = test_need(n + GUARD, 1);
@@ -134,7 +136,8 @@ TEST(lzma_unpacks_what_was_not_packed)
     }
 }
 
-/* Many chunks, a dictionary of megabytes; each level begins the same way. */
+/* It has many chunks and a dictionary of megabytes. Each level begins the same
+ * way. */
 TEST(lzma_unpacks_what_the_library_holds)
 {
     char *all = test_need(gpu_ptx.n, 1);
@@ -174,7 +177,7 @@ TEST(lzma_wants_nothing_behind_the_end)
     assert_true(unpack(&x, out, N - 1));
 }
 
-/* Chunks that need what none before them brought. */
+/* Chunks that need state which no chunk before them set. */
 TEST(lzma_refuses_chunks_without_a_beginning)
 {
     char bad[sizeof packed], out[N];
@@ -194,13 +197,13 @@ TEST(lzma_refuses_chunks_without_a_beginning)
         if (props >= 225 || lc + lp > 4)
             assert_false(unpack(&x, out, N));
     }
-    bad[0] = 2; /* not packed, goes on */
+    bad[0] = 2; /* not compressed, continues */
     assert_false(unpack(&x, out, N));
     bad[0] = 3;
     assert_false(unpack(&x, out, N));
 }
 
-/* Nothing is read or written beyond its place, whatever the bytes are. */
+/* Nothing is read or written out of bounds, whatever the bytes are. */
 TEST(lzma_survives_damage)
 {
     uint64_t seed = test_seed();

@@ -1,5 +1,5 @@
-/* Files that take another's place as a whole, with and without a file system
- * that knows files without a name. */
+/* A file replaces another as a whole or not at all, with and without a file
+ * system that supports unnamed files. */
 #include "pl.h"
 
 #include <dirent.h>
@@ -18,7 +18,7 @@
 #include "lib/alloc_fail.h"
 #include "lib/support.h"
 
-/* ---- a file system that knows no files without a name -------------------- */
+/* ---- a file system without unnamed files --------------------------------- */
 
 static bool names_only;
 
@@ -92,7 +92,7 @@ static void is_whole_or_as_it_was(const char *dir)
         pl_file_close(f);
         assert_int_equal(files_in(dir), 1);
         expect_text(path, i ? "new" : "old");
-        /* who may read it stays */
+        /* the permissions stay */
         assert_int_equal(stat(path, &st), 0);
         if (i)
             assert_int_equal(st.st_mode & 0777, 0604);
@@ -118,7 +118,7 @@ TEST(replaced_whole_or_as_it_was)
     names_only = false;
 }
 
-/* Only where the file system knows files without a name, as is said. */
+/* Only where the file system supports unnamed files, as documented. */
 TEST(replaced_leaves_nothing_when_killed)
 {
     const char *dir = test_temp("killed"), *path = test_temp("killed/place");
@@ -155,7 +155,7 @@ TEST(replaced_says_what_cannot_be)
     assert_non_null(strstr(err.message, "absent/x"));
     assert_int_equal(pl_file_open(&f, "/dev/null", 0, &err), PL_BAD_ARGUMENT);
     assert_non_null(strstr(err.message, "/dev/null"));
-    /* by the time it is done the place is another's */
+    /* at commit the name belongs to a directory */
     assert_int_equal(mkdir(test_temp("taken"), 0700), 0);
     assert_int_equal(pl_file_open(&f, test_temp("taken/x"), 0, NULL), PL_OK);
     assert_int_equal(mkdir(test_temp("taken/x"), 0700), 0);
@@ -193,7 +193,7 @@ TEST(replaced_every_failed_allocation_is_a_status)
     names_only = false;
 }
 
-/* ---- what stays as it is ------------------------------------------------- */
+/* ---- files that are not replaced ----------------------------------------- */
 
 static void write_text(const char *path, const char *text)
 {
@@ -221,7 +221,7 @@ TEST(replaced_are_no_files_without_write_permission)
         assert_int_equal(pl_file_open(&f, path, flags, &err), PL_IO);
         assert_null(f);
         assert_non_null(strstr(err.message, "write-protected (mode 0444)"));
-        /* and where it became so while the new one was written */
+        /* also if it became read-only while the new one was written */
         assert_int_equal(chmod(path, 0644), 0);
         TEST_OK(pl_file_open(&f, path, flags, &err), err);
         put(f, "new");
@@ -248,7 +248,7 @@ TEST(replaced_is_what_a_link_names)
     assert_int_equal(symlink("place", link), 0);
     assert_int_equal(pl_file_open(&f, link, 0, &err), PL_BAD_ARGUMENT);
     assert_non_null(strstr(err.message, "without a target file"));
-    /* nor one that leads to itself, or through a device */
+    /* nor a link to itself, or through a device */
     for (int i = 0; i < 2; i++) {
         const char *other =
             i ? test_temp("links/far") : test_temp("links/self");
@@ -269,8 +269,8 @@ TEST(replaced_is_what_a_link_names)
     assert_int_equal(files_in(dir), 2);
 }
 
-/* A name may be as long as the file system takes it; one that is longer is
- * refused before anything is written. */
+/* A name may be as long as the file system allows. A longer one is rejected
+ * before anything is written. */
 TEST(replaced_have_names_of_any_length)
 {
     const char *dir = test_temp("names");
@@ -313,13 +313,13 @@ TEST(replaced_or_streamed_is_nothing_else)
     assert_int_equal(pl_file_open(&f, path, PL_FILE_STREAM, &err),
                      PL_BAD_ARGUMENT);
     assert_int_equal(unlink(path), 0);
-    /* a disk that is not there; only root may make one */
+    /* a disk that does not exist; only root may make one */
     if (mknod(path, S_IFBLK | 0600, makedev(7, 255)) == 0)
         assert_int_equal(pl_file_open(&f, path, PL_FILE_STREAM, &err),
                          PL_BAD_ARGUMENT);
 }
 
-/* A part is gone on with, and stays if it is not finished. */
+/* A partial file is continued, and stays if it is not finished. */
 TEST(replaced_by_parts_that_are_gone_on_with)
 {
     const char *dir = test_temp("parts"), *path = test_temp("parts/place");
@@ -339,7 +339,7 @@ TEST(replaced_by_parts_that_are_gone_on_with)
     }
 }
 
-/* Writes of any size come in order, and the first that fails is reported. */
+/* Writes of any size arrive in order, and the first failure is reported. */
 TEST(replaced_has_all_that_was_written)
 {
     enum { N = 5 << 20 };

@@ -1,4 +1,5 @@
-/* The machine's tables, from hwloc's synthetic topologies and from this one. */
+/* The machine's tables are correct for hwloc's synthetic topologies and for
+ * this machine. */
 #include "lib/support.h"
 #include "machine/topology.h"
 
@@ -80,12 +81,12 @@ TEST(topology_shows_only_what_is_allowed)
     assert_int_equal(t.n_node, 1);
     assert_int_equal(t.n_core, 3);
     assert_int_equal(t.n_cpu, 3);
-    assert_int_equal(t.core[0].os, 3); /* its sibling is not ours */
+    assert_int_equal(t.core[0].os, 3); /* its sibling is not in our set */
     topology_list_cpus(&t, list, sizeof list);
     assert_string_equal(list, "3,5-6");
     topology_fini(&t);
 
-    t = load("numa:2 core:4 pu:1", "7"); /* the second node alone */
+    t = load("numa:2 core:4 pu:1", "7"); /* only the second node */
     assert_int_equal(t.n_node, 1);
     assert_int_equal(t.node[0].os, 1);
     assert_int_equal(t.node[0].n_core, 1);
@@ -142,7 +143,7 @@ TEST(topology_of_this_machine_has_a_core)
     topology_fini(&t);
 }
 
-/* Is there memory at p for a process that is forked now? */
+/* Returns true if a process forked now has memory at p. */
 static bool child_has(void *p)
 {
     int status;
@@ -168,21 +169,22 @@ TEST(topology_pages_are_whole_and_stay_here)
         assert_int_equal((uintptr_t)p % page, 0);
         for (size_t i = 0; i < bytes; i += 61)
             assert_int_equal(p[i], 0);
-        memset(p, 1, bytes / page * page + page); /* all of the last one */
+        memset(p, 1, bytes / page * page + page); /* the whole of the last
+                                                   * one */
         assert_false(child_has(p));
         topology_free_pages(p, bytes);
     }
 }
 
-/* Where there is one node it has all that the system counts, unless a container
- * may have less. */
+/* A single node has all memory that the system counts, unless a container may
+ * have less. */
 TEST(topology_one_node_has_all_memory)
 {
     struct topology t;
     uint64_t all =
         (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
 
-    unsetenv("PLAIT_MEMORY"); /* the runner states it */
+    unsetenv("PLAIT_MEMORY"); /* the runner sets it */
     assert_int_equal(topology_load(&t, NULL), PL_OK);
     if (topology_one_node() && t.memory_bytes >= all)
         assert_true(t.node[0].memory_bytes >= all);
@@ -287,8 +289,8 @@ TEST(topology_failures_are_statuses)
     }
 }
 
-/* Loads this machine with a variable of hwloc's set; nothing may come on
- * standard error. What it returned; its message is in *err. */
+/* Loads this machine with one of hwloc's variables set; nothing may be printed
+ * on standard error. Returns the status, with the message in *err. */
 static pl_status load_ordered(const char *name, const char *value, pl_err *err)
 {
     const char *path = test_temp("stderr");

@@ -1,27 +1,27 @@
 #!/usr/bin/env python3
-"""run.py: plants the defects of this folder, each alone, and sees that the case
-that its patch names turns red.
+"""run.py: plants the defects of this folder, each alone, and checks that the
+case that its patch names fails.
 
     run.py [-j N] [--log FILE] [PART ...]   all, or those whose name has a PART
     run.py --changed [BUILD]                those of files that were changed
     run.py --dry                            checks the patches and README.md
     run.py --table                          writes the table of README.md anew
 
-A patch opens with fields, which README.md explains. It may lie some lines off,
-so that it survives changes around it.
+A patch opens with fields, which README.md explains. Its line numbers may be
+off, so that it survives changes around it.
 
 Without --changed, N copies of the tree are built, and a table closes the run.
 --log appends a line to FILE for each defect done and skips those that FILE has,
-so that a run can be gone on with. PLAIT_PART=I/N takes every N-th defect, from
+so that a run can be continued. PLAIT_PART=I/N takes every N-th defect, from
 the I-th on.
 
 --changed plants in the checkout and its BUILD folder ("build"), which is fast.
 It takes the defects of the gate whose file was changed since the commit
 PLAIT_BASE, ten at most: first one of each file, the file changed last first. By
 default PLAIT_BASE is the last merge before HEAD, but 30 commits back at most.
-After 100 seconds it starts no other defect. It takes for granted that the tests
-pass without a defect, which the gate has seen before. The file is kept in
-BUILD/planted meanwhile and comes back however the run ends: after SIGKILL, at
+After 100 seconds it starts no other defect. It assumes that the tests pass
+without a defect, which the gate has checked before. The file is kept in
+BUILD/planted meanwhile and is restored however the run ends: after SIGKILL, at
 the next start.
 """
 import argparse
@@ -46,12 +46,12 @@ ROOT = HERE.parent.parent
 README = HERE / 'README.md'
 MOST_CHANGED = 10
 LAST_START_S = 100  # --changed starts no other defect after so many seconds
-MOST_S = 120        # of work of a case, which ends by then in the short tier
-QUIET_S = 20        # of silence of a case, which is red then
-TRIES = 3           # threads that do not meet rarely show it
-FUZZ = 3            # so many lines of context around a hunk may differ
+MOST_S = 120        # of work; each case of the short tier ends earlier
+QUIET_S = 20        # of silence, after which a case has failed
+TRIES = 3           # a missing barrier of threads shows rarely
+FUZZ = 3            # lines of context around a hunk that may differ
 running = set()     # processes, each the leader of its group
-stopping = False    # a signal came
+stopping = False    # after a signal
 
 
 class Defect(NamedTuple):
@@ -85,9 +85,9 @@ def read_defect(path):
 
 
 def place(lines, near, old, before, after):
-    """Finds `old` in lines, as near to line `near` as can be. Returns its place
-    and how many of its first and last lines were passed over: `before` and
-    `after` at most."""
+    """Finds `old` in lines, as near to line `near` as possible. Returns its
+    line and how many of its first and last lines were skipped: at most `before`
+    and `after`."""
     for fuzz in range(FUZZ + 1):
         a, b = min(fuzz, before), min(fuzz, after)
         part = old[a:len(old) - b]
@@ -99,7 +99,7 @@ def place(lines, near, old, before, after):
 
 
 def plant(text, hunks):
-    """The text with the defect in it, or None if it does not apply."""
+    """Returns the text with the defect, or None if it does not apply."""
     lines, shift = text.split('\n'), 0
     for line, marked in hunks:
         kept = [m[0] == ' ' for m in marked]
@@ -131,7 +131,7 @@ def read_cases():
 
 
 def flaw(defect, group, only_long):
-    """Returns why it cannot be planted, or None."""
+    """Returns the reason that the defect cannot be planted, or None."""
     path = ROOT / defect.file
     if not path.is_file() or not plant(path.read_text(), defect.hunks):
         return f'does not apply to {defect.file}'
@@ -175,14 +175,14 @@ def kill_all():
 
 
 def on_signal(*_):
-    """Sets a flag, so that no file is left planted wherever it comes."""
+    """Sets a flag, so that a signal at any time leaves no file planted."""
     global stopping
     stopping = True
     kill_all()
 
 
 def call(*command, **env):
-    """Returns status and output; ends soon once a signal has come."""
+    """Returns status and output; ends soon after a signal."""
     env = {k: v for k, v in {**os.environ, **env}.items() if v is not None}
     p = subprocess.Popen(command, stdin=subprocess.DEVNULL, env=env,
                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
@@ -203,14 +203,14 @@ def git(*args):
 
 
 def compile_tree(build):
-    # One copy of the tree is like another to a compiler cache.
+    # A compiler cache may treat all copies of the tree alike.
     return call('ninja', '-C', str(build), 'plait-test', 'plait',
                 CCACHE_NOHASHDIR='1')
 
 
 class Run(NamedTuple):
     red: list     # the cases that failed
-    skipped: str  # why all others were, "" if one passed
+    skipped: str  # reason of all others, "" if one passed
     seconds: float
 
 
@@ -246,7 +246,7 @@ class Tree:
         fcntl.flock(self.locked, fcntl.LOCK_EX)
 
     def put(self, file, data):
-        """Replaces a file at once; its time of change tells ninja."""
+        """Replaces a file atomically; ninja sees its new time."""
         new = self.saved / 'new'
         new.write_bytes(data)
         shutil.copymode(self.root / file, new)
@@ -258,11 +258,11 @@ class Tree:
         (self.aside / 'file').write_text(file)
         (self.aside / 'planted').write_text(text)
         shutil.copy(self.root / file, self.aside / 'original')
-        self.aside.rename(self.saved)  # whole, whenever the run is killed
+        self.aside.rename(self.saved)  # atomic, even if the run is killed
         self.put(file, text.encode())
 
     def restore(self):
-        """Takes out a defect, also one that a killed run left."""
+        """Removes a defect, also one that a killed run left."""
         if not self.saved.is_dir():
             return
         file = (self.saved / 'file').read_text()
@@ -332,7 +332,7 @@ def close(outcomes):
 
 
 def plant_one(tree, defect, group, most_s=MOST_S, explains=False):
-    """Plants it, unless its case fails without (most_s is None)."""
+    """Plants a defect, unless its case fails without it (most_s is None)."""
     start = time.monotonic()
     if missing(defect):
         what, why = 'skipped', f'this processor has no {missing(defect)}'

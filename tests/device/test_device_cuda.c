@@ -1,7 +1,7 @@
-/* The driver over CUDA, by a library that is made for tests (lib/fake_cuda.c),
- * whose devices run the text in the emulator. Keeps the promises of CUDA alone:
- * what it finds, its text, contexts, words and mapped memory. What HIP has in
- * common with it is in test_device_stream.c. */
+/* The GPU driver over a fake CUDA library (lib/fake_cuda.c), whose devices run
+ * the kernels' source in the emulator. Keeps the promises of CUDA alone: device
+ * enumeration, kernel source, contexts, words and mapped memory.
+ * test_device_stream.c has those shared with HIP. */
 #include "lib/support.h"
 
 #include <pthread.h>
@@ -45,7 +45,7 @@ TEST(cuda_without_its_library_names_it)
     assert_non_null(strstr(err.message, "libm.so.6 has no cuInit"));
 }
 
-/* Without a context, so without taking anything of any of them. */
+/* It makes no context, so it takes nothing from any device. */
 TEST(cuda_lists_devices_by_its_own_numbers)
 {
     static const unsigned all = (1 << GPU_FEATURES) - 1, fits = 1 << GPU_DOT4;
@@ -120,7 +120,7 @@ TEST(cuda_has_ptx_of_every_kernel)
     }
 }
 
-/* Kernels wait for launches before them, and do nothing before; only those of
+/* Kernels wait for the launches before them and do nothing before that; only on
  * devices whose launches overlap. */
 TEST(cuda_text_awaits_what_overlaps)
 {
@@ -161,7 +161,7 @@ TEST(cuda_text_awaits_what_overlaps)
 
 /* ---- working ------------------------------------------------------------- */
 
-/* A thread that works for a GPU alone takes its context once. */
+/* A thread that works for one GPU only makes its context current once. */
 TEST(cuda_takes_its_context_once)
 {
     const struct fake_cuda *f = fake_cuda_use();
@@ -173,7 +173,7 @@ TEST(cuda_takes_its_context_once)
     TEST_OK(gpu_work_take(&w, FAKE_NEW, &err), err);
     TEST_OK(d->compile_kernels(w.g, gpu_work_wanted, 2,
                                &(struct gpu_progress){0}, &err),
-            err); /* by threads of its own */
+            err); /* on threads of its own */
     TEST_OK(d->enter(w.g, &err), err);
     n = f->n_call("cuCtxPushCurrent") + f->n_call("cuCtxPopCurrent");
     TEST_OK(gpu_work_do(&w, &err), err);
@@ -189,7 +189,7 @@ TEST(cuda_takes_its_context_once)
     assert_clean(f);
 }
 
-/* A device whose streams know no words says so. */
+/* A device whose streams lack words reports an error. */
 TEST(cuda_posts_nothing_on_devices_without_words)
 {
     const struct fake_cuda *f = fake_cuda_use();
@@ -215,8 +215,8 @@ TEST(cuda_posts_nothing_on_devices_without_words)
     assert_clean(f);
 }
 
-/* What is wanted is compiled before it is launched, once, by threads
- * of its own; what is not, when it is launched. */
+/* Kernels that were announced are compiled before their launch, once, on
+ * threads of their own; others when they are launched. */
 TEST(cuda_compiles_what_is_wanted)
 {
     const struct fake_cuda *f = fake_cuda_use();
@@ -255,7 +255,7 @@ static void count_told(void *user, const char *what, uint64_t done,
     n[1] = done;
 }
 
-/* By threads of its own, or by the one that asks. */
+/* Compiles on threads of its own, or on the calling thread. */
 TEST(cuda_tells_of_compiling)
 {
     const bool want[GPU_KERNEL_COUNT] = {[GPU_unary] = true, [GPU_sum] = true};
@@ -290,7 +290,7 @@ struct player {
     pl_err err;
 };
 
-/* One's number is the other's number of the round before, and one. */
+/* Each number is the other device's number of the round before, plus one. */
 static pl_status play(struct player *p)
 {
     uint64_t one;
@@ -351,13 +351,13 @@ TEST(cuda_devices_meet_in_mapped_memory)
     }
     d->unmap(p[1].g, shared);
     d->close(p[1].g);
-    d->close(p[0].g); /* unmaps what it has mapped */
+    d->close(p[0].g); /* unmaps what it mapped */
     munmap(shared, 2 * PAGE);
     assert_clean(f);
 }
 
-/* Memory is mapped until nobody works on it any more, whoever mapped it first;
- * a part of it is its own holder. */
+/* Memory stays mapped until the last device unmaps it, whichever mapped it
+ * first. A part of it counts as a user of its own. */
 TEST(cuda_maps_for_as_long_as_any_device_wants)
 {
     const struct fake_cuda *f = fake_cuda_use();
@@ -386,7 +386,8 @@ TEST(cuda_maps_for_as_long_as_any_device_wants)
 
 /* ---- peers --------------------------------------------------------------- */
 
-/* Access ends with the other's context, and is asked for again. */
+/* Access ends with the other's context, and is requested again for a new
+ * one. */
 TEST(cuda_reaches_peers_that_come_again)
 {
     const struct fake_cuda *f = fake_cuda_use();
@@ -467,7 +468,7 @@ TEST(cuda_says_when_there_is_no_memory)
     assert_clean(f);
 }
 
-/* An error of a kernel is told by what comes later, and all is given back. */
+/* A later call reports a kernel's error, and everything is freed. */
 TEST(cuda_tells_of_a_kernel_that_failed)
 {
     const struct fake_cuda *f = fake_cuda_use();

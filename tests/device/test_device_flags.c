@@ -1,4 +1,5 @@
-/* Waiting for flags that others raise: awake, asleep, from another process. */
+/* Waits for flags that others raise end: awake, asleep, and from another
+ * process. */
 #include "device/team.h"
 #include "lib/support.h"
 
@@ -26,7 +27,7 @@ static struct pair *make_pair(int n_spin)
     return p;
 }
 
-/* Answers each ping; true: saw all of them. */
+/* Answers each ping. Returns true if it saw all of them. */
 static bool answer(struct pair *p)
 {
     for (uint64_t i = 1; i <= N_TURN; i++) {

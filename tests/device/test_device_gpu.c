@@ -1,5 +1,6 @@
-/* GPUs, whatever their driver: bytes on their way to them, marks between their
- * queues, and inboxes that kernels reach or do not. */
+/* GPUs with any driver: transfers to them, fences between their queues, and
+ * inboxes that kernels can or cannot access. Results are correct in every case,
+ * and a GPU that hangs or differs ends the step. */
 #include "lib/gpu_odd.h"
 #include "lib/gpu_watched.h"
 #include "lib/program_build.h"
@@ -24,8 +25,8 @@
 static const char *const kinds[] = {"emu", "bare"};
 enum { N_KIND = sizeof kinds / sizeof kinds[0] };
 
-/* More than staging holds, in writes of any size that overlap; where they came
- * from is free at once. */
+/* Writes more than the staging buffers hold, in writes of any size that
+ * overlap. The source may be overwritten at once. */
 TEST(gpu_writes_arrive_in_their_order)
 {
     enum {
@@ -56,7 +57,8 @@ TEST(gpu_writes_arrive_in_their_order)
             memset(have, 0xEE, (size_t)n);
         }
         for (int i = 0; i < 20; i++) {
-            for (int half = 0; half < 2; half++) { /* of staging, each */
+            for (int half = 0; half < 2; half++) { /* of the staging buffers,
+                                                    * each */
                 memset(want, 2 * i + half, HALF);
                 assert_int_equal(
                     device_write(s, 0, REGION_WEIGHTS, 0, want, HALF, NULL),
@@ -73,7 +75,7 @@ TEST(gpu_writes_arrive_in_their_order)
     free(have);
 }
 
-/* ---- several threads that write ------------------------------------------ */
+/* ---- several writing threads --------------------------------------------- */
 
 enum { N_WRITER = 4, EACH = 3 * GPU_SLOT + 77 };
 
@@ -141,8 +143,8 @@ TEST(gpu_takes_what_several_threads_write)
     free(have);
 }
 
-/* Memory that cannot be read before another thread has written: one that waits
- * for its turn waits for ever. */
+/* Memory that cannot be read before another thread has written. A write that
+ * waits for its turn would wait for ever. */
 static struct {
     void *p;
     size_t bytes;
@@ -151,7 +153,7 @@ static struct {
 
 static void unbar(int signal)
 {
-    const struct timespec nap = {0, 20000000}; /* it looks idle */
+    const struct timespec nap = {0, 20000000}; /* the thread looks idle */
 
     (void)signal;
     while (!atomic_load(&barred.written))
@@ -184,7 +186,8 @@ TEST(gpu_writers_copy_beside_each_other)
     assert_true(barred.p != MAP_FAILED);
     assert_int_equal(sigaction(SIGSEGV, &act, &before), 0);
     assert_int_equal(pthread_create(&w.thread, NULL, write_barred, &w), 0);
-    nanosleep(&soon, NULL); /* it is there, or comes later: both are right */
+    nanosleep(&soon, NULL); /* it is there by now or arrives later: both are
+                             * valid */
     assert_int_equal(
         device_write(s, 0, REGION_WEIGHTS, 0, "now", sizeof "now", NULL),
         PL_OK);
@@ -197,8 +200,9 @@ TEST(gpu_writers_copy_beside_each_other)
     arena_fini(&a);
 }
 
-/* Before the copy queue waits for the compute queue's first event, which is
- * late, it posts more events that are waited for than a GPU has marks. */
+/* The copy queue waits for the compute queue's first event, which is late.
+ * Before that it posts more events that are waited for than a GPU has
+ * fences. */
 TEST(gpu_marks_are_used_again)
 {
     enum { EVENTS = GPU_MAX_MARKS + 20, LATE = 300 };
@@ -267,7 +271,7 @@ TEST(gpu_marks_are_used_again)
     "  1: merge %4 <- %1 256*n_tok\n"                                          \
     "  1: merge %5 <- sum(%2, %1+) 256*n_tok\n"
 
-/* A run of n_tok rows of what is pushed to a GPU, as CAME says. */
+/* Runs a step of n_tok rows that are pushed to a GPU by the program CAME. */
 static void run_came(struct device_set *s, int n_tok)
 {
     static const float times[] = {2, 3, 1, 3}; /* %2 and on */
@@ -290,9 +294,9 @@ static void run_came(struct device_set *s, int n_tok)
     free(v);
 }
 
-/* What peers have pushed is there for kernels, which find it in a mirror. It
- * is carried there once, as far as it goes in the run; a few bytes a MERGE
- * takes as they lie. */
+/* Data that peers pushed is available to kernels in a device-side inbox. It is
+ * copied there once, as far as the step uses it. A MERGE of a few bytes reads
+ * the host inbox directly. */
 TEST(gpu_inbox_is_carried_once)
 {
     static const char *const spec[] = {"cpu*1,emu", "cpu*1,bare",
@@ -324,7 +328,7 @@ TEST(gpu_inbox_is_carried_once)
     }
 }
 
-/* What is pushed to a place again comes again. */
+/* Data pushed again to the same offset is copied again. */
 TEST(gpu_inbox_is_carried_after_each_push)
 {
     static const char *const spec[] = {"cpu*1,emu", "cpu*1,bare"};
@@ -371,7 +375,7 @@ TEST(gpu_inbox_is_carried_after_each_push)
     }
 }
 
-/* ---- what is pulled and not mapped ---------------------------------------*/
+/* ---- pulls from unmapped memory */
 
 #define STREAMED                                                               \
     "programs 2\nmax n_tok 1\n"                                                \
@@ -394,7 +398,7 @@ TEST(gpu_inbox_is_carried_after_each_push)
 
 enum { STREAM = 2500 * 1024, LINES = 64 };
 
-/* More than the ring has, and every second half of 64 lines. */
+/* Pulls more than the staging ring holds, and every second half of 64 lines. */
 static void run_streamed(struct device_set *s, float *v, float *out)
 {
     struct device_run run = build_run(1);
@@ -411,8 +415,8 @@ static void run_streamed(struct device_set *s, float *v, float *out)
         assert_true(out[i] == 2 * v[i / 8 * 16 + i % 8]);
 }
 
-/* What a GPU cannot map it copies by way of memory that its driver knows, after
- * the launches that hide it; what lies side by side in one copy. */
+/* A GPU copies what it cannot map through memory known to its driver, after the
+ * launches that hide the copy. Adjacent ranges take one copy. */
 TEST(gpu_streams_what_it_has_not_mapped)
 {
     static const char *const spec[] = {"cpu*1,emu", "cpu*1,bare",
@@ -448,7 +452,7 @@ TEST(gpu_streams_what_it_has_not_mapped)
     free(out);
 }
 
-/* Threads of a crew may come late to a run, but not to all. */
+/* Copy threads may miss the start of some steps, but not of all. */
 TEST(gpu_streams_by_several_threads)
 {
     enum { RUNS = 500 };
@@ -475,10 +479,10 @@ TEST(gpu_streams_by_several_threads)
     free(out);
 }
 
-/* ---- what is pushed and not mapped --------------------------------------- */
+/* ---- pushes to unmapped memory ------------------------------------------- */
 
-/* More than the ring has, columns that lie apart at either end, and rows of
- * one value from both devices into an inbox. */
+/* Pushes more than the staging ring holds, columns that are apart at either
+ * end, and rows of one value from both devices into an inbox. */
 #define RETURNED                                                               \
     "programs 2\nmax n_tok 1\n"                                                \
     "device 0\n"                                                               \
@@ -534,9 +538,9 @@ static void run_returned(struct device_set *s, float *v, float *out, int again)
     assert_memory_equal(out, v, STREAM * sizeof *v);
 }
 
-/* What a GPU pushes to memory that it cannot map goes there by way of memory
- * that its driver knows, before anybody hears of it, whoever posts; so does
- * what has come into its own inbox, some of which it has pushed itself. */
+/* A GPU's pushes to memory that it cannot map go through memory known to its
+ * driver. They arrive before the POST is seen, whichever queue posts. The same
+ * holds for data in its own inbox, some of which it pushed itself. */
 TEST(gpu_pushes_to_what_it_has_not_mapped)
 {
     static const struct {
@@ -567,7 +571,7 @@ TEST(gpu_pushes_to_what_it_has_not_mapped)
             assert_memory_equal(out, v, ROOM * sizeof *v);
         }
         assert_int_equal(w.loose, 0);
-        if (k >= 2) /* side by side in one copy */
+        if (k >= 2) /* adjacent ranges in one copy */
             assert_in_range(w.n_read, 10 + LINES, 20 + LINES);
         device_set_free(s);
         arena_fini(&a);
@@ -578,11 +582,11 @@ TEST(gpu_pushes_to_what_it_has_not_mapped)
     free(out);
 }
 
-/* A device of two groups takes what it has itself as it takes what others
- * have: by a pull, or, where others push, by a push. */
+/* A device in two groups transfers its own data as it does that of others: by a
+ * pull, or, where others push, by a push. */
 TEST(gpu_serves_itself)
 {
-    static const int rows[] = {1, 3, 400}; /* the last in long runs */
+    static const int rows[] = {1, 3, 400}; /* the last takes long steps */
 
     for (int k = 0; k < N_KIND; k++) {
         struct device_set *s = build_set(kinds[k], 1, 1);
@@ -623,8 +627,8 @@ TEST(gpu_serves_itself)
     }
 }
 
-/* Weights of more bytes than an allocation has: cut between tensors, the fewest
- * times, and written, read and computed with as one region. */
+/* Weights of more bytes than an allocation may have. They are split between
+ * tensors, the fewest times, and are written, read and used as one region. */
 TEST(gpu_weights_lie_in_several_allocations)
 {
     enum { N = 5, ROWS = 128, BYTES = ROWS << 10, ALL = N * BYTES };
@@ -645,7 +649,7 @@ TEST(gpu_weights_lie_in_several_allocations)
         in[i] = test_unit(&rng);
     LOAD_OK(s, build_text(&a, text, 1));
     x = device_of(s, 0)->own;
-    assert_int_equal(x->image.n_cut, N - 1); /* two tensors are too much */
+    assert_int_equal(x->image.n_cut, N - 1); /* two tensors are too large */
     assert_int_equal(device_write(s, 0, REGION_WEIGHTS, 0, in, ALL, NULL),
                      PL_OK);
     assert_int_equal(device_read(s, 0, REGION_WEIGHTS, 0, out, ALL, NULL),
@@ -661,7 +665,8 @@ TEST(gpu_weights_lie_in_several_allocations)
     arena_fini(&a);
 }
 
-/* What GPUs map shares no page with anything else, however small it is. */
+/* Memory that GPUs map shares no page with anything else, however small it
+ * is. */
 TEST(gpu_maps_whole_pages_of_the_host)
 {
     static const char *const devices[] = {"emu,cpu*1", "cpu*1,emu"};
@@ -711,7 +716,7 @@ TEST(gpu_tensors_above_an_allocation_are_refused)
     arena_fini(&a);
 }
 
-/* An item means each GPU, one of them, or a number of devices. */
+/* A -dev item names every GPU, one of them, or a number of devices. */
 TEST(gpu_items_name_gpus)
 {
     static const struct {
@@ -743,10 +748,10 @@ TEST(gpu_items_name_gpus)
     }
 }
 
-/* ---- what they are taken to do ------------------------------------------- */
+/* ---- their assumed speed ------------------------------------------------- */
 
-/* Figures of NVIDIA's data sheets at their clocks: floats in TFLOP/s, and int8
- * dense in TOPS, which is more than kernels can use. */
+/* Figures from NVIDIA's data sheets at their clocks: floats in TFLOP/s, and
+ * int8 dense in TOPS, which is more than kernels can use. */
 TEST(gpu_speeds_are_those_of_data_sheets)
 {
     static const struct {
@@ -776,7 +781,7 @@ TEST(gpu_speeds_are_those_of_data_sheets)
     }
 }
 
-/* OpenCL tells little: whatever is told, plans have a figure for all, and more
+/* OpenCL reports little. Plans have a figure for every GPU anyway, and more
  * units are faster. */
 TEST(gpu_speeds_are_guessed_where_little_is_told)
 {
@@ -798,7 +803,7 @@ TEST(gpu_speeds_are_guessed_where_little_is_told)
     }
 }
 
-/* The bench runs through, on an emulated GPU and with tiny sizes. */
+/* The benchmark completes, on an emulated GPU and with tiny sizes. */
 TEST(gpu_bench_measures_all_that_it_names)
 {
     static const char *const row[] = {
@@ -826,7 +831,8 @@ TEST(gpu_bench_measures_all_that_it_names)
 
 /* ---- a GPU that hangs ---------------------------------------------------- */
 
-/* 100 steps of a GPU and of a cpu, each of which waits for the other's. */
+/* 100 instructions of a GPU and of a cpu, each of which waits for the
+ * other's. */
 static struct program *hand_over(struct arena *a)
 {
     char *text = test_need(500, 100), *p = text;
@@ -865,7 +871,8 @@ static struct device_set *hung_set(struct arena *a)
     return s;
 }
 
-/* A lost GPU may still write there. */
+/* Checks that the memory is still mapped, because a lost GPU may write
+ * there. */
 static void assert_there(void *p, size_t bytes)
 {
     if (msync(p, bytes, MS_ASYNC) != 0)
@@ -900,8 +907,8 @@ static void says(const pl_err *err, const char *what)
         fail_msg("\"%s\" does not say \"%s\"", err->message, what);
 }
 
-/* A run with a GPU that hangs after n kernels ends, names it and where it was,
- * and nothing is asked of its driver any more. */
+/* A step with a GPU that hangs after n kernels ends with an error that names
+ * the GPU and the instruction. After that no driver function is called. */
 static void hang_after(int n, const char *where)
 {
     const float one[8] = {1};
@@ -931,8 +938,8 @@ static void hang_after(int n, const char *where)
     arena_fini(&a);
 }
 
-/* It is noticed where the GPU is waited for, and where others are that wait for
- * it themselves. */
+/* The hang is detected where the GPU is waited for, and where other devices
+ * wait for it themselves. */
 TEST(gpu_that_hangs_ends_the_run_and_is_left_alone)
 {
     hang_after(102, "instructions 64 to 103");
@@ -948,7 +955,7 @@ TEST(gpu_that_hangs_without_words_ends_the_run)
     gpu_hung.wordless = false;
 }
 
-/* Before a run too, when what was written is waited for. */
+/* It is also detected before a step, when writes are waited for. */
 TEST(gpu_that_hangs_is_found_between_runs)
 {
     struct arena a = {0};
@@ -982,7 +989,7 @@ static struct device_set *set_to_hang(const char *spec, const char *text, int n,
     return s;
 }
 
-/* Who waits for room in its staging is not left there, between runs. */
+/* A thread that waits for staging space between steps is released. */
 TEST(gpu_that_hangs_ends_who_writes)
 {
     unsigned char *v = test_need(N_WRITER, EACH);
@@ -1021,7 +1028,7 @@ TEST(gpu_that_hangs_ends_who_writes)
     free(v);
 }
 
-/* The last device hangs in its second run of that program. */
+/* The last device hangs in its second step of that program. */
 static void must_end(const char *program)
 {
     struct device_run run = build_run(1);
@@ -1044,13 +1051,14 @@ static void must_end(const char *program)
     arena_fini(&a);
 }
 
-/* Nor in a run. */
+/* A thread that waits for staging space in a step is released. */
 TEST(gpu_that_hangs_ends_what_is_streamed)
 {
     must_end(STREAMED);
 }
 
-/* Nor who pushes; what it may still send comes to memory that is kept. */
+/* So is one that pushes; late data from the GPU lands in memory that stays
+ * allocated. */
 TEST(gpu_that_hangs_ends_what_it_pushes)
 {
     must_end(RETURNED);
@@ -1085,8 +1093,8 @@ static pl_status load_wrong(int kernel, bool inexact, uint64_t *differs,
     return st;
 }
 
-/* One bit is enough, in any operation or in a kernel that the program has; with
- * `inexact` it runs, and is known. */
+/* One wrong bit suffices, in any operation or in a kernel that the program has.
+ * With `inexact` the set still loads, and records the difference. */
 TEST(gpu_that_differs_is_refused_by_name)
 {
     uint64_t differs;

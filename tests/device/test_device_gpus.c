@@ -1,7 +1,7 @@
-/* Which GPUs a -dev string takes where there are several, of several drivers,
- * and some of them cannot be used. The drivers' libraries are made for tests
- * (lib/fake_cuda.c, lib/fake_hip.c, lib/fake_opencl.c); the first GPU of CUDA's
- * is OpenCL's last. */
+/* A -dev string takes the right GPUs when several drivers show several, some of
+ * them unusable. The drivers' libraries are fakes (lib/fake_cuda.c,
+ * lib/fake_hip.c, lib/fake_opencl.c). The first GPU of CUDA is the last of
+ * OpenCL. */
 #include "lib/support.h"
 
 #include <jansson.h>
@@ -24,7 +24,7 @@ static void name(const char *variable, const char *path)
     assert_int_equal(setenv(variable, path, 1), 0);
 }
 
-/* With these libraries in place of the machine's. */
+/* Puts these libraries in place of the machine's. */
 static const struct fake_cuda *fakes(void)
 {
     name("PLAIT_LIBHIP", "/nowhere/libamdhip64.so");
@@ -118,7 +118,7 @@ TEST(gpus_that_fail_keep_no_others_from_being_taken)
     assert_int_equal(f->n_live(), 0);
 }
 
-/* A context takes time, and memory of the GPU. */
+/* A context takes time and GPU memory. */
 TEST(gpus_are_asked_for_memory_only_if_taken)
 {
     const struct fake_cuda *f = fakes();
@@ -136,8 +136,8 @@ TEST(gpus_are_asked_for_memory_only_if_taken)
     device_list_free(&l);
 }
 
-/* The twin is CUDA's, by what OpenCL calls it or not; OpenCL's other GPU is its
- * own; its processors are none. */
+/* The twin belongs to CUDA, under OpenCL's name too. OpenCL's other GPU is its
+ * own; OpenCL's processors do not count. */
 TEST(gpus_that_two_drivers_show_count_once)
 {
     static const struct expected row[] = {
@@ -159,7 +159,7 @@ TEST(gpus_that_two_drivers_show_count_once)
     f->refuse(FAKE_NEW, 0);
 }
 
-/* The first GPU of HIP's is OpenCL's twin, too: HIP is before OpenCL. */
+/* The first GPU of HIP is OpenCL's twin too, and HIP precedes OpenCL. */
 TEST(gpus_of_hip_are_taken_by_hip)
 {
     static const struct expected row[] = {
@@ -191,7 +191,7 @@ TEST(gpus_of_hip_are_taken_by_hip)
     fake_cuda_assert_clean(f, "in the end");
 }
 
-/* Two devices of a GPU have its memory once, and what is available there. */
+/* Two devices of one GPU share its memory, total and available. */
 TEST(gpus_share_memory_among_their_devices)
 {
     static const char *const spec[] = {"cuda:0*2", "cuda:0,cuda:0",
@@ -247,7 +247,7 @@ TEST(gpus_that_are_shown_have_a_reason_where_they_fail)
     assert_non_null(strstr(g[FAKE_OLD].why, "5.2"));
     assert_non_null(strstr(g[FAKE_PLAIN].why, "cuDevicePrimaryCtxRetain"));
     f->refuse(FAKE_PLAIN, 0);
-    assert_null(emu_ops.show); /* what the emulator has is no GPU */
+    assert_null(emu_ops.show); /* the emulator's devices are not GPUs */
 }
 
 static const json_t *field(const json_t *o, const char *key)
@@ -305,7 +305,7 @@ TEST(gpus_stand_in_the_list_of_devices)
     assert_int_equal(f->n_live(), 0);
 }
 
-/* Names of drivers, and paths, may be no UTF-8. */
+/* Names of drivers, and paths, need not be UTF-8. */
 TEST(gpus_stand_in_json_whatever_drivers_say)
 {
     struct test_text t = {0};

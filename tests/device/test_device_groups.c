@@ -1,7 +1,7 @@
-/* Random programs of several groups: cpu and sim devices and a host on the same
- * cores run scripts of several micro-batches, meet in any subset, pull from
- * open memory, push into inboxes, pass over what a run's sizes do not ask for,
- * and leave what an interpreter of the total order leaves. */
+/* Random programs of several groups give what an interpreter of the total order
+ * gives. Cpu and sim devices and a host on the same cores run variants of
+ * several micro-batches, with barriers of any subset, pulls from open memory,
+ * pushes into inboxes, and instructions that predicates skip. */
 #include "base/err.h"
 #include "lib/program_build.h"
 
@@ -20,10 +20,10 @@ enum {
     MAX_INST = 3,
     W = 24,
     TOK = 4,
-    MOVES = 60, /* of a script */
+    MOVES = 60, /* of a variant */
 };
 
-/* When a step is in a run, by the sizes of its micro-batch. */
+/* The predicate of an instruction, on the sizes of its micro-batch. */
 static const struct guard {
     bool out;
     int64_t least, most;
@@ -34,20 +34,20 @@ static const struct guard {
 };
 enum { ALWAYS, N_GUARD = sizeof guards / sizeof guards[0] };
 
-/* For what a step works. */
+/* The variant, micro-batch and predicate of an instruction. */
 struct scope {
     int script, micro, guard;
 };
 
-/* Where a value came from decides who must be waited for to read it. */
+/* The source of a value decides which device to wait for before reading it. */
 struct value {
     struct scope scope; /* script -1: there from the start */
     struct insn_event event;
-    enum queue queue; /* that posts the event */
+    enum queue queue; /* the queue that posts the event */
 };
 
-/* POSTs of a queue of a device, in a script, and how many of them its other
- * queue knows of. */
+/* POSTs of a queue of a device in a variant; its other queue knows of the first
+ * `known`. */
 struct posts {
     int n, known;
     struct {
@@ -66,9 +66,9 @@ struct game {
     struct insn insn[MAX_DEV][N_SCRIPT][MAX_STEP];
     struct prog_tensor tensor[MAX_DEV][MAX_TENSOR];
     struct value value[MAX_DEV][MAX_TENSOR];
-    struct posts posts[MAX_DEV][QUEUE_COUNT]; /* of the script being made */
+    struct posts posts[MAX_DEV][QUEUE_COUNT]; /* of the variant being made */
     float data[MAX_DEV][MAX_TENSOR][TOK * W]; /* the interpreter's */
-    int n_push, n_guard;                      /* that were drawn */
+    int n_push, n_guard;                      /* numbers drawn */
     struct arena a;
 };
 
@@ -132,7 +132,7 @@ static void new_wait(struct game *g, int d, struct scope x, enum queue q,
     new_insn(g, d, x, INSN_WAIT, q)->event = e;
 }
 
-/* Queue q of device d posts that value t of device `of` is there. */
+/* Makes queue q of device d post that value t of device `of` is available. */
 static void post(struct game *g, int d, struct scope x, enum queue q, int of,
                  int t)
 {
@@ -147,9 +147,9 @@ static void post(struct game *g, int d, struct scope x, enum queue q, int of,
     g->value[of][t].queue = q;
 }
 
-/* What the law asks of queue q of a device with two before it waits for others:
- * it waits for the last POSTs of the other queue, each of them in the runs that
- * have it. */
+/* Follows the queue-order rule for queue q of a device with two queues: before
+ * it waits for others, it waits for the last POSTs of the other queue, under
+ * each predicate. */
 static void know_all(struct game *g, int d, int script, enum queue q)
 {
     struct posts *p = &g->posts[d][!q];
@@ -168,7 +168,8 @@ static void know_all(struct game *g, int d, int script, enum queue q)
     p->known = p->n;
 }
 
-/* Queue q of device d waits until value t of device `from` is there. */
+/* Makes queue q of device d wait until value t of device `from` is
+ * available. */
 static void wait_for(struct game *g, int d, struct scope x, enum queue q,
                      int from, int t)
 {
@@ -181,7 +182,7 @@ static void wait_for(struct game *g, int d, struct scope x, enum queue q,
     new_wait(g, d, x, q, v->event);
 }
 
-/* A value that every run has that has the scope. */
+/* Returns a value that exists in every step in which the scope is executed. */
 static int pick(struct game *g, int d, struct scope x)
 {
     for (;;) {
@@ -194,7 +195,7 @@ static int pick(struct game *g, int d, struct scope x)
     }
 }
 
-/* As pick, for the compute queue of its own device. */
+/* Does the same as pick for the compute queue of its own device. */
 static int pick_own(struct game *g, int d, struct scope x)
 {
     int t = pick(g, d, x);
@@ -211,7 +212,8 @@ static void compute(struct game *g, struct scope x)
     struct graph_attr attr = {0};
 
     st->kernel = (struct insn_kernel){
-        .kernel = below(g, 2) || g->l->dev[d].ops->driver /* has no toys */
+        .kernel = below(g, 2) || g->l->dev[d].ops->driver /* which lacks the
+                                                           * toys */
                       ? KERNEL_scale
                       : KERNEL_contiguous,
         .n_arg = 2,
@@ -222,7 +224,7 @@ static void compute(struct game *g, struct scope x)
     post(g, d, x, QUEUE_COMPUTE, d, out);
 }
 
-/* May device d read the other's memory? */
+/* Returns true if device d may read the other's memory. */
 static bool is_open(const struct game *g, int d, int from)
 {
     const struct device_desc *a = &g->l->dev[d], *b = &g->l->dev[from];
@@ -230,7 +232,7 @@ static bool is_open(const struct game *g, int d, int from)
     return b->memory >= 0 && (b->memory == a->memory || a->reads);
 }
 
-/* A value of device `from` to device `to`, by one of both. */
+/* Transfers a value of device `from` to device `to`, by a pull or a push. */
 static void carry(struct game *g, struct scope x)
 {
     int to = below(g, g->n), from = below(g, g->n), in, out, d;
@@ -268,7 +270,7 @@ static void carry(struct game *g, struct scope x)
     post(g, d, x, q, to, out);
 }
 
-/* Some cpu devices, none on another's threads, sum a value of each. */
+/* Sums a value of each of some cpu devices, which share no threads. */
 static void meet(struct game *g, struct scope x)
 {
     int peer[MAX_DEV], n = 0, group = 0, order;
@@ -341,7 +343,7 @@ static void new_script(struct game *g, int c)
     }
 }
 
-/* The list is borrowed. */
+/* Makes a game; the list is borrowed. */
 static struct game *new_game(const struct device_list *l, uint64_t seed)
 {
     struct game *g = test_need(1, sizeof *g);
@@ -423,7 +425,7 @@ static void interpret_step(struct game *g, int d, const struct insn *st,
     }
 }
 
-/* All devices' steps in the total order. */
+/* Executes all devices' instructions in the total order. */
 static void interpret(struct game *g, const struct device_run *run,
                       pl_counters *c)
 {
@@ -450,9 +452,9 @@ static void interpret(struct game *g, const struct device_run *run,
     }
 }
 
-/* ---- runs -------------------------------------------------------------- */
+/* ---- steps ------------------------------------------------------------- */
 
-/* A run of chance; what it does not write must stay as it was. */
+/* Runs a random step. Memory that it does not write must not change. */
 static void play(struct game *g, struct device_set *s, const char *what)
 {
     struct device_run run = {.variant = below(g, N_SCRIPT)};
@@ -625,7 +627,7 @@ TEST(device_groups_keep_to_their_memory)
         play_setting(&x[i], 2);
 }
 
-/* ---- who sits where ---------------------------------------------------- */
+/* ---- pinning ----------------------------------------------------------- */
 
 static int members(const char *spec, int n_thread, int n_host, bool pinned,
                    bool no_pin)
@@ -663,7 +665,7 @@ TEST(device_host_threads_sit_on_their_cores)
     assert_int_equal(members("sim*2", 1, 2, false, false), 2);
 }
 
-/* A host over all of the machine holds what the cpu devices hold too. */
+/* A host that spans the machine counts the memory of the cpu devices too. */
 TEST(device_host_memory_limit_is_named)
 {
     struct device_options opt = {.kernel_set = KERNEL_SET_GENERIC,
@@ -697,10 +699,10 @@ TEST(device_host_memory_limit_is_named)
     arena_fini(&a);
 }
 
-/* ---- what is refused --------------------------------------------------- */
+/* ---- programs that are rejected ---------------------------------------- */
 
-/* cpu0, cpu1, sim2, host3: 0 computes and posts, 1 waits and computes, they
- * meet. */
+/* cpu0, cpu1, sim2, host3: 0 computes and posts, 1 waits and computes, then
+ * both reach a barrier. */
 static const char right[] = "programs 4\n"
                             "max n_tok 1\n"
                             "device 0 events 2 groups 1\n"
@@ -780,7 +782,7 @@ TEST(device_load_refuses_a_wrong_order)
     device_list_free(&l);
 }
 
-/* What no text says: a device with another number of micro-batches. */
+/* A text cannot express this: a device with another number of micro-batches. */
 TEST(device_load_refuses_scripts_of_other_instances)
 {
     struct device_set *s = build_set("sim*2", 0, 0);
@@ -823,9 +825,10 @@ TEST(device_run_refuses_other_scripts)
     arena_fini(&a);
 }
 
-/* ---- what fails -------------------------------------------------------- */
+/* ---- failures ---------------------------------------------------------- */
 
-/* Whoever is lost, wherever: the run fails on all, the next one is right. */
+/* Whichever device is lost at whichever instruction, the step fails on all, and
+ * the next one is right. */
 TEST(device_loss_in_a_group_reaches_all)
 {
     struct device_options opt = {.kernel_set = KERNEL_SET_GENERIC,
@@ -855,7 +858,7 @@ TEST(device_loss_in_a_group_reaches_all)
     free_game(g);
 }
 
-/* Creating and loading, guarded and traced, the n-th allocation failing. */
+/* Creating and loading, guarded and traced, while the n-th allocation fails. */
 TEST(device_groups_survive_failed_allocations)
 {
     struct device_options opt = {.kernel_set = KERNEL_SET_GENERIC,

@@ -1,7 +1,7 @@
-/* The driver over HIP, by a library that is made for tests (lib/fake_hip.c),
- * whose devices run the text in the emulator. Keeps the promises of HIP alone:
- * what it finds, the thread's device, and its compiler. What CUDA has in common
- * with it is in test_device_stream.c. */
+/* The GPU driver over a fake HIP library (lib/fake_hip.c), whose devices run
+ * the kernels' source in the emulator. Keeps the promises of HIP alone: device
+ * enumeration, the thread's device, and its compiler. test_device_stream.c has
+ * those shared with CUDA. */
 #include "lib/support.h"
 
 #include <dlfcn.h>
@@ -38,7 +38,8 @@ TEST(hip_without_its_libraries_names_them)
     int n;
 
     name("PLAIT_LIBHIPRTC", "/nowhere/libhiprtc.so");
-    TEST_OK(d->open(&g, FAKE_NEW, &err), err); /* HIP's has it, too */
+    TEST_OK(d->open(&g, FAKE_NEW, &err), err); /* HIP's library has this
+                                                * function too */
     d->close(g);
     name("PLAIT_LIBHIPRTC", "libm.so.6");
     assert_int_equal(d->open(&g, FAKE_NEW, &err), PL_UNSUPPORTED);
@@ -56,8 +57,8 @@ TEST(hip_without_its_libraries_names_them)
     assert_clean(f);
 }
 
-/* AMD's library without AMD's GPU. Whether it is for want of the kernel's
- * driver, its door says. */
+/* AMD's library without an AMD GPU. The device file tells whether the kernel's
+ * driver is missing. */
 TEST(hip_without_a_gpu_says_what_is_missing)
 {
     static const unsigned code[] = {API_NO_DEVICE, HIP_CODE_INVALID_DEVICE};
@@ -117,7 +118,7 @@ TEST(hip_lists_devices_by_its_own_numbers)
 
 /* ---- working ------------------------------------------------------------- */
 
-/* Other parts of a process may use HIP, too, on a device of their own. */
+/* Other parts of a process may use HIP too, on a device of their own. */
 TEST(hip_leaves_a_thread_the_device_that_it_had)
 {
     const struct fake_cuda *f = fake_hip_use();
@@ -145,7 +146,7 @@ TEST(hip_leaves_a_thread_the_device_that_it_had)
     assert_clean(f);
 }
 
-/* What was compiled is kept for a device's architecture. */
+/* Compiled code is cached by the device's architecture. */
 TEST(hip_compiles_for_an_architecture_once)
 {
     static const int index[] = {FAKE_NEW, FAKE_NEW, FAKE_PLAIN};
@@ -177,8 +178,8 @@ TEST(hip_compiles_for_an_architecture_once)
     assert_clean(f);
 }
 
-/* PLAIT_HIP_MATRIX=0: what was compiled, and passed its self test, with matrix
- * units is not taken for what has none. */
+/* PLAIT_HIP_MATRIX=0: code that was compiled, and passed its self test, with
+ * matrix units is not reused without them. */
 TEST(hip_leaves_matrix_units_alone_if_told)
 {
     static const char *const to[] = {"0", "", "0", "1"};
@@ -219,7 +220,8 @@ TEST(hip_leaves_matrix_units_alone_if_told)
 
 /* ---- AMD's own compiler -------------------------------------------------- */
 
-/* It needs no GPU. Where it is not installed the case is skipped. */
+/* Compiles with AMD's compiler, which needs no GPU. Skips the case where it is
+ * not installed. */
 static void own_compiler(struct hip_text *t, const char *arch)
 {
     static const char *const path[] = {"libamdhip64.so.7", "libamdhip64.so.6",
@@ -233,13 +235,13 @@ static void own_compiler(struct hip_text *t, const char *arch)
     name("PLAIT_LIBHIPRTC", "");
     snprintf(device.arch, sizeof device.arch, "%s", arch);
     s = hip_text_init(t, hip, 0, &device, &err);
-    if (s == PL_UNSUPPORTED) { /* it is not here; all else is a failure */
+    if (s == PL_UNSUPPORTED) { /* it is not installed; all else is a failure */
         TEST_SKIP("%s", err.message);
     }
     TEST_OK(s, err);
 }
 
-/* The kernel's code, which the caller frees. */
+/* Returns the kernel's code, which the caller frees. */
 static char *own_code(const struct hip_text *t, enum gpu_kernel k)
 {
     void *code;
@@ -266,15 +268,15 @@ TEST(hip_text_is_compiled_by_the_compiler_of_amd)
     fake_hip_use();
 }
 
-/* Code with and without matrix units differs in length: an ELF file says at
- * byte 40 where the headers of its sections are, near its end. */
+/* Code with and without matrix units differs in length. Byte 40 of an ELF file
+ * has the offset of the section headers, near its end. */
 TEST(hip_text_has_matrix_units_of_amd)
 {
     static const char *const to[] = {"0", ""};
     struct hip_text t;
     char *code[2];
 
-    own_compiler(&t, "gfx90a"); /* or the case is skipped */
+    own_compiler(&t, "gfx90a"); /* skips the case without the compiler */
     hip_text_fini(&t);
     for (int i = 0; i < 2; i++) {
         name("PLAIT_HIP_MATRIX", to[i]);

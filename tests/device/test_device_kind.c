@@ -1,7 +1,7 @@
-/* A kind of device that is written in a test alone (kind_plain.c) does all that
- * ours do: the bundled model has the bits of cpu devices on it and on mixes
- * with ours, under options of placement; what it counts and refuses is as
- * theirs; and when it fails nobody is left waiting. */
+/* A backend that exists only in a test (kind_plain.c) does all that ours do.
+ * The bundled model has the bits of cpu devices on it and on mixes with ours,
+ * under placement options. Its counters and rejections are the same, and after
+ * a failure no device is left waiting. */
 #include "engine/engine.h"
 #include "lib/alloc_fail.h"
 #include "lib/engine_run.h"
@@ -16,7 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The table of the whole test program: see device_backends.c. */
+/* The table of backends of the whole test program: see device_backends.c. */
 const struct backend_ops *const device_backends[] = {
 #define KIND(name) &name##_ops,
 #include "device/device_backends.def"
@@ -55,8 +55,8 @@ static const int32_t *tokens(void)
     return t;
 }
 
-/* The logits of some tokens, as many at once and one by one: a prompt, then
- * what is written behind it. */
+/* Computes the logits of some tokens: a prompt at once, then the others one by
+ * one. */
 static float *logits(const struct engine_run *r, int seq)
 {
     float *out = test_need(TOKENS, (size_t)r->n_vocab * sizeof *out);
@@ -67,7 +67,8 @@ static float *logits(const struct engine_run *r, int seq)
     return out;
 }
 
-/* Logits of one cpu device with as many ranks, and their bytes. */
+/* Computes the logits of one cpu device with the same ranks, and their size in
+ * bytes. */
 static float *cpu_logits(size_t *bytes)
 {
     const pl_options o = options("cpu*1");
@@ -123,7 +124,7 @@ TEST(kind_of_a_test_has_the_bits_of_cpu)
         float *have;
 
         if (test_brief() && (k + i / COUNT(places)) % COUNT(places))
-            continue; /* each set of devices in one place */
+            continue; /* each set of devices with one placement */
         o.split_mode = places[k].mode;
         o.host_experts = places[k].experts;
         o.host_cache = places[k].cache;
@@ -144,8 +145,8 @@ TEST(kind_of_a_test_has_the_bits_of_cpu)
     free(want);
 }
 
-/* What is done does not depend on the kind; nor is a step that is timed left
- * out. */
+/* Counters do not depend on the backend, and no instruction is missing in the
+ * trace. */
 TEST(kind_of_a_test_counts_as_ours_do)
 {
     static const char *const devices[] = {"plain*3", "sim*3", "emu*3"};
@@ -213,13 +214,13 @@ TEST(kind_of_a_test_fails_for_all)
                 x->fail_insn = x->prog->variant[0].n_insn * k / 4;
                 s = pl_engine_decode(r.engine, &b, NULL, &err);
                 x->fail_insn = -1;
-                if (s == PL_OK) /* a step that this run does not have */
+                if (s == PL_OK) /* an instruction that this step skips */
                     continue;
                 assert_int_equal(s, PL_DEVICE);
                 assert_non_null(strstr(err.message, x->desc.name));
                 failed++;
             }
-        /* the set runs again, as if nothing had been */
+        /* the set runs again, as if nothing had failed */
         for (int seq = 0; seq < 2; seq++) {
             float *have;
 
@@ -279,8 +280,8 @@ TEST(kind_of_a_test_allocation_failure_is_a_status)
     free(b);
 }
 
-/* A contraction whose operands are in other forms than its device reads is
- * refused before it runs. */
+/* A contraction with operands in formats that its device does not read is
+ * rejected before it runs. */
 TEST(kind_says_what_its_kernels_read)
 {
 #define HEAD                                                                   \
@@ -297,7 +298,7 @@ TEST(kind_says_what_its_kernels_read)
     static const struct {
         const char *text;
         enum kernel_set set;
-        bool fits, cpu; /* cpu: of kinds with the processors' kernels */
+        bool fits, cpu; /* cpu: backends with the processors' kernels */
     } rows[] = {
         {HEAD "0: %4 = matmul(%0, %1, %3)\n", KERNEL_SET_GENERIC, true, false},
         {HEAD "0: %4 = matmul(%0, %1)\n", KERNEL_SET_GENERIC, false, false},

@@ -1,5 +1,5 @@
-/* Pages of caches between devices, memory that steps may not touch, and what
- * the clock says of steps. */
+/* Pages of caches arrive on other devices, memory that instructions may not
+ * access is protected, and the trace has the times of instructions. */
 #include "lib/program_build.h"
 
 #include "device/cpu/cpu_image.h"
@@ -36,8 +36,9 @@ static struct device_set *set_with_host(const char *spec, int n_thread,
 
 enum { N_PAGE = 12, TILE = 256, H0 = 3, H1 = 2, STRIDE = 5, N_SEQ = 4 };
 
-/* Heads 2 and 0 of device 0's cache come to device 1 in two steps: it pulls
- * them into a cache of its own, or they are pushed into its inbox. */
+/* Heads 2 and 0 of device 0's cache are transferred to device 1 in two
+ * instructions. It pulls them into a cache of its own, or they are pushed into
+ * its inbox. */
 #define PAGES_HEAD                                                             \
     "programs 2\n"                                                             \
     "max n_tok 8 n_slot 768 n_seq 4 page_stride 5\n"                           \
@@ -61,8 +62,8 @@ static const char pages_pushed[] =
                "  0 copy: post 0\n"
                "  1 copy: wait 0.0\n";
 
-/* Sequence 0 at 64 .. 66, 2 at 128 and 3 at 5; 2 shares a page with 0, and its
- * first page was given back. */
+/* Sequence 0 is at 64 .. 66, 2 at 128 and 3 at 5. 2 shares a page with 0, and
+ * its first page was freed. */
 static void fill_token_table(struct device_set *s, int dev,
                              struct device_run *run)
 {
@@ -213,8 +214,8 @@ static void commit_one(struct device_set *s, enum crime crime)
         s->dev[1].at[REGION_INBOX] = image(s, 1)->base[REGION_WORK];
 }
 
-/* Two devices: each scales its own tensor; they meet and add if they can; 0
- * pushes to 1, which also pulls from 0 where that is open. */
+/* Two devices: each scales its own tensor; they meet at a barrier and add if
+ * they can; 0 pushes to 1, which also pulls from 0 where that is open. */
 static void commit(enum crime crime, const char *spec, int n_host)
 {
     struct device_set *s = set_with_host(spec, 2, n_host, 1, true, false);
@@ -253,7 +254,7 @@ static void commit(enum crime crime, const char *spec, int n_host)
     commit_one(s, crime);
     if (device_set_run(s, &run, &err) != PL_OK)
         _exit(3);
-    for (int i = 0; i < 2; i++) { /* all is open to the host again */
+    for (int i = 0; i < 2; i++) { /* the host may access everything again */
         unsigned char *v = device_map(s, i, REGION_WORK);
         float x[16];
 
@@ -267,7 +268,8 @@ static void commit(enum crime crime, const char *spec, int n_host)
     arena_fini(&a);
 }
 
-/* How a child ends that commits it: 0, or the signal that killed it. */
+/* Returns the result of a child that commits the crime: 0, or the signal that
+ * killed it. */
 static int end_of(enum crime crime, const char *spec, int n_host)
 {
     const struct rlimit none = {0, 0};
@@ -309,8 +311,8 @@ TEST(device_guard_kills_who_leaves_its_memory)
 
 /* ---- trace ------------------------------------------------------------- */
 
-/* A transfer over a link of 2 ms beside a kernel; a step of an absent
- * micro-batch leaves nothing. */
+/* A transfer over a link of 2 ms during a kernel. An instruction of an absent
+ * micro-batch leaves no trace. */
 #define TRACE_HEAD                                                             \
     "programs 2\n"                                                             \
     "max n_tok 1\n"                                                            \

@@ -1,8 +1,8 @@
-/* Devices that are processes: what passes through their stream arrives, and
- * they may be killed at any moment. Then the run fails everywhere, soon, the
- * host is well, and nothing of them stays behind: no process, no descriptor, no
- * shared memory. That they compute what others do is shown where the others do:
- * test_device_run.c, test_device_groups.c, test_engine_matrix.c. */
+/* Devices that are processes. Data sent through their stream arrives, and they
+ * may be killed at any moment. Then the step fails soon on all devices, the
+ * host survives, and nothing is left over: no process, no descriptor, no shared
+ * memory. Results are compared with other devices in test_device_run.c,
+ * test_device_groups.c and test_engine_matrix.c. */
 #include "device/proc/proc_inner.h"
 #include "lib/alloc_fail.h"
 #include "lib/engine_run.h"
@@ -21,9 +21,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { GIVE_UP_S = 300 }; /* a case that hangs is not waited for any longer */
+enum { GIVE_UP_S = 300 }; /* the limit for a case that hangs */
 
-/* ---- what may stay behind ---------------------------------------------- */
+/* ---- leftovers --------------------------------------------------------- */
 
 struct traces {
     int n_fd, n_shared; /* descriptors; mappings that are shared */
@@ -46,7 +46,7 @@ static struct traces traces_now(void)
     return t;
 }
 
-/* As it was, and no child to wait for. */
+/* Fails unless all is as before and there is no child to wait for. */
 static void nothing_stayed(struct traces before)
 {
     struct traces t = traces_now();
@@ -67,7 +67,7 @@ static const struct proc_device *process_of(struct device_set *s, int dev)
 
 /* ---- the stream --------------------------------------------------------- */
 
-/* More than a stream holds, in pieces that fit nowhere. */
+/* More data than a stream holds, in pieces of odd sizes. */
 TEST(device_proc_keeps_what_is_written)
 {
     enum { N = 3 * PROC_RING_BYTES + 12345 };
@@ -202,7 +202,7 @@ TEST(device_proc_takes_copies_of_several_threads)
 enum { RING_W = 64, RING_TOK = 3, RING_N = RING_W * RING_TOK, RING_MAX = 4 };
 enum { R_OWN, R_INBOX }; /* tensors */
 
-/* Each device gives what it has to the next one, again and again. */
+/* Each device passes its values to the next one, again and again. */
 struct ring {
     int n, rounds;
     struct build *b;
@@ -253,7 +253,8 @@ static void ring_free(struct ring *r)
     free(r);
 }
 
-/* A run, and everybody has what stood `rounds` places before. */
+/* Runs a step. Each device must have the values of the device `rounds` places
+ * before. */
 static void ring_is_right(const struct ring *r, struct device_set *s)
 {
     struct device_run run = build_run(RING_TOK);
@@ -304,7 +305,7 @@ TEST(device_proc_reaches_its_peers)
         }
 }
 
-/* What a terminal sends to all is the host's to answer. */
+/* A terminal sends signals to all processes; only the host handles them. */
 TEST(device_proc_leaves_signals_to_the_host)
 {
     static const int sent[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT};
@@ -329,8 +330,8 @@ static void nap(double s)
     nanosleep(&t, NULL);
 }
 
-/* Kills a child of this process after a while: the one that is given, or one
- * of those there are as soon as there are any. */
+/* Kills a child of this process after a while: the given one, or a random one
+ * as soon as there is one. */
 struct killer {
     pthread_t thread;
     pid_t pid; /* 0: any */
@@ -354,7 +355,7 @@ static pid_t parent_of(const char *pid)
     return parent;
 }
 
-/* One of the children, 0: there are none. */
+/* Returns a random child, or 0 if there is none. */
 static pid_t any_child(uint64_t *seed)
 {
     DIR *d = opendir("/proc");
@@ -389,7 +390,7 @@ static void killer_start(struct killer *k)
     assert_int_equal(pthread_create(&k->thread, NULL, kill_one, k), 0);
 }
 
-/* All that is asked of a set that has lost device d. */
+/* Checks every operation on a set that has lost device d. */
 static void is_lost(struct device_set *s, int d)
 {
     struct device_run run = build_run(1);
@@ -409,7 +410,7 @@ static void is_lost(struct device_set *s, int d)
     }
 }
 
-/* During runs, and between them. */
+/* Killed during steps, and between them. */
 TEST(device_proc_killed_in_a_run_fails_it)
 {
     uint64_t rng = test_seed();
@@ -445,7 +446,7 @@ TEST(device_proc_killed_in_a_run_fails_it)
     }
 }
 
-/* While much is written to it, or read. */
+/* Killed during large writes or reads. */
 TEST(device_proc_killed_over_a_copy_fails_it)
 {
     enum { N = 8 * PROC_RING_BYTES };
@@ -516,7 +517,7 @@ TEST(device_proc_minds_its_own_children)
     nothing_stayed(before);
 }
 
-/* The descriptor of a device's process, as it is now. */
+/* Returns the current descriptor of a device's process. */
 static int descriptor_of(struct device_set *s, int dev)
 {
     struct proc_backend *b = device_of(s, dev)->backend->own;
@@ -533,8 +534,8 @@ static int pidfd_of(pid_t pid)
     return (int)syscall(SYS_pidfd_open, pid, 0);
 }
 
-/* At once: a number that is free for a moment may be that of a file which the
- * watching thread opens and closes. */
+/* Replaces the descriptor atomically. The watching thread opens and closes
+ * files, and could take a number that is free for a moment. */
 static void put_at(int fd, int file)
 {
     int got;
@@ -546,8 +547,8 @@ static void put_at(int fd, int file)
         fail_msg("descriptor %d in place of %d: %s", file, fd, strerror(errno));
 }
 
-/* The application closes the descriptors, as daemons do, or puts others in
- * their place: files (1), or descriptors of a child of its own (2). */
+/* The application closes the descriptors, as daemons do, or replaces them with
+ * others: files (1), or descriptors of a child of its own (2). */
 static void with_closed_descriptors(int in_place, bool loses_one)
 {
     struct traces before = traces_now();
@@ -581,7 +582,7 @@ static void with_closed_descriptors(int in_place, bool loses_one)
             ;
     }
     device_set_free(s);
-    assert_int_equal(kill(own, 0), 0); /* it lives */
+    assert_int_equal(kill(own, 0), 0); /* it is alive */
     assert_int_equal(waitpid(own, NULL, WNOHANG), 0);
     for (int d = 0; d < 2 && in_place; d++)
         assert_int_equal(close(fd[d]), 0);
@@ -603,7 +604,7 @@ TEST(device_proc_survives_closed_descriptors)
 
 /* ---- copies of the host -------------------------------------------------- */
 
-/* How a child that was forked just now ends. */
+/* Returns the result of a child that was forked just now. */
 static int status_of(pid_t pid)
 {
     int how;
@@ -612,7 +613,7 @@ static int status_of(pid_t pid)
     return WIFEXITED(how) ? WEXITSTATUS(how) : -WTERMSIG(how);
 }
 
-/* It frees what it has a copy of, and nobody notices. */
+/* The copy frees its set, and the original does not notice. */
 TEST(device_set_is_freed_in_a_forked_copy)
 {
     static const struct {
@@ -646,7 +647,7 @@ TEST(device_set_is_freed_in_a_forked_copy)
 
 /* ---- the host's end ------------------------------------------------------ */
 
-/* A host that loads devices, tells their pids, and is killed. */
+/* Runs a host that loads devices, reports their pids, and is killed. */
 static void host(int to, int from)
 {
     struct device_set *s = build_set("proc*2", 1, 0);
@@ -692,9 +693,9 @@ TEST(device_proc_ends_with_the_host)
     close(to[1]);
 }
 
-/* ---- what fails while it starts ------------------------------------------ */
+/* ---- failures at the start ----------------------------------------------- */
 
-/* Allocations of both sides, and fork. */
+/* Allocations of both sides fail, and fork. */
 TEST(device_proc_survives_failed_allocations)
 {
     struct traces before = traces_now();
@@ -704,7 +705,7 @@ TEST(device_proc_survives_failed_allocations)
     struct device_list l;
 
     assert_int_equal(device_parse(&l, "cpu*1,proc*2", 1, NULL), PL_OK);
-    alloc_fail_at(0); /* its own page is there before the count */
+    alloc_fail_at(0); /* its own page is allocated before the count */
     before = traces_now();
     build_survives(&l, &opt, r->p);
     device_list_free(&l);
@@ -712,7 +713,7 @@ TEST(device_proc_survives_failed_allocations)
     nothing_stayed(before);
 }
 
-/* What to do about it is said. */
+/* The error tells the remedy. */
 TEST(device_proc_without_descriptors_names_the_limit)
 {
     struct traces before = traces_now();
@@ -743,7 +744,7 @@ TEST(device_proc_without_descriptors_names_the_limit)
 
 enum { PROMPT = 12, TOKENS = 20 };
 
-/* One go through the tokens; the first status that is none of success. */
+/* Decodes all tokens once. Returns the first status that is not PL_OK. */
 static pl_status decode_all(pl_engine *e, const int32_t *token, float *out,
                             int64_t n_vocab, pl_err *err)
 {
@@ -763,7 +764,7 @@ static pl_status decode_all(pl_engine *e, const int32_t *token, float *out,
     return pl_seq_trim(e, 0, 0, NULL, err);
 }
 
-/* Decodes until a device is lost; logits that come are right. */
+/* Decodes until a device is lost. Logits until then are right. */
 static void decode_until_lost(const pl_model *m, const pl_options *o,
                               struct killer *k, const int32_t *token,
                               const float *want)
@@ -819,7 +820,7 @@ TEST(engine_with_a_killed_process_fails)
         o.devices = devices[i % 4];
         decode_until_lost(r.model, &o, &k, token, want);
         nothing_stayed(before);
-        if (i % 4 == 0) { /* all is well with the next one */
+        if (i % 4 == 0) { /* the next one works */
             assert_int_equal(pl_engine_create(&e, r.model, &o, NULL), PL_OK);
             assert_int_equal(decode_all(e, token, out, r.n_vocab, NULL), PL_OK);
             assert_memory_equal(out, want,
@@ -832,7 +833,7 @@ TEST(engine_with_a_killed_process_fails)
     engine_run_close(&r);
 }
 
-/* With a thread for transfers and a trace. */
+/* With a transfer thread and a trace. */
 TEST(engine_is_freed_in_a_forked_copy)
 {
     static const char *const devices[] = {"cpu*2", "sim*2", "proc*2"};

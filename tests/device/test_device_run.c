@@ -1,6 +1,6 @@
-/* Devices run hand-made programs: threads meet, values merge along the tree,
- * bytes go to peers in any order that events allow, and nothing waits for
- * ever. */
+/* Devices run hand-made programs correctly: barriers between threads, merges
+ * along the tree, transfers to peers in any order that events allow. No wait is
+ * endless. */
 #include "base/err.h"
 #include "lib/own_clock.h"
 #include "lib/program_build.h"
@@ -15,7 +15,7 @@
 #include <string.h>
 #include <time.h>
 
-/* The first so many have the toys' kernels, GPUs their own. */
+/* The first N_TOY have the toys' kernels, GPUs their own. */
 static const char *const one_of_each[] = {"cpu*1", "sim", "proc*1", "emu",
                                           "bare"};
 enum { N_KIND = sizeof one_of_each / sizeof one_of_each[0], N_TOY = 3 };
@@ -38,7 +38,7 @@ static float *random_floats(int64_t n, uint64_t *rng)
 
 /* ---- threads ----------------------------------------------------------- */
 
-/* The first: threads are pinned by no run before it. */
+/* The first case, so that no step before it has pinned the threads. */
 TEST(device_first_thread_is_the_callers)
 {
     struct device_set *s = build_set("cpu*2", 2, 0);
@@ -59,12 +59,12 @@ TEST(device_first_thread_is_the_callers)
         RUN_OK(s, &run); /* wakes sleepers */
     }
     assert_int_equal(sched_getaffinity(0, sizeof after, &after), 0);
-    assert_true(CPU_EQUAL(&before, &after)); /* pinned during runs only */
+    assert_true(CPU_EQUAL(&before, &after)); /* pinned only during steps */
     device_set_free(s);
     arena_fini(&a);
 }
 
-/* Reverse reads what other threads wrote one step before. */
+/* Reverse reads what other threads wrote one instruction before. */
 TEST(device_steps_see_what_other_threads_wrote)
 {
     enum { N = 301, STEPS = 200 };
@@ -80,7 +80,7 @@ TEST(device_steps_see_what_other_threads_wrote)
             build_op(b, KERNEL_contiguous, i % 2 ? x : y, i % 2 ? y : x, 1);
         p = build_programs(b, 1);
         LOAD_OK(s, p);
-        for (int64_t n = N; n > 290; n--) { /* sizes change, run by run */
+        for (int64_t n = N; n > 290; n--) { /* sizes change from step to step */
             struct device_run run = build_run(n);
 
             for (int i = 0; i < N; i++)
@@ -99,7 +99,7 @@ TEST(device_steps_see_what_other_threads_wrote)
     }
 }
 
-/* What the table of a step says reaches the kernels of every kind. */
+/* A step's token table reaches the kernels of every backend. */
 TEST(device_kernels_see_the_token_table)
 {
     enum { TOK = 5, W = 4 };
@@ -178,7 +178,7 @@ TEST(device_quantizing_does_not_depend_on_threads)
 }
 
 /* Runs `text`, whose tensors 0 .. n - 1 are f32[n_tok, 512] and whose two
- * weights f32[512, 512] follow; out: all of the former, one after another. */
+ * weights f32[512, 512] follow. out: all of the former, one after another. */
 static void run_products(const char *text, int n, int n_thread, int n_tok,
                          const float *w, const float *x, float *out)
 {
@@ -200,7 +200,7 @@ static void run_products(const char *text, int n, int n_thread, int n_tok,
                          PL_OK);
     for (int r = 0; r < 2; r++) {
         build_put(s, 0, 0, x, n_tok * N);
-        for (int t = 1; t < n; t++) /* not what will be there */
+        for (int t = 1; t < n; t++) /* not the result */
             build_put(s, 0, t, w, n_tok * N);
         RUN_OK(s, &run);
     }
@@ -210,8 +210,8 @@ static void run_products(const char *text, int n, int n_thread, int n_tok,
     arena_fini(&a);
 }
 
-/* Threads help each other anew behind each meeting, with as many steps as there
- * are: what was taken of one is not missing in another. */
+/* Threads help each other anew after each barrier, for any number of
+ * instructions. Work stolen in one stretch is not missing in another. */
 TEST(device_threads_help_in_every_stretch)
 {
     enum { N = 512, TENSORS = 7, MAX = 20 };
@@ -263,7 +263,7 @@ TEST(device_threads_help_in_every_stretch)
 
 /* ---- merging over shared memory ---------------------------------------- */
 
-/* Every device holds `per` addends [n_tok, W]; all are summed on all. */
+/* Every device has `per` addends [n_tok, W]; all are summed on all. */
 static void reduce_case(int n_dev, int n_thread, int per, uint64_t *rng)
 {
     enum { W = 700, TOK = 5 }; /* over one block, with a tail */
@@ -347,8 +347,8 @@ TEST(device_merge_adds_along_the_tree)
     reduce_case(4, 1, 3, &rng);
 }
 
-/* AllGather of uneven columns, then each takes its own columns of a sum:
- * pieces with strides, counts by n_tok, empty slices. */
+/* AllGather of uneven columns, then each takes its own columns of a sum: copy
+ * descriptors with strides, counts by n_tok, empty slices. */
 static const char columns[] =
     "programs 3\n"
     "max n_tok 7\n"
@@ -419,15 +419,15 @@ TEST(device_merge_moves_columns)
     }
 }
 
-/* ---- rounds of AllReduce, by meetings or by messages ------------------- */
+/* ---- rounds of AllReduce, by barriers or by collectives ---------------- */
 
 enum { ROUND_W = 50, ROUND_TOK = 3, ROUNDS = 12 };
 enum { T_SUM, T_OWN, T_STAGE };              /* T_STAGE + peer */
 enum { E_READY, E_MOVED, E_MERGED, E_KIND }; /* a round */
-/* Devices meet; push into each other's inboxes; pull from memory that all of
- * them may read. */
+/* Devices use barriers, push into each other's inboxes, or pull from memory
+ * that all may read. */
 enum transport { MEET, PUSH, PULL };
-/* What is wrong; each must show. */
+/* Mistakes in a program; each must show. */
 enum mistake { NO_MISTAKE, TAKEN_INBOX, EARLY_READY, NOT_AWAITED, EARLY_MOVED };
 
 struct rounds {
@@ -455,8 +455,8 @@ static void await_peers(struct rounds *r, int d, enum queue q, int round,
             build_wait(&r->b[d], q, k, event_of(round, kind));
 }
 
-/* The copy queue's part of a round: own goes to all inboxes, once their owners
- * have merged what is there. */
+/* Appends the copy queue's part of a round: own is pushed to all inboxes, once
+ * their owners have merged the values before. */
 static void push_round(struct rounds *r, int d, int round, enum mistake m)
 {
     struct build *b = &r->b[d];
@@ -483,7 +483,7 @@ static void push_round(struct rounds *r, int d, int round, enum mistake m)
         build_post(b, QUEUE_COPY, event_of(round, E_MOVED));
 }
 
-/* The same, where each takes what the others have. */
+/* Does the same with pulls: each takes what the others have. */
 static void pull_round(struct rounds *r, int d, int round)
 {
     struct build *b = &r->b[d];
@@ -516,7 +516,7 @@ static void rounds_by_messages(struct rounds *r, int d, enum transport by,
     for (int round = 0; round < ROUNDS; round++) {
         struct insn *st;
 
-        if (round > 0) /* but for peers that pull, who are waited for next */
+        if (round > 0) /* except pulling peers, waited for next */
             build_death(b, T_OWN);
         if (by == PULL)
             await_peers(r, d, QUEUE_COMPUTE, round - 1, E_MOVED);
@@ -547,7 +547,7 @@ static void rounds_by_meetings(struct rounds *r, int d)
 {
     struct build *b = &r->b[d];
 
-    for (int k = 0; k < 3; k++) /* own has two places: peers read one */
+    for (int k = 0; k < 3; k++) /* own has two buffers: peers read one */
         build_tensor(b, ROUND_W);
     for (int k = 0; k < r->n; k++) {
         r->addend[d][0][k].tensor = T_OWN;
@@ -605,7 +605,7 @@ static void rounds_free(struct rounds *r)
     free(r);
 }
 
-/* Runs once; true if every device has the right bits. */
+/* Runs one step. Returns true if every device has the right bits. */
 static bool rounds_right(struct rounds *r, struct device_set *s, int64_t n_tok,
                          uint64_t *rng)
 {
@@ -691,7 +691,7 @@ TEST(device_rounds_give_the_same_bits_on_all_kinds)
         }
 }
 
-/* A set whose sim devices run their two queues as one. */
+/* Returns a set whose sim devices run their two queues as one. */
 static struct device_set *set_merged(const char *spec, int n_thread,
                                      uint64_t seed)
 {
@@ -701,7 +701,7 @@ static struct device_set *set_merged(const char *spec, int n_thread,
     return build_set_as(spec, n_thread, &opt);
 }
 
-/* Hardware may run the queues as one; dead buffers are poisoned there too. */
+/* Hardware may run the queues as one. Dead buffers are poisoned there too. */
 TEST(device_rounds_do_not_need_two_queues)
 {
     static const struct {
@@ -729,8 +729,8 @@ TEST(device_rounds_do_not_need_two_queues)
         }
 }
 
-/* Each dependency is needed, and sim devices show it soon. That a wait for the
- * device's own events is there, the check of programs sees to. */
+/* Each dependency is needed, and sim devices show that soon. The check of
+ * programs covers waits for the device's own events. */
 TEST(device_sim_shows_a_missing_wait)
 {
     uint64_t rng = test_seed();
@@ -752,8 +752,8 @@ TEST(device_sim_shows_a_missing_wait)
     }
 }
 
-/* A death noted late must not hurt what has taken the place meanwhile: the
- * copy queue may be ahead of the step that carries it. */
+/* A DEAD range that is recorded late must not damage the buffer's next value:
+ * the copy queue may be ahead of the instruction that carries it. */
 TEST(device_sim_spares_the_next_tenant)
 {
     enum { W = 8 };
@@ -796,7 +796,7 @@ TEST(device_sim_spares_the_next_tenant)
     }
 }
 
-/* The order in which steps of sim devices ran, by attr.axis. */
+/* The order in which instructions of sim devices ran, by attr.axis. */
 static struct {
     int n, who[1000];
 } trace;
@@ -961,7 +961,7 @@ TEST(device_links_take_their_time)
     double start;
 
     LOAD_OK(s, r->p);
-    own_clock(true); /* a busy machine takes that long without links, too */
+    own_clock(true); /* a busy machine takes as long without links */
     start = device_now();
     RUN_OK(s, &run);
     assert_true(device_now() - start >= 0.003 * ROUNDS);
@@ -970,8 +970,8 @@ TEST(device_links_take_their_time)
     rounds_free(r);
 }
 
-/* A push leaves its queue free once its bytes have gone; that they have come,
- * its POST tells, a latency later. */
+/* A push leaves its queue free once its bytes are sent. Its POST follows a
+ * latency later, when they have arrived. */
 TEST(device_pushes_overlap_their_latency)
 {
     struct device_options opt = {.kernel_set = KERNEL_SET_GENERIC,
@@ -1014,7 +1014,7 @@ TEST(device_pushes_overlap_their_latency)
     arena_fini(&a);
 }
 
-/* ---- what is refused, what fails --------------------------------------- */
+/* ---- rejections and failures ------------------------------------------- */
 
 static void refused(const struct program *p, const char *spec, pl_status want,
                     const char *says)
@@ -1040,11 +1040,11 @@ TEST(device_load_refuses_wrong_programs)
         int n;
         pl_status status;
     } cases[] = {
-        {"cpu*2", "deadlock", /* each for the other */
+        {"cpu*2", "deadlock", /* each waits for the other */
          TWO "device 0\ndevice 1\nscript\n"
              "0: wait 1.0\n0: post 0\n1: wait 0.0\n1: post 0\n",
          2, PL_BAD_ARGUMENT},
-        {"cpu*2", "deadlock", /* a meeting that one does not attend */
+        {"cpu*2", "deadlock", /* a barrier that one does not reach */
          TWO "device 0\ndevice 1\nscript\n0: merge meet 0, 1\n", 2,
          PL_BAD_ARGUMENT},
         {"cpu*1,sim", "of other memory",
@@ -1085,7 +1085,7 @@ TEST(device_load_refuses_wrong_programs)
     }
 }
 
-/* What no text says. */
+/* Texts cannot express these. */
 TEST(device_load_refuses_arguments_of_other_kernels)
 {
     struct arena a = {0};
@@ -1191,7 +1191,7 @@ TEST(device_counts_macs_by_rank)
     }
 }
 
-/* Creating and loading with the n-th allocation failing. */
+/* Creating and loading while the n-th allocation fails. */
 TEST(device_allocation_failure_is_a_status)
 {
     struct rounds *r = rounds_new(3, PUSH, NO_MISTAKE);

@@ -1,4 +1,5 @@
-/* Device strings: what they mean on several machines, and what is refused. */
+/* Device strings have their meaning on several machines, and wrong ones are
+ * rejected. */
 #include "device/device_spec.h"
 #include "lib/alloc_fail.h"
 #include "lib/support.h"
@@ -7,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* "cpu0@0:0,1;cpu1@1:2,3": name, node and cores of every device. */
+/* Writes "cpu0@0:0,1;cpu1@1:2,3": name, node and cores of every device. */
 static void describe(const struct device_list *l, char *buf, size_t size)
 {
     size_t at = 0;
@@ -45,7 +46,7 @@ TEST(spec_shares_cores_by_node)
          "cpu0@0:0,1,2,3;cpu1@0:4,5,6,7;cpu2@1:8,9,10,11;cpu3@1:12,13,14,15"},
         {"numa:2 core:8 pu:1", NULL, "cpu*3",
          "cpu0@0:0,1,2,3;cpu1@0:4,5,6,7;cpu2@1:8,9,10,11,12,13,14,15"},
-        /* fewer devices than nodes: whole nodes where they divide */
+        /* fewer devices than nodes: whole nodes if they divide evenly */
         {"numa:4 core:2 pu:1", NULL, "cpu*2",
          "cpu0@-1:0,1,2,3;cpu1@-1:4,5,6,7"},
         /* one thread a core */
@@ -87,8 +88,9 @@ TEST(spec_shares_cores_by_node)
     }
 }
 
-/* Random machines: every device has cores, on one node where there are as many
- * devices as nodes; all cores are used where there are as many devices. */
+/* Random machines: every device has cores, on one node if there are at least as
+ * many devices as nodes. All cores are used if there are at least as many cores
+ * as devices. */
 TEST(spec_uses_every_core_and_spans_no_node)
 {
     uint64_t rng = test_seed();
@@ -142,7 +144,7 @@ TEST(spec_quota_limits_default_cores)
     assert_string_equal(have, "cpu0@0:0,4;cpu1@1:8,12");
     device_list_free(&l);
     assert_int_equal(device_parse_on(&l, "cpu:0-7", 0, &t, NULL), PL_OK);
-    assert_int_equal(l.dev[0].n_core, 8); /* asked for by number */
+    assert_int_equal(l.dev[0].n_core, 8); /* requested by number */
     device_list_free(&l);
     topology_fini(&t);
 }
@@ -221,7 +223,7 @@ TEST(spec_paper_devices_are_described)
     assert_true(l.dev[6].mem_bytes_per_s == 200e9);
     assert_true(l.dev[6].link_bytes_per_s == 50e9);
     assert_true(l.dev[6].float_macs_per_s == 1e12);
-    for (int i = 0; i < l.n; i++) /* memory is shared by those that say so */
+    for (int i = 0; i < l.n; i++) /* devices that declare it share memory */
         assert_int_equal(l.dev[i].memory, -1);
     device_list_free(&l);
     assert_int_equal(
@@ -232,7 +234,7 @@ TEST(spec_paper_devices_are_described)
     device_list_free(&l);
 }
 
-/* Both have a key always; a bandwidth without one is the link's. */
+/* Both keys are always given; a bandwidth without a key is the link's. */
 TEST(spec_paper_devices_may_have_peers_and_int8)
 {
     struct device_list l;
@@ -263,7 +265,7 @@ TEST(spec_paper_devices_may_have_peers_and_int8)
     assert_non_null(strstr(err.message, "p2p must be a bandwidth"));
 }
 
-/* Those of one item are an link_domain; those of another are another. */
+/* Devices of one item are a link domain; those of another are another. */
 TEST(spec_paper_devices_of_an_item_may_have_a_bridge)
 {
     struct device_list l;
@@ -285,7 +287,7 @@ TEST(spec_paper_devices_of_an_item_may_have_a_bridge)
     device_list_free(&l);
 }
 
-/* A latency of 0 is one, and not what is assumed where none is given. */
+/* A latency of 0 is valid, and differs from the default. */
 TEST(spec_latency_may_be_zero)
 {
     static const char *const specs[] = {
@@ -414,7 +416,7 @@ TEST(spec_allocation_failure_is_a_status)
     topology_fini(&t);
 }
 
-/* "host@0:0,1 x2": as above and each device's threads. */
+/* The host as "host@0:0,1 x2": as above with each device's threads. */
 TEST(spec_host_has_every_core)
 {
     static const struct {

@@ -1,9 +1,8 @@
-/* The driver over CUDA and HIP (driver_stream.c), by libraries that are made
- * for tests (lib/fake_cuda.c, lib/fake_hip.c), whose devices run the text in
- * the emulator. Keeps the promises that are the same for both makes: work in
- * the order of marks, and a library any of whose calls may fail, by name, with
- * nothing left behind. What one make has alone is in test_device_cuda.c and
- * test_device_hip.c. */
+/* The GPU driver over CUDA and HIP (driver_stream.c), with fake libraries
+ * (lib/fake_cuda.c, lib/fake_hip.c) whose devices run the kernels' source in
+ * the emulator. Keeps the promises that both vendors share: work runs in the
+ * order of fences; any call may fail, the error names it, and nothing is left
+ * behind. test_device_cuda.c and test_device_hip.c have those of one vendor. */
 #include "lib/support.h"
 
 #include <stdio.h>
@@ -17,7 +16,7 @@
 
 enum { N = GPU_WORK_N, PAGE = 4096, UNKNOWN = 999 };
 
-/* A case for each make, of these names; its body follows. */
+/* Defines a case for each vendor with these names; its body follows. */
 #define BOTH(cuda_law, hip_law)                                                \
     static void of_##cuda_law(const struct fake_make *m);                      \
     TEST(cuda_law)                                                             \
@@ -70,7 +69,7 @@ BOTH(cuda_runs_the_text_in_the_order_of_marks,
     }
 }
 
-/* On one card, and on two, however often it is asked for. */
+/* On one card, and on two, however often it is requested. */
 BOTH(cuda_writes_into_memory_of_peers, hip_writes_into_memory_of_peers)
 {
     static const int index[][2] = {{FAKE_NEW, FAKE_NEW},
@@ -86,7 +85,7 @@ BOTH(cuda_writes_into_memory_of_peers, hip_writes_into_memory_of_peers)
 
         gpu_work_init(&w, d);
         TEST_OK(gpu_work_take(&w, index[k][0], &err), err);
-        if (index[k][0] == FAKE_PLAIN) /* it has no words */
+        if (index[k][0] == FAKE_PLAIN) /* it lacks words */
             memcpy(w.out, w.x, N * sizeof *w.x);
         else
             TEST_OK(gpu_work_do(&w, &err), err);
@@ -165,7 +164,8 @@ BOTH(cuda_shows_what_the_compiler_said, hip_shows_what_the_compiler_said)
     assert_clean(f);
 }
 
-/* Functions that give something back: their failures are not reported. */
+/* Returns true for functions that free something: their failures are not
+ * reported. */
 static bool is_silent(const char *call)
 {
     static const char *const silent[] = {
@@ -179,15 +179,15 @@ static bool is_silent(const char *call)
     return false;
 }
 
-/* Functions some of whose failures are not reported: the version is for people
- * to read, and HIP need not know which memory is at an address. */
+/* Returns true for functions with some unreported failures: the version is for
+ * people to read, and HIP need not know which memory is at an address. */
 static bool may_be_silent(const char *call)
 {
     return strcmp(fake_call_name(call), "version") == 0 ||
            strcmp(call, "hipDeviceGetAttribute") == 0;
 }
 
-/* Asks for the properties of the devices, as their choice does. */
+/* Reads the properties of the devices, as their choice does. */
 static pl_status ask(const struct fake_make *m, pl_err *err)
 {
     const char *old = m == &fake_make_cuda ? "5.2" : "gfx803";
@@ -204,8 +204,8 @@ static pl_status ask(const struct fake_make *m, pl_err *err)
     return PL_OK;
 }
 
-/* Lets the nth call of a function fail: the error names it, and all is given
- * back. Returns false if there are not so many calls. */
+/* Lets the nth call of a function fail: the error names it, and everything is
+ * freed. Returns false if there are fewer calls. */
 static bool fails_well(void *user, const char *call, int nth)
 {
     const struct fake_make *m = user;

@@ -1,5 +1,5 @@
-/* The self test of GPUs: each kernel has trials, in which the emulator gives
- * the bits of plain C, and one wrong bit is found. */
+/* The self test of GPUs: each kernel has test cases, in which the emulator
+ * gives the bits of plain C, and one wrong bit is found. */
 #include "lib/support.h"
 
 #include <pthread.h>
@@ -26,7 +26,7 @@ static void end(struct selftest_case *t)
     free(t->image);
 }
 
-/* The kernels of the first trial that launches k. */
+/* Finds the kernels of the first test case that launches k. */
 static void first_trial_of(enum gpu_kernel k, bool want[GPU_KERNEL_COUNT])
 {
     struct selftest_case t = begin();
@@ -86,7 +86,7 @@ TEST(gpu_check_is_passed_by_the_emulator)
     device_set_free(s);
 }
 
-/* Whichever kernel gives it, and whatever comes behind it in a call. */
+/* Whichever kernel has the wrong bit, and whatever follows it in a call. */
 TEST(gpu_check_finds_a_wrong_bit_of_any_kernel)
 {
     struct device_options opt = {.kernel_set = KERNEL_SET_GENERIC};
@@ -132,7 +132,8 @@ static int launches_to_load(const struct fake_cuda *f, const char *spec,
     return f->n_call("cuLaunchKernel") - before;
 }
 
-/* By the first of GPUs that are alike, and by none when it is kept. */
+/* The first of several equal GPUs runs it; none does when the result is
+ * cached. */
 TEST(gpu_check_is_made_once_for_gpus_that_are_alike)
 {
     static const char one[] = "programs 1\nmax n_tok 8\n"
@@ -156,8 +157,8 @@ TEST(gpu_check_is_made_once_for_gpus_that_are_alike)
     fake_cuda_assert_clean(f, "self tests");
 }
 
-/* Of another program the kernels that are new to it, of both together nothing
- * but what tries them together. */
+/* Another program tests only the kernels new to it. A program with both tests
+ * only what combines them. */
 TEST(gpu_check_tries_what_has_not_passed)
 {
     static const char doubling[] = "programs 1\nmax n_tok 8\n"
@@ -186,7 +187,7 @@ TEST(gpu_check_tries_what_has_not_passed)
     fake_cuda_assert_clean(f, "self tests");
 }
 
-/* ---- who is told of it --------------------------------------------------- */
+/* ---- progress reports ---------------------------------------------------- */
 
 struct told {
     pthread_t thread; /* the only one that may call */
@@ -247,11 +248,11 @@ TEST(gpu_compiling_is_told_by_the_thread_that_loads)
     assert_int_equal(t.total, 2 + 1);
     assert_int_equal(t.done, t.total);
     assert_int_equal(t.n_value, 4);
-    load_told("emu*2", &t); /* tests nothing either */
+    load_told("emu*2", &t); /* nor tests anything */
     assert_int_equal(t.n, 0);
 }
 
-/* Compilers that come to no end are told of all the same. */
+/* Progress is reported while compilers run, even without an end. */
 TEST(gpu_compiling_is_told_while_it_lasts)
 {
     struct told t;
@@ -262,7 +263,7 @@ TEST(gpu_compiling_is_told_while_it_lasts)
     assert_int_equal(t.done, t.total);
 }
 
-/* ---- by how many threads ------------------------------------------------- */
+/* ---- the number of threads ----------------------------------------------- */
 
 enum { N_PROGRAM = 40 };
 
@@ -304,7 +305,7 @@ TEST(gpu_compiling_makes_each_program_once)
         if (m.fails < 0)
             assert_int_equal(n_made, N_PROGRAM);
         else
-            assert_in_range(n_failed, 1, n_thread); /* one of each at most */
+            assert_in_range(n_failed, 1, n_thread); /* at most one per thread */
         assert_true(m.fails < 0 || strstr(err.message, "program ") != NULL);
     }
 }

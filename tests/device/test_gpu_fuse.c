@@ -1,5 +1,5 @@
-/* Launches that are left out of a run because what they do is done, and those
- * that must not be. */
+/* Launches are left out of a step if their result exists already, and only
+ * then. */
 #include "lib/program_build.h"
 
 #include <stdlib.h>
@@ -9,7 +9,7 @@
 
 enum { TOK = 80, K = 8, ROWS = 16, EXPERTS = 3, USED = 2 };
 
-/* gate, what may be between, up; an expert has 16 rows of 8 values. */
+/* gate, an instruction between them, up; an expert has 16 rows of 8 values. */
 static const char head[] = "programs 1\n"
                            "max n_tok 80\n"
                            "device 0\n"
@@ -26,7 +26,7 @@ static const char head[] = "programs 1\n"
                            "script\n"
                            "  0: %3 = expert_matmul(%0, %1, %2, -)\n";
 
-/* Floats and ids, which all kinds get alike. */
+/* Writes floats and ids, the same on all backends. */
 static void put_operands(struct device_set *s)
 {
     float x[TOK * USED * K], w[EXPERTS * ROWS * K], logit[TOK * EXPERTS];
@@ -69,8 +69,8 @@ static int n_sorting(struct device_set *s)
     return n;
 }
 
-/* How often the program's GPU sorts, and its launches; its %4 and %6 have the
- * CPU's bits. */
+/* Returns how often the program's GPU sorts, and its launches. Its %4 and %6
+ * must have the CPU's bits. */
 static int sorts(const char *steps, int *n_launch)
 {
     struct arena a = {0};
@@ -124,17 +124,17 @@ TEST(gpu_sorts_other_routes_anew)
                            "  0: %4 = expert_matmul(%0, %1, %2, -)\n",
                            &n),
                      2);
-    /* for another kernel, in the same place */
+    /* for another kernel, in the same scratch */
     assert_int_equal(sorts("  0: %6 = expert_down(%9, %1, %2, -)\n"
                            "  0: %4 = expert_matmul(%0, %1, %2, -)\n",
                            &n),
                      3);
-    /* where somebody has used the scratch */
+    /* where another launch has used the scratch */
     assert_int_equal(sorts("  0: %7 = router_topk(%8) n_used=2\n"
                            "  0: %4 = expert_matmul(%0, %1, %2, -)\n",
                            &n),
                      2);
-    /* behind what another queue may have done */
+    /* after work of another queue */
     assert_int_equal(sorts("  0 copy: %2 = contiguous(%5)\n"
                            "  0 copy: post 0\n"
                            "  0: wait 0.0\n"
@@ -143,8 +143,8 @@ TEST(gpu_sorts_other_routes_anew)
                      2);
 }
 
-/* The sum over a token's experts lies where it shall when the last one has been
- * added: sorting, and a launch each. */
+/* The sum over a token's experts is in its final place once the last one has
+ * been added: sorting, and a launch each. */
 TEST(gpu_sums_over_experts_are_not_copied)
 {
     int n, gate;

@@ -1,5 +1,5 @@
-/* Launches as graphs: what waits for what, which runs have graphs, and that
- * they compute what the launches did, in any order that their edges allow. */
+/* Device graphs of launches: their edges, the steps that get graphs, and equal
+ * results in any order that the edges allow. */
 #include "lib/program_build.h"
 
 #include <stdio.h>
@@ -17,7 +17,7 @@ enum { THINGS = 90, TOUCHES = 4 };
 struct things {
     struct gpu_access touch[THINGS * TOUCHES];
     int first[THINGS + 1];
-    bool clash[THINGS][THINGS]; /* by way of others, too */
+    bool clash[THINGS][THINGS]; /* through others, too */
 };
 
 static bool clash(const struct things *t, int a, int b)
@@ -54,7 +54,7 @@ static void draw_things(struct things *t, uint64_t *rng)
     for (int i = 0; i < THINGS; i++)
         for (int k = 0; k < i; k++)
             t->clash[i][k] = clash(t, i, k);
-    for (int i = 0; i < THINGS; i++) /* rows before are closed */
+    for (int i = 0; i < THINGS; i++) /* the rows before are complete */
         for (int k = i - 1; k >= 0; k--)
             for (int j = 0; t->clash[i][k] && j < k; j++)
                 t->clash[i][j] |= t->clash[k][j];
@@ -69,7 +69,8 @@ static void check_waits(const struct things *t, const struct gpu_deps *o, int i)
 
         assert_true(k < i && (a == o->first[i] || k > o->after[a - 1]));
         for (int b = o->first[i]; b < o->first[i + 1]; b++)
-            assert_false(t->clash[o->after[b]][k]); /* it would follow */
+            assert_false(t->clash[o->after[b]][k]); /* else its edge is
+                                                     * redundant */
         waits[k] = true;
         for (int j = 0; j < k; j++)
             waits[j] |= t->clash[k][j];
@@ -107,8 +108,8 @@ TEST(gpu_order_is_what_bytes_ask_for)
 
 /* ---- runs ---------------------------------------------------------------- */
 
-/* out = 2 x + 4 x, where a buffer is used for two things, and what another
- * queue has in between. */
+/* out = 2 x + 4 x. A buffer is used for two values, and another queue works in
+ * between. */
 static const char text[] = "programs 1\n"
                            "max n_tok 80\n"
                            "device 0\n"
@@ -136,7 +137,7 @@ static struct gpu_device *gpu_of(struct device_set *s)
     return device_of(s, 0)->own;
 }
 
-/* One more run of so many rows; has it graphs? */
+/* Runs one more step of n_tok rows. Returns true if it had graphs. */
 static bool has_graphs(struct device_set *s, int64_t n_tok)
 {
     static float next;
@@ -192,17 +193,17 @@ TEST(gpu_graphs_go_when_they_are_unused_for_longest)
         for (int n = 1; n <= GPU_GRAPH_RUNS; n++)
             assert_true(has_graphs(s, n) == (turn == 1));
     assert_true(has_graphs(s, 1));
-    assert_false(has_graphs(s, GPU_GRAPH_RUNS + 1)); /* takes the place of 2 */
+    assert_false(has_graphs(s, GPU_GRAPH_RUNS + 1)); /* evicts 2 */
     assert_true(has_graphs(s, 1));
     assert_true(has_graphs(s, 3));
-    assert_false(has_graphs(s, 2)); /* of 4 */
+    assert_false(has_graphs(s, 2)); /* evicts 4 */
     assert_true(has_graphs(s, 2));
     assert_true(has_graphs(s, GPU_GRAPH_RUNS + 1));
     device_set_free(s);
     arena_fini(&a);
 }
 
-/* Kernels that work in their queue's scratch do so one after another. */
+/* Kernels that use their queue's scratch run one after another. */
 static bool one_by_one;
 
 static pl_status look_at_nodes(struct gpu *g, const struct gpu_graph_node *node,
@@ -249,7 +250,7 @@ TEST(gpu_graphs_share_scratch_in_turn)
     arena_fini(&a);
 }
 
-/* A run that fails amid its graphs leaves nothing for the next one. */
+/* A step that fails amid its graphs leaves nothing for the next one. */
 TEST(gpu_graphs_outlive_a_run_that_failed)
 {
     for (int step = 0; step < 12; step++) {
@@ -268,7 +269,7 @@ TEST(gpu_graphs_outlive_a_run_that_failed)
     }
 }
 
-/* Without memory for graphs there are none. */
+/* Without memory for graphs, there are none. */
 TEST(gpu_graphs_are_done_without)
 {
     int n_without = 0;

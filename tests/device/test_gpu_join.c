@@ -1,5 +1,5 @@
-/* Launches that do the work of others: steps in, launches out, and that a
- * program's values stay what they were. */
+/* Launches that do the work of others: instructions in, launches out, and a
+ * program's values stay the same. */
 #include "lib/program_build.h"
 
 #include <stdlib.h>
@@ -9,7 +9,7 @@
 #include "device/gpu/gpu_fuse.h"
 #include "device/gpu/gpu_launch.h"
 
-/* ---- steps by hand ------------------------------------------------------- */
+/* ---- instructions by hand ------------------------------------------------ */
 
 enum { MOST = 8, ROW = 512, FLOATS = ROW * 4, BLOCKS = ROW / 32 * 40 };
 
@@ -33,7 +33,7 @@ struct steps {
     int n_tok, n_state; /* of heads, of attention; 0: one */
 };
 
-/* Behind the launches of a step that is added: what it touches. */
+/* Adds an access of the instruction whose launches were added last. */
 static void touches(struct steps *s, size_t at, size_t bytes, bool writes)
 {
     s->touch[s->touched[s->n]++] =
@@ -47,7 +47,7 @@ static void next(struct steps *s)
     s->touched[s->n] = s->touched[s->n - 1];
 }
 
-/* `rows` rows x (op) y to out. */
+/* Adds `rows` rows x (op) y to out. */
 static void put_binary(struct steps *s, int op, uint64_t x, uint64_t y,
                        uint64_t out, int rows)
 {
@@ -93,8 +93,8 @@ static int tokens(const struct steps *s)
     return s->n_tok ? s->n_tok : 1;
 }
 
-/* Heads of ROW values of each token, turned; of one it is said what they
- * touch. */
+/* Adds rope of heads of ROW values of each token. Declares the accesses of one
+ * token. */
 static void put_rope(struct steps *s, uint64_t x, uint64_t out, int heads)
 {
     struct rope_args a = {.out = out,
@@ -112,7 +112,7 @@ static void put_rope(struct steps *s, uint64_t x, uint64_t out, int heads)
     next(s);
 }
 
-/* Such heads into a cache. */
+/* Adds a write of such heads into a cache. */
 static void put_write(struct steps *s, uint64_t x, uint64_t cache, int heads)
 {
     struct cache_write_args a = {.cache = cache,
@@ -130,7 +130,8 @@ static void put_write(struct steps *s, uint64_t x, uint64_t cache, int heads)
     next(s);
 }
 
-/* Two of ROW experts for each of two tokens, and their weights. */
+/* Adds a choice of two of ROW experts for each of two tokens, with their
+ * weights. */
 static void put_choice(struct steps *s, uint64_t x, uint64_t out)
 {
     struct router_topk_args a = {
@@ -161,8 +162,8 @@ static void put_weights(struct steps *s, uint64_t x, uint64_t id, uint64_t out,
     next(s);
 }
 
-/* Attention of a token as its two launches; the result is two heads of half a
- * row. */
+/* Adds attention of a token as its two launches; the result is two heads of
+ * half a row. */
 static void put_attention(struct steps *s, uint64_t q, uint64_t out)
 {
     struct attend_args a = {.q = q, .part = FAR};
@@ -206,7 +207,7 @@ static void put_matrix(struct steps *s, enum gpu_kernel k, uint64_t x,
     next(s);
 }
 
-/* A step that another device or the host does; it touches nothing. */
+/* Adds an instruction of another device or the host; it accesses nothing. */
 static void put_bar(struct steps *s, int queue)
 {
     s->queue[s->n] = queue;
@@ -214,7 +215,7 @@ static void put_bar(struct steps *s, int queue)
     next(s);
 }
 
-/* How many launches they are; the list is given back. */
+/* Returns the number of launches after fusion, and frees the list. */
 static int fused(struct steps *s)
 {
     struct gpu_fuse_insns in = {.n = s->n,
@@ -224,7 +225,7 @@ static int fused(struct steps *s)
                                 .touched = s->touched};
     int n;
 
-    /* touched[i] counted up to the end of step i; it shall be the begin */
+    /* touched[i] counted up to the end of instruction i; make it the start */
     memmove(s->touched + 1, s->touched, sizeof(int) * (size_t)s->n);
     s->touched[0] = 0;
     gpu_fuse_insns(&s->list, s->first, &in, s->host);
@@ -243,8 +244,8 @@ TEST(gpu_fuse_joins_matrices_of_the_same_rows)
     put_matrix(&s, GPU_matvec_q4_k, Q8, SUM, 32);
     put_matrix(&s, GPU_matvec_q4_k, Q8, Y, 16);
     put_matrix(&s, GPU_matvec_q4_k, Q8, OTHER, 16);   /* one too many */
-    put_matrix(&s, GPU_matvec_q6_k, Q8, FAR, 16);     /* of another kernel */
-    put_matrix(&s, GPU_matvec_q6_k, X, FAR + 64, 16); /* of other rows */
+    put_matrix(&s, GPU_matvec_q6_k, Q8, FAR, 16);     /* another kernel */
+    put_matrix(&s, GPU_matvec_q6_k, X, FAR + 64, 16); /* other rows */
     assert_int_equal(s.list.launch[0].n_group, 4);
     assert_int_equal(fused(&s), 4);
     assert_true(s.host[0] == 0 && s.host[1] == 0 && s.host[2] == 0);
@@ -252,7 +253,8 @@ TEST(gpu_fuse_joins_matrices_of_the_same_rows)
     assert_true(s.first[1] == 1 && s.first[2] == 1 && s.first[3] == 1);
 }
 
-/* How many launches are two matrices, to OUT and OTHER, and x op y behind. */
+/* Returns the number of launches for two matrices, to OUT and OTHER, and then x
+ * op y. */
 static int with_binary(int op, uint64_t x, uint64_t y, uint64_t out)
 {
     struct steps s = {.n = 0};
@@ -263,7 +265,8 @@ static int with_binary(int op, uint64_t x, uint64_t y, uint64_t out)
     return fused(&s);
 }
 
-/* To a row, not to what other groups have written or read. */
+/* Sums join if they add to a row, but not to what other groups write or
+ * read. */
 TEST(gpu_fuse_joins_matrices_with_sums)
 {
     struct steps s = {.n = 0};
@@ -286,7 +289,7 @@ TEST(gpu_fuse_joins_matrices_with_sums)
     assert_true(s.host[1] == 0 && s.host[2] == 2 && s.host[3] == 0);
 }
 
-/* What comes before a norm and behind it. */
+/* A norm joins with the sum before it and the blocks after it. */
 TEST(gpu_fuse_joins_norms_with_sums_and_blocks)
 {
     for (int rows = 1; rows < 4; rows++) {
@@ -300,14 +303,14 @@ TEST(gpu_fuse_joins_norms_with_sums_and_blocks)
     }
 }
 
-/* A launch goes past those that have nothing to do with it, and no others. */
+/* A launch moves before those that are independent of it, and no others. */
 TEST(gpu_fuse_keeps_what_is_read_and_written_between)
 {
     static const struct {
         uint64_t x, y, out;
-        int host; /* of the blocks */
+        int host; /* launch that has the blocks */
     } between[] = {
-        {FAR, FAR + 0x8000, OTHER, 0}, /* nothing of it */
+        {FAR, FAR + 0x8000, OTHER, 0}, /* independent */
         {OUT, FAR, OTHER, 0},          /* it reads what both read */
         {FAR, FAR, Q8, 2},             /* it writes there too, */
         {Q8, FAR, OTHER, 2},           /* or reads what was there before, */
@@ -327,7 +330,8 @@ TEST(gpu_fuse_keeps_what_is_read_and_written_between)
 
 TEST(gpu_fuse_keeps_queues_and_events_apart)
 {
-    /* the step between: of this queue, of the other; the other one's launch */
+    /* the instruction between: on this queue, on the other; the launch on the
+     * other */
     static const struct {
         int bar, queue, n;
     } of[] = {{0, 0, 2}, {1, 0, 1}, {-1, 0, 1}, {1, 1, 2}};
@@ -343,16 +347,16 @@ TEST(gpu_fuse_keeps_queues_and_events_apart)
     }
 }
 
-/* Groups run in any order: what one writes no other reads. */
+/* Groups run in any order, so none may read what another writes. */
 TEST(gpu_fuse_keeps_groups_apart)
 {
     struct steps q = {.n = 0}, s = {.n = 0}, t = {.n = 0};
 
-    /* of matrices, the second over what the first one reads */
+    /* matrices, the second written over what the first one reads */
     put_matrix(&q, GPU_matvec_q8_0, Q8, OUT, 64);
     put_matrix(&q, GPU_matvec_q8_0, Q8, Q8 + 16, 64);
     assert_int_equal(fused(&q), 2);
-    /* the blocks of rows over what is added in others */
+    /* blocks written over values that other rows add */
     for (int rows = 1; rows < 3; rows++) {
         struct steps r = {.n = 0};
 
@@ -361,7 +365,7 @@ TEST(gpu_fuse_keeps_groups_apart)
         put_blocks(&r, OUT, Y, rows);
         assert_int_equal(fused(&r), rows);
     }
-    /* a norm's rows over others that are added; over the same ones */
+    /* a norm's rows written over others that are added; over the same ones */
     put_binary(&s, TEXT_ADD, X, Y, SUM, 3);
     put_norm(&s, SUM, Y + FLOATS, 3);
     assert_int_equal(fused(&s), 2);
@@ -370,16 +374,16 @@ TEST(gpu_fuse_keeps_groups_apart)
     assert_int_equal(fused(&t), 1);
 }
 
-/* Norms of heads of two kinds and what turns them, as a layer has them. */
+/* Norms of two kinds of heads and their ropes, as in a layer. */
 TEST(gpu_fuse_joins_norms_of_heads_with_turns)
 {
     static const struct {
-        uint64_t norm, turn, other; /* results: of the second norm, the turns */
+        uint64_t norm, turn, other; /* results: the second norm's, the ropes' */
         int n, host[4];
     } of[] = {
         {OTHER, FAR, SUM, 1, {0, 0, 0, 0}},
         {X, FAR, SUM, 2, {0, 1, 0, 1}},   /* over what the first norm reads */
-        {OTHER, Y, SUM, 2, {0, 0, 2, 2}}, /* over what the second one does */
+        {OTHER, Y, SUM, 2, {0, 0, 2, 2}}, /* over what the second one reads */
         {OTHER, FAR, X, 2, {0, 0, 0, 3}},
         {OTHER, X, Y, 1, {0, 0, 0, 0}}, /* heads over their own rows */
     };
@@ -396,17 +400,19 @@ TEST(gpu_fuse_joins_norms_of_heads_with_turns)
     }
 }
 
-/* Heads that turn, and others, go into caches. */
+/* Heads with rope, and others, are written to caches. */
 TEST(gpu_fuse_joins_turns_with_caches)
 {
     static const struct {
-        uint64_t keys, values, x; /* caches; what goes into the second */
+        uint64_t keys, values, x; /* caches; the source of the second */
         int n_tok, n, host[4];
     } of[] = {
         {Q8, FAR, OTHER, 1, 1, {0, 0, 0, 0}},
-        {X, FAR, OTHER, 1, 2, {0, 0, 2, 2}}, /* over what other heads are of */
+        {X, FAR, OTHER, 1, 2, {0, 0, 2, 2}}, /* over the source of other
+                                              * heads */
         {Q8, Y, OTHER, 1, 2, {0, 0, 0, 3}},
-        {Q8, FAR, OUT, 1, 2, {0, 0, 0, 3}}, /* of heads that turn, as others */
+        {Q8, FAR, OUT, 1, 2, {0, 0, 0, 3}}, /* from heads with rope, as the
+                                             * others */
         {Q8, FAR, OTHER, CACHE_TOKENS + 1, 2, {0, 0, 2, 2}},
     };
 
@@ -432,7 +438,7 @@ TEST(gpu_fuse_joins_choices_with_their_weights)
               {Y, OUT, SUM, 0, 2},           /* of other values, */
               {X, OUT, SUM, 1, 2},           /* by another rule, */
               {X, OUT, X, 0, 2},             /* or over values of other rows, */
-              {X, OUT, FAR + FLOATS, 0, 2}}; /* or over what is put aside */
+              {X, OUT, FAR + FLOATS, 0, 2}}; /* or over the choice's scratch */
 
     for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
         struct steps s = {.n = 0};
@@ -443,8 +449,8 @@ TEST(gpu_fuse_joins_choices_with_their_weights)
     }
 }
 
-/* The last of a step's launches does more, where its groups have whole blocks;
- * nothing is done beside it. */
+/* The last launch of attention also quantizes if its groups have whole blocks.
+ * Nothing runs at the same time. */
 TEST(gpu_fuse_joins_attention_with_blocks)
 {
     struct steps s = {.n = 0}, t = {.n = 0};
@@ -463,7 +469,7 @@ TEST(gpu_fuse_joins_attention_with_blocks)
     put_attention(&t, X, OUT);
     put_blocks(&t, OUT, FAR, 1); /* where the states are */
     assert_int_equal(fused(&t), 3);
-    /* where 256 values share a scale: of all of a row, of few states */
+    /* if 256 values share a scale: the whole row, few states */
     for (a.whole = 0; a.whole < 2; a.whole++)
         for (int states = 1; states < 2 * PART_STATES; states += PART_STATES) {
             struct steps u = {.n_state = states};
@@ -493,7 +499,8 @@ static const char head[] = "programs 1\n"
                            "  %6: f32[n_tok, 64]\n"
                            "script\n";
 
-/* The program's launches on a GPU, whose %3 .. %6 have the CPU's bits. */
+/* Returns the program's launches on a GPU, whose %3 .. %6 must have the CPU's
+ * bits. */
 static int launches(const char *steps)
 {
     struct arena a = {0};
@@ -540,12 +547,12 @@ TEST(gpu_programs_have_fewer_launches_and_the_same_values)
                               "  0: %5 = matmul(%4, %2, -)\n"
                               "  0: %6 = matmul(%4, %2, -)\n"),
                      2);
-    /* the other product's operand comes between; it is the same tensor */
+    /* the other product's operand is computed between; it is the same tensor */
     assert_int_equal(launches("  0: %5 = matmul(%0, %2, -)\n"
                               "  0: %0 = scale(%0) scale=2\n"
                               "  0: %6 = matmul(%0, %2, -)\n"),
                      3);
-    /* another step between reads what the second writes */
+    /* another instruction between reads what the second writes */
     assert_int_equal(launches("  0: %5 = matmul(%0, %2, -)\n"
                               "  0: %3 = scale(%6) scale=2\n"
                               "  0: %6 = matmul(%0, %2, -)\n"),

@@ -1,6 +1,6 @@
-/* GPUs that write into each other's memory, and such that do not: what is
- * pushed comes either way, whoever else pushes, and nothing is written where
- * memory was given back. */
+/* GPUs that write into each other's memory, and GPUs that cannot. Pushed data
+ * arrives either way, whichever other devices push too, and nothing is written
+ * into freed memory. */
 #include "lib/fake_cuda_use.h"
 #include "lib/gpu_odd.h"
 #include "lib/gpu_watched.h"
@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { FEW = 2, MANY = 300, WIDTH = 64 }; /* rows: MANY are long runs */
+enum { FEW = 2, MANY = 300, WIDTH = 64 }; /* rows: MANY take long steps */
 
 /* There and back: %2 of the first is 6 %0. */
 #define RETURNS                                                                \
@@ -40,7 +40,7 @@ enum { FEW = 2, MANY = 300, WIDTH = 64 }; /* rows: MANY are long runs */
     "  0: wait 1.1\n"                                                          \
     "  0: %2 = scale(%1) scale=2\n"
 
-/* What two devices push to two tensors of device 1, both to one of them. */
+/* Two devices push to two tensors of device 1, both of them to one. */
 #define SHARED                                                                 \
     "programs 3\nmax n_tok 400\n"                                              \
     "device 0\n"                                                               \
@@ -62,7 +62,7 @@ enum { FEW = 2, MANY = 300, WIDTH = 64 }; /* rows: MANY are long runs */
     "  1: %2 = scale(%0) scale=2\n"                                            \
     "  1: %3 = scale(%1) scale=3\n"
 
-/* There alone. */
+/* One way only. */
 #define ONE_WAY                                                                \
     "programs 2\nmax n_tok 400\n"                                              \
     "device 0\n"                                                               \
@@ -76,8 +76,8 @@ enum { FEW = 2, MANY = 300, WIDTH = 64 }; /* rows: MANY are long runs */
     "  1: wait 0.0\n"                                                          \
     "  1: %1 = scale(%0) scale=2\n"
 
-/* Device 1 reads what it was pushed as a part of another tensor, which says no
- * more of its bytes than those of one entry. */
+/* Device 1 reads pushed data as a part of another tensor, whose declared size
+ * is that of one entry. */
 #define PARTS                                                                  \
     "programs 2\nmax n_tok 400\n"                                              \
     "device 0\n"                                                               \
@@ -119,7 +119,7 @@ static void run_there_and_back(struct device_set *s, int n_tok)
     free(v);
 }
 
-/* Runs of few rows come often enough to be graphs. */
+/* Steps of few rows repeat often enough to become graphs. */
 static void run_all(struct device_set *s)
 {
     static const int rows[] = {FEW, FEW, FEW, MANY, FEW, 1, 1, 1, MANY};
@@ -128,8 +128,8 @@ static void run_all(struct device_set *s)
         run_there_and_back(s, rows[i]);
 }
 
-/* Nothing is carried from the host into a mirror, and no kernel is given the
- * host's memory. */
+/* Nothing is copied from the host into a device-side inbox, and no kernel is
+ * given the host's memory. */
 TEST(gpu_peers_write_into_mirrors)
 {
     static const int rows[] = {FEW, MANY};
@@ -157,7 +157,7 @@ TEST(gpu_peers_write_into_mirrors)
     gpu_watch_apart = false;
 }
 
-/* In any order, whether they reach each other or not. */
+/* In any order, with or without peer access. */
 TEST(gpu_peers_get_what_is_pushed)
 {
     for (uint64_t seed = 0; seed < 16; seed++) {
@@ -196,8 +196,8 @@ static void run_shared(struct device_set *s, int n_tok)
     free(v);
 }
 
-/* A tensor to which somebody pushes who does not reach the mirror comes by the
- * host, all of it. */
+/* If a device that cannot access the device-side inbox pushes to a tensor, all
+ * of the tensor goes through the host. */
 TEST(gpu_peers_share_an_inbox_with_others)
 {
     static const char *const spec[] = {
@@ -249,7 +249,8 @@ TEST(gpu_peers_read_parts_of_what_is_pushed)
 
 /* ---- CUDA ---------------------------------------------------------------- */
 
-/* With runs of any length; are bytes brought from the host to a device then? */
+/* Runs steps of any length, then counts the calls in one more. Calls of
+ * cuMemcpyHtoDAsync show that bytes come from the host. */
 static int calls_of(const struct fake_cuda *f, const char *spec,
                     const char *call)
 {
@@ -274,7 +275,7 @@ static bool brings(const struct fake_cuda *f, const char *spec)
     return calls_of(f, spec, "cuMemcpyHtoDAsync") > 0;
 }
 
-/* On one card, on two, and on such as do not reach each other. */
+/* On one card, on two, and on cards without peer access. */
 TEST(gpu_peers_of_cuda_are_those_that_it_names)
 {
     const struct fake_cuda *f = fake_cuda_use();
@@ -286,7 +287,7 @@ TEST(gpu_peers_of_cuda_are_those_that_it_names)
     assert_true(brings(f, "cuda:3,cuda:2"));
 }
 
-/* It says that they reach each other, and nothing comes. */
+/* CUDA reports peer access, but writes do not arrive. */
 TEST(gpu_peers_of_cuda_are_tried)
 {
     const struct fake_cuda *f = fake_cuda_use();
@@ -296,8 +297,8 @@ TEST(gpu_peers_of_cuda_are_tried)
     f->swallow(false);
 }
 
-/* HIP has memory for it, which the library made for tests asks for; who has
- * none of it is pushed to by the host. */
+/* HIP has special memory for it, which the driver requests from the fake
+ * library. A device without it is pushed to through the host. */
 TEST(gpu_peers_of_hip_write_into_memory_for_peers)
 {
     const struct fake_cuda *f = fake_hip_use();
@@ -318,7 +319,8 @@ static void set_switch(const char *to)
                      0);
 }
 
-/* PLAIT_PEER=0: bytes go by the host, and no driver is asked. */
+/* PLAIT_PEER=0: bytes go through the host, and no driver is asked for
+ * access. */
 TEST(gpu_peers_are_turned_off_by_the_environment)
 {
     const struct fake_cuda *f = fake_cuda_use();
@@ -348,7 +350,8 @@ TEST(gpu_peers_are_turned_off_by_the_environment)
 
 /* ---- a GPU that hangs ---------------------------------------------------- */
 
-/* What it may still write is not given back, though its owner works. */
+/* Memory that a lost GPU may still write is not freed, though its owner
+ * works. */
 TEST(gpu_peers_keep_what_a_lost_one_writes)
 {
     struct device_options opt = {.kernel_set = KERNEL_SET_GENERIC,
@@ -377,7 +380,7 @@ TEST(gpu_peers_keep_what_a_lost_one_writes)
     arena_fini(&a);
 }
 
-/* The same while the pair is tried, when nothing has been pushed yet. */
+/* The same holds while the pair is tested, before any push. */
 TEST(gpu_peers_keep_what_a_lost_one_tries)
 {
     struct device_options opt = {.kernel_set = KERNEL_SET_GENERIC,
@@ -400,8 +403,8 @@ TEST(gpu_peers_keep_what_a_lost_one_tries)
     arena_fini(&a);
 }
 
-/* Two devices of one GPU: the driver would wait for the one that hangs when the
- * other gives anything back. */
+/* Two devices of one GPU: if one hangs, the driver would wait for it when the
+ * other frees anything. */
 TEST(gpu_peers_on_one_gpu_are_lost_together)
 {
     struct device_options opt = {.kernel_set = KERNEL_SET_GENERIC,

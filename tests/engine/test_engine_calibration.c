@@ -1,5 +1,5 @@
-/* What was measured is found again, whole or not at all, and gives each device
- * its due. */
+/* Measured rates are found again, whole or not at all, and each device gets its
+ * share of them. */
 #include "cost/calibration.h"
 #include "lib/hollow_model.h"
 #include "lib/support.h"
@@ -15,7 +15,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Every rate another number that no text of few digits holds. */
+/* Each rate is a different number that few digits cannot express. */
 static const struct topology *here(void)
 {
     static const struct topology *t;
@@ -80,7 +80,7 @@ TEST(calibration_is_found_again)
     assert_int_equal(calibration_load(&d, KERNEL_SET_GENERIC, here(), &err),
                      PL_NOT_FOUND);
     assert_non_null(strstr(err.message, "--measure"));
-    for (int i = 0; i < 2; i++) { /* anew, and over the last */
+    for (int i = 0; i < 2; i++) { /* a new file, then over the last */
         TEST_OK(calibration_save(&c, &err), err);
         TEST_OK(calibration_load(&d, KERNEL_SET_GENERIC, here(), &err), err);
         assert_true(equal(&c, &d));
@@ -89,7 +89,7 @@ TEST(calibration_is_found_again)
     assert_int_equal(calibration_load(&d, KERNEL_SET_AVX2, here(), NULL),
                      PL_NOT_FOUND);
     snprintf(sub, sizeof sub, "%s/plait", dir);
-    in = opendir(sub); /* nothing is left over */
+    in = opendir(sub); /* no other file is left */
     assert_non_null(in);
     while ((e = readdir(in)))
         n_file += e->d_name[0] != '.';
@@ -118,7 +118,7 @@ TEST(calibration_damage_counts_as_none)
         char was = s[i];
 
         s[i] ^= (char)(1 << test_below(&seed, 7));
-        write_all(path, s, n); /* what is still accepted is still the same */
+        write_all(path, s, n); /* accepted text still gives the same values */
         if (calibration_load(&d, KERNEL_SET_GENERIC, here(), NULL) == PL_OK &&
             !equal(&c, &d))
             fail_msg("byte %zu: '%c' for '%c'", i, s[i], was);
@@ -130,10 +130,10 @@ TEST(calibration_damage_counts_as_none)
                          PL_NOT_FOUND);
     }
     free(s);
-    assert_int_equal(calibration_save(&c, NULL), PL_OK); /* it heals */
+    assert_int_equal(calibration_save(&c, NULL), PL_OK); /* saving repairs it */
     assert_int_equal(calibration_load(&d, KERNEL_SET_GENERIC, here(), NULL),
                      PL_OK);
-    c.one.insn_s = INFINITY; /* no number of JSON */
+    c.one.insn_s = INFINITY; /* not a number in JSON */
     assert_int_not_equal(calibration_save(&c, NULL), PL_OK);
     c.one.insn_s = -1;
     assert_int_equal(calibration_save(&c, NULL), PL_OK);
@@ -231,7 +231,7 @@ TEST(calibration_gives_each_device_its_threads)
     assert_false(calibration_covers(&c, &l));
 
     /* two devices and a host on all cores, which takes turns with them; a sim
-     * device has a thread, and a link of its own */
+     * device has a thread and its own link */
     l.n = 4;
     d[0].n_thread = 6;
     d[1] = (struct device_desc){

@@ -1,5 +1,5 @@
-/* An engine that is being loaded can be given up, at any point of it: a status
- * of its own, and nothing is left. */
+/* Loading an engine can be cancelled at any point. It returns a status of its
+ * own, and nothing is left behind. */
 #include "lib/engine_run.h"
 #include "pl_graph.h"
 
@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 struct tired {
-    int calls, most; /* after so many parts of its weights */
+    int calls, most; /* cancels after `most` parts of its weights */
     int cancel;
 };
 
@@ -22,7 +22,7 @@ static void count(void *user, const char *what, uint64_t done, uint64_t total)
         __atomic_store_n(&t->cancel, 1, __ATOMIC_RELAXED);
 }
 
-/* Gives up after `most` parts: whether it was loaded all the same. */
+/* Cancels after `most` parts. Returns true if it was loaded all the same. */
 static bool loads(const pl_model *m, pl_options o, int most)
 {
     struct tired t = {.most = most};
@@ -41,7 +41,7 @@ static bool loads(const pl_model *m, pl_options o, int most)
     assert_int_equal(s, PL_CANCELLED);
     assert_string_equal(err.message, "loading was stopped on request");
     assert_null(e);
-    /* the threads that load beside the one that told it */
+    /* other loading threads may call once more each */
     assert_true(t.calls <= most + (int)sysconf(_SC_NPROCESSORS_ONLN) + 2);
     return false;
 }
@@ -69,7 +69,7 @@ TEST(engine_load_ends_when_it_is_given_up)
     pl_model_free(m);
 }
 
-/* Before a weight is read. */
+/* Cancelled before a weight is read. */
 TEST(engine_plan_ends_when_it_is_given_up)
 {
     const int cancel = 1;

@@ -1,7 +1,7 @@
-/* A whole engine over a library of CUDA or HIP that is made for tests
- * (lib/fake_cuda.c, lib/fake_hip.c), while any call of it fails: who runs the
- * engine is told, or nothing shows; nobody is left waiting, and nothing is left
- * behind. */
+/* A whole engine over a fake library of CUDA or HIP (lib/fake_cuda.c,
+ * lib/fake_hip.c) while any one call of it fails. The engine's caller gets an
+ * error, or results do not change. No thread is left waiting, and nothing is
+ * left behind. */
 #include "lib/engine_run.h"
 #include "lib/fake_cuda_use.h"
 #include "lib/scene_model.h"
@@ -22,7 +22,7 @@ struct attempt {
     pl_model *model;
     const char *devices;
     float out[(N + 1) * N_VOCAB], again[(N + 1) * N_VOCAB];
-    bool hit; /* a call has failed that was to */
+    bool hit; /* the chosen call has failed */
 };
 
 static pl_options options(const char *dev)
@@ -37,7 +37,7 @@ static pl_options options(const char *dev)
     return o;
 }
 
-/* N tokens at once, then one. */
+/* Decodes N tokens at once, then one. */
 static pl_status decode(pl_engine *e, float *out, pl_err *err)
 {
     static const int32_t token[N + 1] = {3, 1, 4, 1, 5, 9}, seq[N] = {0};
@@ -53,9 +53,8 @@ static pl_status decode(pl_engine *e, float *out, pl_err *err)
     return pl_engine_decode(e, &b, NULL, err);
 }
 
-/* An engine's life. After a failure it is asked once more, for whatever it
- * gives. What fails while it is given back is another case's
- * (test_device_stream.c). */
+/* Opens an engine, uses it and frees it. After a failure it decodes once more,
+ * with any result. test_device_stream.c covers failures while freeing. */
 static pl_status live(struct attempt *a, pl_err *err)
 {
     const pl_options o = options(a->devices);
@@ -73,10 +72,11 @@ static pl_status live(struct attempt *a, pl_err *err)
     return s;
 }
 
-/* What map(), graphs and whatever gives something back call, and what is asked
- * of other GPUs than those in use: a GPU goes without memory of the host in
- * place, without graphs, and has the same bits. So does one whose empty queues
- * could not be waited for before it was loaded. */
+/* Returns true for calls whose failure may go unnoticed: those of map(), of
+ * graphs and of functions that free something, and those to GPUs not in use.
+ * Without them a GPU uses no mapped host memory or no graphs, and has the same
+ * bits. The same holds for a GPU whose empty queues could not be waited for
+ * before loading. */
 static bool is_optional(const char *call, int nth)
 {
     static const char *const optional[] = {
@@ -121,9 +121,11 @@ static bool is_optional(const char *call, int nth)
     return strcmp(name, "stream_synchronize") == 0 && nth <= 2 * QUEUE_COUNT;
 }
 
-static float want[(N + 1) * N_VOCAB]; /* what all attempts must have */
+static float want[(N + 1) * N_VOCAB]; /* the logits that every attempt must
+                                       * have */
 
-/* The nth call of the function fails; false: there are not so many. */
+/* Lets the nth call of the function fail. Returns false if there are fewer
+ * calls. */
 static bool fails_well(void *user, const char *call, int nth)
 {
     struct attempt *a = user;
@@ -146,7 +148,7 @@ static bool fails_well(void *user, const char *call, int nth)
     return a->hit;
 }
 
-/* An attempt of no GPU gives what is wanted. */
+/* Makes an attempt without a GPU, which gives the expected logits. */
 static void begin(struct attempt *a, const struct fake_cuda *f)
 {
     pl_err err;
@@ -157,12 +159,12 @@ static void begin(struct attempt *a, const struct fake_cuda *f)
     memcpy(want, a->out, sizeof want);
 }
 
-/* Calls of the make's functions from `from` on fail, one at a time, on devices
- * of several kinds, the last of which maps nothing of the host; how often one
- * did. In the short tier each function does on the first kind, and on one of
- * the others. What passed the self test is kept there, so that few attempts
- * take its time: calls that it makes are another case's, through the same
- * functions of plait whatever the driver. */
+/* Lets calls of the vendor's functions from `from` on fail, one at a time, on
+ * devices of several kinds, the last of which maps no host memory. Returns how
+ * many calls failed. The short tier tries each function on the first kind, and
+ * on one of the others. Self test results are cached, so that few attempts
+ * repeat it. Another case covers its calls, which use the same functions of
+ * plait with every driver. */
 static int fail_all(const struct fake_make *make, const char *const devices[4],
                     int from, int every)
 {
@@ -206,12 +208,12 @@ TEST(engine_outlives_each_call_of_cuda_that_fails)
                                 : 40));
 }
 
-/* Those that CUDA has, too, when there is time. */
+/* Functions that CUDA has too, in the long tier. */
 TEST(engine_outlives_each_call_of_hip_that_fails)
 {
     static const char *const devices[] = {"hip:0*2", "hip:0,cpu*1",
                                           "hip:0,hip:2", "hip:3"};
-    enum { EACH = 64 }; /* it asks for the device around every call */
+    enum { EACH = 64 }; /* it sets the device around every call */
     const struct fake_make *make = &fake_make_hip;
 
     assert_true(fail_all(make, devices, test_long() ? 0 : make->n_common,
@@ -233,8 +235,8 @@ static void count_calls(struct attempt *a, int out[])
         out[i] += a->fake->n_call(make->call[i]);
 }
 
-/* A call of each function that the self test calls, drawn from as many as it
- * makes; of every fifth function, or of fewer, but in the long tier. */
+/* One random call of each function that the self test calls. The short tier
+ * takes every fifth function or fewer. */
 TEST(engine_outlives_a_call_of_cuda_that_fails_in_the_self_test)
 {
     static struct attempt a;

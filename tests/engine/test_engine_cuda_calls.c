@@ -1,5 +1,5 @@
-/* What CUDA and HIP are asked for while a model writes: calls a token, of a
- * library that is made for tests (lib/fake_cuda.c, lib/fake_hip.c). */
+/* Decoding a token takes few calls of CUDA and HIP, counted in fake libraries
+ * (lib/fake_cuda.c, lib/fake_hip.c). */
 #include "lib/engine_run.h"
 #include "lib/fake_cuda_use.h"
 #include "lib/scene_model.h"
@@ -10,11 +10,12 @@
 
 enum { TOKENS = 6, UNSUPPORTED = 801 };
 
-/* Calls of the library, all and some; but not how often a thread that waits has
- * asked how far a GPU is, and made the context its own to ask. And bytes that
- * were copied while the library kept the thread. */
+/* Calls of the library, all and some. Polls by a waiting thread, and their
+ * context switches, do not count. Also bytes copied while the library blocked
+ * the thread. */
 struct asked {
-    int all, launches, graphs, overlaps; /* overlaps: edges of such launches */
+    int all, launches, graphs, overlaps; /* overlaps: edges of overlapping
+                                          * launches */
     size_t loose;
 };
 
@@ -35,7 +36,7 @@ static struct asked count(const struct fake_cuda *f)
     return a;
 }
 
-/* Two layers without much in them, for laws that any model shows. */
+/* Returns a model of two small layers, for promises that any model shows. */
 static const char *small_model(void)
 {
     static const struct scene_model scene = {2, 4, 2, 64, false};
@@ -45,8 +46,8 @@ static const char *small_model(void)
     return path;
 }
 
-/* The logits of tokens of a model, one by one, and what was asked for at each.
- */
+/* Decodes tokens of a model one by one. Returns the logits, and the calls for
+ * each. */
 static float *write_tokens(const struct fake_cuda *f, const char *model,
                            const char *devices, struct asked *asked, int64_t *n)
 {
@@ -75,8 +76,8 @@ static float *write_tokens(const struct fake_cuda *f, const char *model,
     return out;
 }
 
-/* Tokens on the library's devices, which have the bits of CPUs; no copy of a
- * token keeps the thread. */
+/* Decodes tokens on the library's devices; they must have the bits of CPUs, and
+ * no copy of a token may block the thread. */
 static void tokens_on(const struct fake_cuda *f, const char *model,
                       const char *devices, struct asked *asked)
 {
@@ -93,15 +94,15 @@ static void tokens_on(const struct fake_cuda *f, const char *model,
     free(want);
 }
 
-/* The self test is another group's: what has passed is remembered, and so is
- * whether launches overlap. */
+/* Caches self test results, and whether launches overlap. Another group tests
+ * the self test. */
 static void keep_self_tests(const char *name)
 {
     assert_int_equal(setenv("XDG_CACHE_HOME", test_temp(name), 1), 0);
 }
 
-/* Some 80 launches are one graph; beside it there are the context's, events'
- * and queues' ends. */
+/* Some 80 launches are one graph. The other calls are for the context, events
+ * and ends of queues. */
 TEST(cuda_writes_a_token_with_few_calls)
 {
     struct asked a[TOKENS];
@@ -115,7 +116,7 @@ TEST(cuda_writes_a_token_with_few_calls)
         assert_in_range(a[i].all, 1, 12);
 }
 
-/* Between two messages each device has a graph at most. */
+/* Between two collectives each device has at most one graph. */
 TEST(cuda_writes_a_token_with_few_calls_on_two)
 {
     enum { MOST = 2 * 12 };
@@ -130,7 +131,7 @@ TEST(cuda_writes_a_token_with_few_calls_on_two)
     }
 }
 
-/* Where no graph can be made, launches are issued one by one. */
+/* If no graph can be made, launches are issued one by one. */
 TEST(cuda_writes_without_graphs)
 {
     static const char *const name[] = {"cuGraphCreate", "cuGraphAddKernelNode",
@@ -150,7 +151,7 @@ TEST(cuda_writes_without_graphs)
     }
 }
 
-/* Edges of launches that overlap, in the graphs of all tokens. */
+/* Returns the edges of overlapping launches in the graphs of all tokens. */
 static int overlaps_of(const struct fake_cuda *f, const char *model,
                        const char *devices)
 {
@@ -168,8 +169,8 @@ static int overlaps_on(const struct fake_cuda *f, const char *devices)
     return overlaps_of(f, small_model(), devices);
 }
 
-/* Devices of capability 9.0 do. The library for tests goes by the kernels'
- * text: a launch whose kernel does not wait comes at any time. */
+/* Devices of capability 9.0 overlap launches. The fake library reads the
+ * kernels' source: a launch whose kernel does not wait runs at any time. */
 TEST(cuda_overlaps_launches_of_devices_that_can)
 {
     const struct fake_cuda *f = fake_cuda_use();
@@ -186,7 +187,8 @@ TEST(cuda_overlaps_launches_of_devices_that_can)
     assert_int_equal(overlaps_on(f, "cuda:3"), 0);
 }
 
-/* Nor where they do not wait, which is remembered, or the driver cannot. */
+/* Launches do not overlap if they do not wait, which is cached, or if the
+ * driver cannot. */
 TEST(cuda_overlaps_no_launches_that_do_not_wait)
 {
     const struct fake_cuda *f = fake_cuda_use();
@@ -205,8 +207,8 @@ TEST(cuda_overlaps_no_launches_that_do_not_wait)
     assert_int_equal(overlaps_on(fake_cuda_old_use(), "cuda:0"), 0);
 }
 
-/* Devices that reach no memory of the host beside one that does: all goes by
- * memory that the library has given. */
+/* Devices that cannot access host memory, together with one that can:
+ * everything goes through memory that the library allocated. */
 TEST(cuda_writes_to_memory_that_it_does_not_map)
 {
     static const char *const devices[] = {"cuda:3,cpu*1", "cuda:0,cuda:3",
@@ -219,8 +221,7 @@ TEST(cuda_writes_to_memory_that_it_does_not_map)
                   devices[k], a);
 }
 
-/* HIP's graph is taken down of launches, once; what is done with them later are
- * as few calls. */
+/* HIP captures its graph from launches, once. Later calls for it are as few. */
 TEST(hip_writes_a_token_with_few_calls)
 {
     static const char *const devices[] = {"hip:0", "hip:0*2", "hip:0,cpu*1"};

@@ -1,6 +1,6 @@
-/* Weights that make NaN or infinity of logits: whoever asks for those is told
- * which token's they are, and nothing has changed; once the weights are sound
- * the bits are what they were. */
+/* Weights that turn logits into NaN or infinity. A caller that requests such
+ * logits gets an error that names the token, and no state changes. Once the
+ * weights are sound the bits are as before. */
 #include "lib/engine_run.h"
 #include "pl_graph.h"
 
@@ -12,7 +12,8 @@ static const char *const model = "models/fable-moe-Q8_0.gguf";
 
 enum { N = 70, N_SEQ = 2 }; /* more than a step takes */
 
-/* Tokens of two sequences in turns, logits of the last of each wanted. */
+/* Tokens of two sequences in turns; the logits of the last of each are
+ * wanted. */
 struct turns {
     int32_t token[N], seq[N];
     uint8_t wanted[N];
@@ -42,7 +43,7 @@ static void empty(const struct engine_run *r)
         assert_int_equal(pl_seq_trim(r->engine, s, 0, NULL, NULL), PL_OK);
 }
 
-/* The first value of a norm before the output. */
+/* Sets the first value of a norm before the output. */
 static void set_weight(const struct engine_run *r, float v)
 {
     pl_tensor t = pl_engine_tensor(r->engine, "output_norm.weight");
@@ -94,7 +95,7 @@ TEST(damage_to_logits_is_told_and_changes_nothing)
                     fail_msg("no \"%s\": %s", words[k], err.message);
             assert_int_equal(pl_seq_length(r.engine, 0), 0);
             assert_int_equal(pl_seq_length(r.engine, 1), 0);
-            /* who wants no logits is not bothered */
+            /* a caller that requests no logits gets no error */
             memset(t.wanted, 0, sizeof t.wanted);
             TEST_OK(pl_engine_decode(r.engine, &t.b, NULL, &err), err);
             t.wanted[N - 2] = t.wanted[N - 1] = 1;

@@ -1,5 +1,5 @@
-/* Where the time of devices goes: what is counted of each is the time of the
- * steps, whatever it is made of, and slow links are found where they are. */
+/* The times counted for each device add up to the time of the steps, and slow
+ * links show in the right counter. */
 #include "lib/engine_run.h"
 
 #include <math.h>
@@ -16,7 +16,7 @@ static double now(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* Decodes N tokens at once and some one by one; how long that took. */
+/* Decodes N tokens at once and some one by one. Returns the seconds. */
 static double decode(struct engine_run *r)
 {
     int32_t token[N];
@@ -49,11 +49,11 @@ static void open_run(struct engine_run *r, const char *devices, bool host)
     engine_run_open(r, test_model(), devices, &o);
 }
 
-/* Names, and how many devices there are. */
+/* Device names, and how many devices there are. */
 static const struct {
     const char *devices;
     int n;
-    const char *name; /* of the last */
+    const char *name; /* of the last device */
     bool host;
 } sets[] = {{"cpu", 1, "cpu0", false},      {"cpu*2", 2, "cpu1", false},
             {"proc*2", 2, "proc1", false},  {"sim*2", 2, "sim1", false},
@@ -89,8 +89,8 @@ TEST(device_seconds_are_those_of_its_steps)
     }
 }
 
-/* What is fetched over a slow link takes its latency each time; what is sent is
- * under way by itself, and so is not the device's. */
+/* A pull over a slow link takes its latency each time. A push travels by
+ * itself, so its time is not the device's. */
 TEST(device_seconds_of_copies_are_those_of_the_link)
 {
     pl_device_counters c[MANY] = {{0}};
@@ -111,7 +111,7 @@ TEST(device_seconds_of_copies_are_those_of_the_link)
     engine_run_close(&r);
 }
 
-/* A header that knows fewer fields, or more, gets those that it knows. */
+/* A caller whose struct has fewer or more fields gets those that it knows. */
 TEST(device_counters_come_in_the_callers_size)
 {
     enum { LESS = offsetof(pl_device_counters, wait_s) };
@@ -130,7 +130,7 @@ TEST(device_counters_come_in_the_callers_size)
                       sizeof c[0] + 8);
     for (int i = 0; i < 2; i++) {
         assert_memory_equal(less + i * LESS, &c[i], LESS);
-        /* padding after the last field may hold anything */
+        /* padding after the last field may have any value */
         assert_memory_equal(more + (size_t)i * (sizeof c[0] + 8), &c[i],
                             offsetof(pl_device_counters, whole) +
                                 sizeof c[0].whole);

@@ -1,5 +1,5 @@
-/* What planning takes: how many plans are made, and that the machine is looked
- * at once and overrides are read once however many. */
+/* Planning takes few plans. The machine is inspected once and overrides are
+ * read once, however many plans there are. */
 #include <math.h>
 #include <string.h>
 
@@ -9,7 +9,7 @@
 #include "machine/topology.h"
 #include "plan/override.h"
 
-/* Of this thread's calls. */
+/* Counts of this thread's calls. */
 static _Thread_local struct effort {
     int plans, topologies, overrides;
 } effort;
@@ -86,7 +86,7 @@ TEST(effort_of_stated_options_is_one_plan)
     }
 }
 
-/* Where all fits on devices; and where memory is short, in the last two. */
+/* If all fits on devices; and, in the last two, if memory is short. */
 TEST(effort_of_open_options_is_small)
 {
     static const struct {

@@ -1,5 +1,6 @@
-/* What -fit and -sm auto choose: it fits, or the message says what is missing;
- * it is what its options say; and on small machines nothing is much faster. */
+/* The choices of -fit and -sm auto. They fit, or the message says what is
+ * missing; they keep stated options; and on small machines nothing is much
+ * faster. */
 #include "cost/cost.h"
 #include "engine/engine.h"
 #include "fit/fit.h"
@@ -56,7 +57,7 @@ static pl_model *open_model(int i)
     return m;
 }
 
-/* Bytes of weights, caches and buffers on one device. */
+/* Returns the bytes of weights, caches and buffers on one device. */
 static double all_bytes(const pl_model *m)
 {
     pl_options o = {.size = sizeof o, .device_spec = "gpu:1TiB:1TB/s"};
@@ -72,8 +73,8 @@ static double all_bytes(const pl_model *m)
 
 enum { SPEC = 800 };
 
-/* A machine of n devices that may hold all of `bytes`, some or hardly any.
- * Hosts are slower than devices, as they are. */
+/* Draws a machine of n devices that can hold all of `bytes`, some or hardly
+ * any. As in reality, hosts are slower than devices. */
 static void draw_machine(char spec[SPEC], uint64_t *random, double bytes, int n,
                          bool alike)
 {
@@ -106,7 +107,7 @@ struct said {
     char text[2048];
 };
 
-/* Adds what `text` says to s->o. */
+/* Adds the options in `text` to s->o. */
 static void read_words(struct said *s, const char *text)
 {
     char *save = NULL, *w;
@@ -184,7 +185,7 @@ static void check_reproduced(const pl_model *m, const pl_plan *p,
     pl_plan_free(again);
 }
 
-/* A context that is a step longer does not fit. */
+/* Checks that a context longer by one step does not fit. */
 static void check_longest(const pl_model *m, const pl_plan *p, const char *spec)
 {
     struct said s;
@@ -246,9 +247,9 @@ TEST(fit_fits_or_explains)
     print_message("%d machines fit, %d do not\n", fitted, explained);
 }
 
-/* ---- what is available now ----------------------------------------------- */
+/* ---- available memory ---------------------------------------------------- */
 
-/* The machine of `spec`, of whose memory a part is taken, device by device. */
+/* Writes the machine of `spec` with a part of each device's memory in use. */
 static void take_some(char out[2 * SPEC], const char *spec, uint64_t *random)
 {
     static const double left[] = {1, 0.95, 0.8, 0.6, 0.35, 0.1};
@@ -266,9 +267,9 @@ static void take_some(char out[2 * SPEC], const char *spec, uint64_t *random)
     }
 }
 
-/* The same options give the same bits at any hour: what is available now moves
- * layers, experts and ranks between devices, shortens the context and refuses,
- * but ranks and layouts are as where all memory is. */
+/* The same options always give the same bits. Available memory moves layers,
+ * experts and ranks between devices, shortens the context, or rejects the plan.
+ * Ranks and layouts are those of a machine with all memory free. */
 TEST(fit_available_memory_decides_no_bit)
 {
     enum { N_HOUR = 4 };
@@ -349,7 +350,7 @@ struct best {
     int n;
 };
 
-/* Its seconds; INFINITY: there is no such plan. */
+/* Returns the plan's seconds; INFINITY if there is no such plan. */
 static double try_one(struct best *b, const pl_options *o)
 {
     double seconds = INFINITY;
@@ -371,7 +372,7 @@ static double try_one(struct best *b, const pl_options *o)
     return seconds;
 }
 
-/* Whether the plan's speed is less than this part of the best one's. */
+/* Returns true if the plan's speed is less than this part of the best one's. */
 static bool misses(const pl_plan *p, const char *spec, const struct best *b,
                    double least, double *worst)
 {
@@ -385,7 +386,8 @@ static bool misses(const pl_plan *p, const char *spec, const struct best *b,
     return true;
 }
 
-/* Layers on devices, experts and micro-batches for one mode and its shares. */
+/* Tries layers on devices, experts and micro-batches for one mode and its
+ * shares. */
 static void try_rest(struct best *b, pl_options o, int n_layer)
 {
     static const int64_t ub[] = {512, 128, 32};
@@ -400,7 +402,7 @@ static void try_rest(struct best *b, pl_options o, int n_layer)
 
                 if (o.split_mode != PL_SPLIT_TENSOR && on == 0 &&
                     o.split_mode != PL_SPLIT_NONE)
-                    continue; /* all alike without devices */
+                    continue; /* all the same without devices */
                 snprintf(layers, sizeof layers, "%d", on);
                 snprintf(experts, sizeof experts, "%d", e);
                 o.host_experts = more ? experts : NULL;
@@ -470,7 +472,7 @@ TEST(fit_is_near_the_best_of_all)
     assert_int_equal(missed, 0);
 }
 
-/* Options of a plan that small changes lead away from. */
+/* The options of a plan from which small changes start. */
 struct spot {
     pl_options o;
     int layers, experts;
@@ -489,7 +491,7 @@ static double try_spot(struct best *b, struct spot *x, int n_dev)
     return try_one(b, &x->o);
 }
 
-/* Any mode, on any of the devices. */
+/* Draws any mode, on any of the devices. */
 static void draw_spot(struct spot *x, uint64_t *random, int n_dev, int n_layer)
 {
     static const pl_split_mode mode[] = {PL_SPLIT_LAYER, PL_SPLIT_LAYER,
@@ -538,7 +540,8 @@ static void change_spot(struct spot *x, uint64_t *random, int n_dev,
     }
 }
 
-/* Small changes that help, from many places and from what was chosen. */
+/* Makes small changes that help, from many starts and from the plan that was
+ * chosen. */
 static void search(struct best *b, const struct spot *chosen, const char *spec,
                    uint64_t *random, int n_dev, int n_layer)
 {
@@ -569,7 +572,7 @@ static void search(struct best *b, const struct spot *chosen, const char *spec,
     }
 }
 
-/* More than can be tried one by one. */
+/* More options than can be tried one by one. */
 TEST(fit_of_many_unlike_devices_is_near_what_a_search_finds)
 {
     uint64_t random = test_seed() + 2;
@@ -623,7 +626,7 @@ TEST(fit_of_many_unlike_devices_is_near_what_a_search_finds)
     assert_int_equal(missed, 0);
 }
 
-/* ---- what is said ------------------------------------------------------ */
+/* ---- messages ---------------------------------------------------------- */
 
 TEST(fit_off_explains_device_by_device)
 {
@@ -640,7 +643,7 @@ TEST(fit_off_explains_device_by_device)
     assert_non_null(strstr(err.message, "gpu0: needs "));
     assert_non_null(strstr(err.message, "gpu1: needs "));
     assert_non_null(strstr(err.message, " would fit"));
-    /* who shares memory lacks it together */
+    /* devices that share memory lack it together */
     o = (pl_options){.size = sizeof(pl_options),
                      .devices = "cpu*3",
                      .n_ctx = 1 << 29,
@@ -658,7 +661,7 @@ TEST(fit_off_explains_device_by_device)
     pl_model_free(m);
 }
 
-/* No device has so much to leave free, however the sums go. */
+/* No device has so much to leave free, whatever the sums are. */
 TEST(fit_with_a_margin_beyond_all_memory_is_refused)
 {
     static const uint64_t margin[] = {(uint64_t)1 << 62, INT64_MAX,
@@ -677,12 +680,13 @@ TEST(fit_with_a_margin_beyond_all_memory_is_refused)
     pl_model_free(m);
 }
 
-/* Who adds the options that are said to fit has a plan that fits. */
+/* A caller who adds the options that the message suggests has a plan that
+ * fits. */
 TEST(fit_remedies_are_true)
 {
     static const struct {
         pl_options o;
-        const char *holds; /* what is said, in part */
+        const char *holds; /* a part of the message */
     } rows[] = {
         {{.device_spec = "gpu:4900KiB:1TB/s,gpu:1GiB:1TB/s*2,host:1KiB:1GB/s",
           .split_mode = PL_SPLIT_TENSOR,
@@ -739,8 +743,8 @@ static void keep_info(void *user, pl_log_level level, const char *text)
         snprintf(user, 400, "%s", text);
 }
 
-/* Devices that hold all of it with a smaller step are not left idle for a
- * larger one, nor is the step smaller than it has to be. */
+/* If devices hold everything with a smaller step, they are not left idle for a
+ * larger one. The step is not smaller than necessary either. */
 TEST(fit_takes_a_good_micro_batch)
 {
     static const int64_t ub[] = {256, 128, 64, 32};
@@ -777,7 +781,7 @@ TEST(fit_takes_a_good_micro_batch)
     pl_model_free(m);
 }
 
-/* Stated options are kept; what was chosen is told. */
+/* Stated options are kept; the chosen ones are reported. */
 TEST(fit_keeps_what_is_stated)
 {
     static const double shares[2] = {1, 3};
@@ -811,7 +815,7 @@ TEST(fit_keeps_what_is_stated)
     pl_model_free(m);
 }
 
-/* With --ranks no choice changes a bit. */
+/* With --ranks, no choice changes a bit. */
 TEST(fit_with_ranks_keeps_the_numbers)
 {
     static const char *const specs[] = {

@@ -1,5 +1,5 @@
-/* Whole models in each block format that no reference model has: random blocks,
- * against the same model in F32 made of what the blocks decode to. */
+/* Whole models in each block format that no reference model has. Random blocks
+ * give the logits of the same model in F32, made from the decoded blocks. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -26,7 +26,7 @@ static void make(pl_format f, const char *path)
     TEST_OK(synth_save(shape, &type, path, false, NULL, &err), err);
 }
 
-/* A tensor's values, to be freed. */
+/* Returns a tensor's values; the caller frees them. */
 static float *decoded(const struct gguf_tensor *t)
 {
     int64_t n = 1;
@@ -39,7 +39,7 @@ static float *decoded(const struct gguf_tensor *t)
     return v;
 }
 
-/* The file again, all its tensors in F32. */
+/* Writes the file again with all tensors in F32. */
 static void make_decoded(const char *from, const char *path)
 {
     struct gguf_writer *w;
@@ -105,7 +105,7 @@ TEST(engine_logits_of_blocks_are_those_of_their_values)
     }
 }
 
-/* Three ranks cut rows of 256 values in places that are no block's end. */
+/* Three ranks cut rows of 256 values where no block ends. */
 TEST(engine_logits_of_blocks_do_not_depend_on_devices)
 {
     static float got[N_TOKEN * N_VOCAB], want[N_TOKEN * N_VOCAB];

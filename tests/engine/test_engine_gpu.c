@@ -1,9 +1,9 @@
-/* Whole models on GPUs: one of each kind of memory, with experts and without,
- * in floats and in blocks, has the bits that cpu devices give with as many
- * ranks, whatever stands beside the GPUs and wherever experts and caches lie.
- * The GPUs are emulated (device/gpu/emu), those of CUDA and HIP behind
- * libraries made for tests, so models are small and few. A GPU at hand that
- * PLAIT_GPU_TEST names, an item of -dev, meets all of them. */
+/* Whole models on GPUs have the bits that cpu devices give with as many ranks:
+ * one model per type of memory, with and without experts, in floats and in
+ * blocks, whatever other devices there are and wherever experts and caches are.
+ * The GPUs are emulated (device/gpu/emu), those of CUDA and HIP behind fake
+ * libraries, so models are small and few. A real GPU that PLAIT_GPU_TEST names,
+ * an item of -dev, runs all of them. */
 #include "device/device_inner.h"
 #include "device/gpu/gpu_device.h"
 #include "device/gpu/gpu_selftest_case.h"
@@ -23,8 +23,8 @@ enum {
     AGAIN = 3 /* of another sequence, at once */
 };
 
-/* Tokens of a sequence: a chunk in two micro-batches, of which the first is of
- * enough rows for every kernel that takes many; the others one by one. */
+/* Tokens of a sequence: a chunk in two micro-batches, then the others one by
+ * one. The first micro-batch has enough rows for every kernel for many rows. */
 struct lengths {
     int n_token, chunk, n_ubatch;
 };
@@ -56,7 +56,7 @@ struct place {
 
 static const struct {
     struct place place;
-    int model; /* that it meets in the short tier */
+    int model; /* the one it runs in the short tier */
 } places[] = {
     {{"emu*1", 2, PL_SPLIT_TENSOR, NULL, false, PL_OFFLOAD_AUTO}, SUPER},
     {{"emu*2", 2, PL_SPLIT_TENSOR, NULL, false, PL_OFFLOAD_AUTO}, BLOCKS},
@@ -91,7 +91,7 @@ static const struct {
     {{"emu,cuda:0,sim", 3, PL_SPLIT_TENSOR, "1", true, PL_OFFLOAD_OFF}, BLOCKS},
 };
 
-/* The same on the GPU that is asked for, in place of %s. */
+/* The same placements for the requested GPU, in place of %s. */
 static const struct place asked_places[] = {
     {"%s", 2, PL_SPLIT_TENSOR, NULL, false, PL_OFFLOAD_AUTO},
     {"%s*2", 2, PL_SPLIT_TENSOR, NULL, false, PL_OFFLOAD_AUTO},
@@ -116,7 +116,8 @@ static pl_options options(const struct place *p)
     return o;
 }
 
-/* The logits of a prompt, of what follows one by one, and of a few again. */
+/* Computes the logits of a prompt, of the tokens after it one by one, and of a
+ * few again. */
 static float *logits(const struct engine_run *r, int64_t *n)
 {
     int64_t v = r->n_vocab;
@@ -146,7 +147,7 @@ static float *logits_on(const char *model, const struct place *p, int64_t *n)
     return out;
 }
 
-/* Of cpu devices, a rank each. */
+/* Computes those of cpu devices, one rank each. */
 static float *cpu_logits(const char *model, int n_rank, int64_t *n)
 {
     const struct place p = {.devices = n_rank == 2 ? "cpu*2" : "cpu*3",
@@ -169,15 +170,15 @@ static void compare(const char *model, const struct place *p, const float *want,
     free(have);
 }
 
-/* Tests of the self test are elsewhere (test_gpu_check.c): here what has passed
- * once is kept, for all cases. */
+/* Caches self test results for all cases. test_gpu_check.c tests the self
+ * test. */
 static void keep_self_tests(void)
 {
     assert_int_equal(setenv("XDG_CACHE_HOME", test_temp("cache"), 1), 0);
 }
 
-/* ---- a GPU at hand ------------------------------------------------------- */
-/* First, since the others put a library of their own in CUDA's place. */
+/* ---- a real GPU ---------------------------------------------------------- */
+/* First, because the others replace CUDA's library with a fake. */
 
 static void asked_case(const char *model, const char *gpu)
 {
@@ -211,8 +212,8 @@ TEST(gpu_that_is_asked_for_has_the_bits_of_cpu)
 
 /* ---- emulated ones ------------------------------------------------------- */
 
-/* Each place meets one model, and all in the long tier; in the brief one every
- * fifth place does. */
+/* Each placement runs one model, and all in the long tier. In the brief one
+ * every fifth placement does. */
 static void model_case(int m)
 {
     keep_self_tests();
@@ -235,10 +236,10 @@ static void model_case(int m)
     }
 }
 
-/* Kernels read what others have put into the host's memory once, to carry it or
- * to add up a few bytes, and work in their own: messages of one shot and of
- * two, and what comes from another group. The first ones write into each
- * other's memory, and nothing is added up in the host's. */
+/* Kernels read what others have put into host memory once, to copy it or to sum
+ * a few bytes, and compute in their own memory. This holds for one-shot and
+ * two-shot collectives and transfers from another group. GPUs with peer access
+ * write into each other's memory and sum nothing in the host's. */
 TEST(gpu_kernels_work_in_their_own_memory)
 {
     static const struct place watched[] = {
@@ -309,8 +310,8 @@ TEST(gpu_super_blocks_have_the_bits_of_cpu)
 
 enum { LONG_PROMPT = 506, LONG_TOKENS = 520, LONG_CONTEXT = 4096 };
 
-/* Of one sequence of two spans that comes to have three, a token at a time, and
- * of a short one in between. */
+/* Computes logits of a sequence that grows from two spans to three, a token at
+ * a time, and of a short one in between. */
 static float *long_logits(const char *devices, int64_t *n)
 {
     const struct scene_model scene = {1, 4, 2, 64, false};
@@ -338,8 +339,8 @@ static float *long_logits(const char *devices, int64_t *n)
     return out;
 }
 
-/* Launches and graphs that are kept are those of sequences as long, though
- * their tables have room for more. */
+/* Launches and graphs are cached for the sequences' present lengths, though
+ * their tables have space for more. */
 TEST(gpu_launches_follow_sequences_as_they_grow)
 {
     int64_t n;
@@ -350,8 +351,8 @@ TEST(gpu_launches_follow_sequences_as_they_grow)
     free(want);
 }
 
-/* What runs launch is known when the program is loaded, whatever their sizes:
- * the kind `eager` refuses all else. */
+/* The kernels of all steps are known when the program is loaded, whatever the
+ * sizes. The backend `eager` rejects all others. */
 TEST(gpu_kernels_are_asked_for_before_runs)
 {
     static const struct place two = {"eager*2", 2,     PL_SPLIT_TENSOR,
@@ -367,7 +368,7 @@ TEST(gpu_kernels_are_asked_for_before_runs)
     }
 }
 
-/* Does the self test try each of these kernels, with no others? */
+/* Fails unless the self test tries each of these kernels, with no others. */
 static void all_tried(const char *model, const bool want[])
 {
     struct selftest_case t = {.image = test_need(TRIAL_IMAGE, 1), .dry = true};
@@ -384,7 +385,7 @@ static void all_tried(const char *model, const bool want[])
     free(t.image);
 }
 
-/* A model's kernels come in the company that trials have them in. */
+/* Test cases combine a model's kernels as the model does. */
 TEST(gpu_kernels_of_models_are_tried)
 {
     pl_options o = engine_run_options();
@@ -423,7 +424,7 @@ static void tell(void *user, const char *what, uint64_t done, uint64_t total)
     assert_true(t->n_loading == 0 || strcmp(what, "loading weights") == 0);
 }
 
-/* Whoever has an engine made hears what takes long. */
+/* Making an engine reports progress of what takes long. */
 TEST(gpu_kernels_are_told_of_before_weights)
 {
     const char *name = "models/fable-moe-Q8_0.gguf";
@@ -431,7 +432,7 @@ TEST(gpu_kernels_are_told_of_before_weights)
     struct told t = {0};
     struct engine_run r;
 
-    /* None has passed its self test yet. */
+    /* No GPU has passed its self test yet. */
     assert_int_equal(setenv("XDG_CACHE_HOME", test_temp("untried"), 1), 0);
     o.devices = "eager*2";
     o.no_fit = true;
@@ -461,7 +462,7 @@ static uint64_t hash_with(int wrong_kernel)
     return hash;
 }
 
-/* A plan for what no GPU has kernels for says what a run would. */
+/* A plan with an op that no GPU has a kernel for gives the error of a step. */
 TEST(gpu_without_kernels_is_refused_by_plans)
 {
     const struct scene_model scene = {1, 4, 2, 64, false};
@@ -485,8 +486,8 @@ TEST(gpu_without_kernels_is_refused_by_plans)
     pl_model_free(m);
 }
 
-/* Results of a device that fails its self test are told apart from others'; all
- * kernels that a model wants are tested, those of its formats too. */
+/* The numeric hash differs for a device that fails its self test. All kernels
+ * that a model needs are tested, those of its formats too. */
 TEST(gpu_that_differs_is_in_the_numeric_hash)
 {
     uint64_t good = hash_with(GPU_KERNEL_COUNT);
@@ -497,7 +498,7 @@ TEST(gpu_that_differs_is_in_the_numeric_hash)
     assert_true(hash_with(GPU_matvec_q4_k) == good);
 }
 
-/* Launches of a layer: from one layer's attention to the next one's. */
+/* Returns the launches of a layer, from its attention to the next one's. */
 static int launches_of_layer(const struct engine_run *r)
 {
     const struct gpu_device *x = device_of(r->engine->exec->set, 0)->own;
@@ -517,8 +518,8 @@ static int launches_of_layer(const struct engine_run *r)
     return 0;
 }
 
-/* What a generated token launches on one GPU, so that it does not grow unseen.
- */
+/* Checks the launches of a generated token on one GPU, so that they do not grow
+ * unnoticed. */
 static void layer_is(const char *path, int want)
 {
     pl_options o = engine_run_options();
@@ -542,15 +543,14 @@ TEST(gpu_layers_of_experts_have_few_launches)
     layer_is(test_file("models/fable-moe-Q8_0.gguf"), 12);
 }
 
-/* With numbers that are added to what each matrix makes, those of experts too.
- */
+/* With biases after each matrix, those of experts too. */
 TEST(gpu_layers_of_sums_have_few_launches)
 {
     layer_is(test_ref_need("gptoss-mxfp4-q8_0.gguf"), 16);
 }
 
 /* Without norms of heads, with them, with weights of two formats for the same
- * rows, with numbers that are added to theirs. */
+ * rows, with biases. */
 TEST(gpu_layers_have_few_launches)
 {
     layer_is(test_ref_need("llama-q-q8_0.gguf"), 10);

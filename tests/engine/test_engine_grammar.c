@@ -1,5 +1,5 @@
-/* Grammars through pl.h: samplers that keep to one, over the tokens of the
- * bundled model and random logits. */
+/* Samplers with a grammar, through pl.h, produce only text of the grammar, over
+ * the tokens of the bundled model and random logits. */
 #include "lib/support.h"
 
 #include "engine/engine.h"
@@ -44,8 +44,8 @@ static pl_sampler *sampler_of(int64_t n_vocab, uint64_t seed)
     return s;
 }
 
-/* Adds what the sampler writes by random logits, which would rather end, to
- * `text`; the most tokens, or up to the end. */
+/* Appends to `text` what the sampler generates from random logits, in which the
+ * end is likely: the most tokens, or up to the end. */
 static int write_on(const pl_tokenizer *t, pl_sampler *s, int64_t n_vocab,
                     uint64_t *rng, int most, struct test_text *text)
 {
@@ -75,7 +75,7 @@ static int write_on(const pl_tokenizer *t, pl_sampler *s, int64_t n_vocab,
     return n;
 }
 
-/* The logits have tokens more than the tokenizer: these never come. */
+/* The logits have more tokens than the tokenizer: these are never chosen. */
 TEST(grammar_ends_exactly_where_the_text_is_whole)
 {
     pl_tokenizer *t = words_open();
@@ -97,7 +97,7 @@ TEST(grammar_ends_exactly_where_the_text_is_whole)
                                         "ab\xc3\xa9");
         n_long += text.n > 3;
         free(text.s);
-        /* A new text, and then none: ends are what logits want. */
+        /* A new text, and then none: only an end is possible. */
         text = (struct test_text){0};
         TEST_OK(pl_sampler_set_grammar(s, g, &err), err);
         assert_true(write_on(t, s, n_vocab, &rng, 100, &text) > 0);
@@ -133,7 +133,7 @@ TEST(grammar_samplers_tell_why_there_is_no_token)
     assert_int_equal(pl_sampler_status(s, &err), PL_BAD_FILE);
     assert_non_null(strstr(err.message, "that the grammar allows"));
     x[a] = 1;
-    assert_int_equal(pl_sample(s, x), a); /* nothing had been chosen */
+    assert_int_equal(pl_sample(s, x), a); /* no token had been chosen */
     assert_int_equal(pl_sampler_status(s, NULL), PL_OK);
     pl_sampler_free(s);
     pl_grammar_free(g);
@@ -176,7 +176,7 @@ static void *write_all(void *user)
     return NULL;
 }
 
-/* What one sampler has written is the same whoever shares its grammar. */
+/* Threads that share a grammar write the same as one sampler alone. */
 TEST(grammar_threads_may_share_one)
 {
     enum { N = 4 };
@@ -232,8 +232,8 @@ TEST(grammar_samplers_survive_failed_allocations)
 
     for (int64_t i = 0; i < n_vocab; i++)
         x[i] = (float)(i % 7);
-    pl_grammar_free(grammar_of(t, "root ::= \"a\"")); /* the tokenizer keeps
-                                                        its texts from now on */
+    pl_grammar_free(grammar_of(t, "root ::= \"a\"")); /* the tokenizer keeps its
+                                                       * texts from now on */
     for (int64_t n = 0; alloc_each(&n);)
         alloc_ran(use_all(t, s, x));
     free(x);
@@ -265,7 +265,7 @@ TEST(grammar_texts_of_a_vocabulary_leave_nothing)
     pl_tokenizer_free(t);
 }
 
-/* A grammar needs its tokenizer only to be made. */
+/* A grammar needs its tokenizer only while it is made. */
 TEST(grammar_outlives_its_tokenizer)
 {
     pl_tokenizer *t = words_open();
@@ -292,7 +292,8 @@ static void *prepare(void *sampler)
     return NULL;
 }
 
-/* Twice in a row, by another thread, or not at all: the same tokens. */
+/* Prepared twice in a row, on another thread, or not at all: the same
+ * tokens. */
 TEST(grammar_masks_prepared_ahead_change_no_token)
 {
     enum { N = 60 };
@@ -322,7 +323,7 @@ TEST(grammar_masks_prepared_ahead_change_no_token)
         assert_true(id >= 0);
         assert_int_equal(pl_sample(b, x), id);
     }
-    /* What was prepared holds for that grammar, not for the next. */
+    /* A prepared mask is valid for that grammar, not for the next. */
     pl_sampler_prepare(a);
     next = grammar_of(t, "root ::= \"#\"");
     TEST_OK(pl_sampler_set_grammar(a, next, &err), err);

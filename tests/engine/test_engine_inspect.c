@@ -1,4 +1,4 @@
-/* pl_inspect: both forms say what is in the file, and no byte of a file
+/* Both forms of pl_inspect show the contents of a file. No byte of a file
  * reaches a terminal as a control character or breaks the JSON. */
 #include "gguf/gguf_write.h"
 #include "lib/support.h"

@@ -1,7 +1,7 @@
-/* The host program's locale does not show: what is printed under one that
- * writes 1,5 or has another small letter to I is what is printed under C, and
- * what is read is read alike. The locales are made with localedef; where that
- * or its sources are absent the case is skipped and says which one it lacks. */
+/* The host program's locale has no effect. Output under one that writes 1,5 or
+ * has another small letter for I is that under C, and input is read alike. The
+ * locales are made with localedef; without it or its sources the case is
+ * skipped and names what it lacks. */
 #include "device/device_spec.h"
 #include "engine/engine.h"
 #include "lib/engine_run.h"
@@ -20,8 +20,8 @@
 static const char *const names[] = {"de_DE", "tr_TR", "ps_AF"};
 enum { N_NAME = sizeof names / sizeof names[0] };
 
-/* There under the leak checker alone. The C library keeps the list of places
- * that LOCPATH names and loses it at the next one. */
+/* Present only with the leak checker. The C library keeps the list of
+ * directories in LOCPATH and leaks it when the next one is set. */
 void __lsan_disable(void) __attribute__((weak));
 void __lsan_enable(void) __attribute__((weak));
 
@@ -33,15 +33,16 @@ static void forgive_leaks(bool yes)
         __lsan_enable();
 }
 
-/* The process has the locale from here to setlocale(LC_ALL, "C"). What was once
- * not found is never looked for again, so it is made before it is asked for. */
+/* Sets the process's locale, until setlocale(LC_ALL, "C"). The C library
+ * remembers a locale that it did not find, so the locale is made before it is
+ * first used. */
 static bool enter(const char *name)
 {
     const char *dir = test_temp("locales");
     char full[64], line[1024];
     bool there;
 
-    setlocale(LC_ALL, "C"); /* where a case before this one failed */
+    setlocale(LC_ALL, "C"); /* if a case before this one failed */
     snprintf(full, sizeof full, "%s.UTF-8", name);
     snprintf(line, sizeof line,
              "mkdir -p '%s' && { test -d '%s/%s' || "
@@ -62,7 +63,7 @@ static const char *lacks(const char *text, const char *what)
     return strstr(text, what) ? NULL : what;
 }
 
-/* Skips where none of the locales can be had; a locale that cannot is named. */
+/* Skips if none of the locales can be made; names each that cannot. */
 static void each(void (*under)(const char *name))
 {
     char absent[128] = "";
@@ -142,7 +143,8 @@ done:
     pl_model_free(m);
 }
 
-/* What is read, as bits; what is refused, by its message. */
+/* Prints numbers that were read, as bits, and the messages of those that were
+ * rejected. */
 static void say_numbers(struct test_text *t)
 {
     static const char *const specs[] = {
@@ -257,7 +259,7 @@ TEST(locale_does_not_show_in_a_trace)
 
 /* ---- the thread's own --------------------------------------------------- */
 
-/* A thread's locale is what it was, and so is that of its callbacks. */
+/* A thread keeps its locale, and its callbacks run with it. */
 static void see_point(void *user, const char *text, size_t len)
 {
     char s[8];

@@ -1,17 +1,17 @@
 /* Placement as a whole matrix: split modes, devices, shares, layers, experts,
  * cache and overrides on the host and elsewhere, offload, models, cache types,
- * and ways to use an engine, all with one another.
+ * and ways to use an engine, in all combinations.
  *
- * Two laws hold for every combination. At equal --ranks the logits have the
- * bits that one device gives. And with float kernels and a float cache they
- * meet the references' rule (max 1e-3, rms 1e-4), whatever the ranks. A part of
- * the runs is guarded: a kernel that touches what is not its own dies.
+ * Two promises hold for every combination. At equal --ranks the logits have the
+ * bits that one device gives. With float kernels and a float cache they meet
+ * the references' limits (max 1e-3, rms 1e-4), whatever the ranks. A part of
+ * the runs is guarded: a kernel that accesses memory outside its operands dies.
  *
- * A combination that makes no sense may be refused with PL_BAD_ARGUMENT; how
- * many are, and why, is printed. The short tier covers all pairs of values of
- * any two parameters and some more, 400 in all; the long tier has 3,500. Of
- * each family with memories of its own kind come some more, 4 or 300; of GPUs,
- * which are emulated and slow, 21 or 600. */
+ * A combination that makes no sense may be rejected with PL_BAD_ARGUMENT. The
+ * number of these, and the reasons, are printed. The short tier covers all
+ * pairs of values of any two parameters and some more, 400 in all; the long
+ * tier has 3,500. Each family with its own type of memory gets 4 or 300 more.
+ * GPUs, which are emulated and slow, get 21 or 600. */
 #include "device/device_spec.h"
 #include "engine/engine.h"
 #include "lib/engine_run.h"
@@ -55,7 +55,7 @@ enum param {
 static const struct {
     const char *name;
     bool floats; /* every weight */
-    bool odd;    /* its caches' rows are no blocks of Q8_0 */
+    bool odd;    /* its caches' rows are not blocks of Q8_0 */
 } models[] = {
     {"llama-yarn-f32", true, false},
     {"qwen3-tied-f32", true, false},
@@ -90,7 +90,7 @@ static const struct {
              {PL_SPLIT_HYBRID, "hybrid:2", "hybrid0"},
              {PL_SPLIT_AUTO, "auto", "host"}};
 static const struct device_set {
-    const char *spec, *one; /* a device of it */
+    const char *spec, *one; /* one of its devices */
     int n;
 } ours[] = {{"cpu", "cpu0", 1},         {"cpu*2", "cpu1", 2},
             {"cpu*3", "cpu2", 3},       {"cpu*4", "cpu1", 4},
@@ -100,7 +100,7 @@ static const struct device_set {
             {"cpu*2,sim*2", "sim0", 4}, {"proc*2", "proc1", 2},
             {"cpu,proc", "proc0", 2},   {"cpu,sim,proc", "proc0", 3},
             {"cpu*8", "cpu5", 8},       {"sim*5", "sim4", 5}};
-/* GPUs, emulated, which are slow: a slice of the matrix is theirs. */
+/* Emulated GPUs, which are slow: they run a slice of the matrix. */
 static const struct device_set gpus[] = {
     {"emu", "emu0", 1},          {"emu*2", "emu1", 2},
     {"emu*3", "emu0", 3},        {"emu*4", "emu3", 4},
@@ -109,7 +109,7 @@ static const struct device_set gpus[] = {
 static const struct device_set opencl[] = {{"opencl:0", "opencl0", 1},
                                            {"opencl:0*2", "opencl1", 2},
                                            {"opencl:0,cpu", "opencl0", 2}};
-/* What the running case takes. */
+/* Devices of the running case. */
 static const struct device_set *devices = ours;
 static int n_devices = COUNT(ours);
 static const char *const shares[] = {"", "uneven", "one with none"};
@@ -160,14 +160,14 @@ static int n_values(int p)
 static struct opened {
     pl_model *model;
     int64_t n_vocab;
-    int32_t token[MAX_TOKEN]; /* prompt, then what it said */
+    int32_t token[MAX_TOKEN]; /* prompt, then its continuation */
     int n_prompt, n;
     float *want; /* [n, n_vocab], owned */
     /* bits of one device, by kernels, ranks, caches; owned, [n, n_vocab] */
     float *alone[COUNT(kernels)][COUNT(ranks)][COUNT(caches)][COUNT(caches)];
 } open_models[COUNT(models)];
 
-/* The second of its sequences: 17 tokens of prompt. */
+/* Reads the second of its sequences: 17 tokens of prompt. */
 static void read_reference(struct opened *m, const char *name)
 {
     struct ref_seq seq[REF_SEQS];
@@ -227,7 +227,7 @@ static const char *second_pattern(const int *v)
     return patterns[(v[P_PATTERN] + NEXT_PATTERN) % COUNT(patterns)];
 }
 
-/* A combination as the options that would give it. */
+/* Writes a combination as the options that give it. */
 static void describe(const int *v, char *s, size_t n)
 {
     snprintf(s, n,
@@ -253,8 +253,8 @@ static void check(pl_status s, const pl_err *err, const char *what)
         fail_msg("%s: %s", what, err->message);
 }
 
-/* Tokens [at, at + n) of sequence `seq`; company: others of sequence 3 among
- * them. */
+/* Decodes tokens [at, at + n) of sequence `seq`; company: with others of
+ * sequence 3 among them. */
 static void decode(pl_engine *e, const struct opened *m, int seq, int at, int n,
                    bool company, float *out, const char *what)
 {
@@ -280,7 +280,7 @@ static void decode(pl_engine *e, const struct opened *m, int seq, int at, int n,
     check(pl_engine_decode(e, &b, NULL, &err), &err, what);
 }
 
-/* A sequence goes from one engine to another, or to itself. */
+/* Moves a sequence from one engine to another, or to itself. */
 static void move(pl_engine *from, int seq, pl_engine *to, int dst,
                  const char *what)
 {
@@ -295,7 +295,8 @@ static void move(pl_engine *from, int seq, pl_engine *to, int dst,
     free(data);
 }
 
-/* All rows by one of the uses. e[1]: of another split, where the use is so. */
+/* Computes all rows in one of the ways of use. Some use e[1], an engine with
+ * another split. */
 static void use(pl_engine *const e[2], const struct opened *m, int how,
                 int64_t call, float *out, const char *what)
 {
@@ -354,8 +355,8 @@ static const float *one_device(const int *v)
 
 static struct {
     int runs, refused, n_why;
-    int copying;         /* runs in which values went between groups */
-    int piped, streamed; /* that had such a script */
+    int copying;         /* runs with copies between groups */
+    int piped, streamed; /* runs with such a variant */
     struct {
         char text[200];
         int n;
@@ -403,7 +404,7 @@ static void compare(const int *v, const float *got, const char *what)
                  sqrt(sum / (double)n));
 }
 
-/* Options of a combination, and what they point at. */
+/* Options of a combination, and what they point to. */
 struct asked {
     pl_options o;
     char text[2][128];
@@ -445,7 +446,8 @@ static void ask(struct asked *a, const int *v)
     }
 }
 
-/* An engine whose devices and split are others than the combination's. */
+/* Opens an engine with other devices and another split than the
+ * combination's. */
 static pl_engine *other_split(const int *v, const char *what)
 {
     enum { STEP = 3 };
@@ -544,7 +546,7 @@ TEST(engine_placements_equal_one_device)
     assert_in_range(tally.streamed, tally.runs / 16, tally.runs);
 }
 
-/* Random combinations of the models whose names begin so. */
+/* Runs random combinations of the models whose names begin so. */
 static void family(const char *prefix)
 {
     int of[COUNT(models)], n = 0, v[P_COUNT];
@@ -555,7 +557,7 @@ static void family(const char *prefix)
     for (int i = 0; i < COUNT(models); i++)
         if (!strncmp(models[i].name, prefix, strlen(prefix)))
             of[n++] = i;
-    random = test_seed() + (uint64_t)of[0]; /* not the same ones of each */
+    random = test_seed() + (uint64_t)of[0]; /* different ones for each */
     memset(&tally, 0, sizeof tally);
     pairs_init(&pairs, P_COUNT, n_values);
     while (tally.runs < (test_long() ? 300 : 4)) {
@@ -585,7 +587,8 @@ FAMILY(glm4moe, "glm4moe-")
 
 /* ---- GPUs ---------------------------------------------------------------- */
 
-/* Of all models, on the sets of devices; GPUs have no float kernels. */
+/* Runs combinations of all models on the sets of devices; GPUs have no float
+ * kernels. */
 static void slice(const struct device_set *set, int n_set, int n)
 {
     uint64_t random = test_seed() + (uint64_t)n_set;

@@ -1,6 +1,6 @@
-/* What is measured of devices with processors of their own: the rates that one
- * has are found, however fast or slow it is and however little it holds; one
- * that fails is named, and what was known stays; plans use what was found. */
+/* Measurement of devices with their own processors. It finds a device's rates,
+ * however fast or slow it is and however little memory it has. A device that
+ * fails is named, and earlier rates stay. Plans use the results. */
 #include "cost/rates.h"
 #include "engine/engine.h"
 #include "lib/hollow_model.h"
@@ -84,7 +84,8 @@ static void check(const struct cost_rates *r, const struct known *k, bool pair,
 
 /* ---- rates --------------------------------------------------------------- */
 
-/* A device and a pair have ten seconds, which the last run may exceed. */
+/* A device and a pair have ten seconds each, which the last repetition may
+ * exceed. */
 TEST(measure_finds_the_rates_that_a_device_has)
 {
     static const struct {
@@ -111,7 +112,7 @@ TEST(measure_finds_the_rates_that_a_device_has)
     }
 }
 
-/* With a cache folder of its own, and a processor of which all is known. */
+/* Sets up a cache folder of its own, and a processor with known rates. */
 static const struct topology *begin(struct calibration *c)
 {
     const struct topology *t;
@@ -125,8 +126,8 @@ static const struct topology *begin(struct calibration *c)
     return t;
 }
 
-/* Two by two they are joined faster than to the others; what is kept says so.
- * Another two, measured by themselves, are no island of theirs. */
+/* Devices have faster links in pairs, and the saved rates say so. Another two,
+ * measured by themselves, are not a link domain. */
 TEST(measure_finds_islands)
 {
     static struct calibration c, d;
@@ -162,7 +163,7 @@ TEST(measure_finds_islands)
     topology_drop(t);
 }
 
-/* Caches hold all that it has room for. */
+/* Caches take all memory that the device has. */
 TEST(measure_makes_do_with_little_memory)
 {
     static struct calibration c;
@@ -231,7 +232,7 @@ TEST(measure_of_a_device_that_fails_keeps_nothing)
     topology_drop(t);
 }
 
-/* ---- who was measured ---------------------------------------------------- */
+/* ---- saved measurements -------------------------------------------------- */
 
 TEST(measure_is_kept_for_each_device)
 {

@@ -1,13 +1,13 @@
-/* What sequences hold, of every kind of memory: all tokens, windows, states.
+/* The contents of sequences, with every type of memory: all tokens, windows,
+ * states. Whatever random calls do, each logit has the bits of the same tokens
+ * in an engine used for nothing else.
  *
- * Random calls go to three engines that share ranks, not devices: tokens are
- * decoded, also two sequences in a batch; runs fail and are cancelled;
- * sequences are trimmed, copied, saved and restored, whole and in parts, and
- * damaged states refused; two of the engines keep prefixes, and tokens that
- * were there before come again. Beside them stands the list of tokens that each
- * sequence should hold. Every logit that comes must have the bits that the
- * same tokens give in an engine that is asked for nothing else. In the end all
- * is given back. */
+ * Three engines share ranks, but not devices. Tokens are decoded, also two
+ * sequences in a batch. Steps fail and are cancelled. Sequences are trimmed,
+ * copied, saved and restored, whole and in parts, and damaged states rejected.
+ * Two of the engines cache prefixes, and earlier tokens are repeated. The test
+ * keeps a list of the tokens that each sequence should have. In the end
+ * everything is freed. */
 #include "device/device_inner.h"
 #include "engine/engine.h"
 #include "lib/engine_run.h"
@@ -20,7 +20,7 @@ enum { N_ENGINE = 3, N_SEQ = 4, N_CTX = 576, MAX_TOKEN = 260, N_OLD = 6 };
 
 static const struct {
     const char *file;
-    bool whole_past; /* held: a sequence goes back to any length */
+    bool whole_past; /* kept: a sequence can be trimmed to any length */
 } models[] = {
     {"qwen2-bias-f32.gguf", true},
     {"gemma3-swa-f32.gguf", false},
@@ -52,10 +52,11 @@ struct past {
 struct world {
     struct engine_run e[N_ENGINE], fresh;
     struct past past[N_ENGINE][N_SEQ];
-    struct past old[N_OLD]; /* what is asked for again and again */
+    struct past old[N_OLD]; /* prompts that are repeated */
     bool whole_past;
     uint64_t seed;
-    struct device *lost; /* once a run of a batch has ended; NULL: none */
+    struct device *lost; /* the device to lose after one step of a batch, or
+                          * NULL */
     volatile int cancel; /* set then, if cancels */
     bool cancels;
     float *got, *want; /* [2 * MAX_TOKEN, n_vocab]; owned */
@@ -63,7 +64,7 @@ struct world {
         n_shared;
 };
 
-/* The trace is told of a run when it has ended. */
+/* The trace reports each step at its end. */
 static void after_a_run(void *user, const char *text, size_t n)
 {
     struct world *w = user;
@@ -75,7 +76,7 @@ static void after_a_run(void *user, const char *text, size_t n)
     w->cancel = w->cancels;
 }
 
-/* What is asked for begins alike, two by two. */
+/* Makes prompts of which every two begin alike. */
 static void make_old(struct world *w)
 {
     for (int k = 0; k < N_OLD; k++) {
@@ -124,7 +125,7 @@ static void world_close(struct world *w)
     free(w->want);
 }
 
-/* Rows `first` .. p->n - 1 of a fresh run of p go to w->want. */
+/* Computes rows `first` .. p->n - 1 of p in a fresh sequence into w->want. */
 static void run_fresh(struct world *w, const struct past *p, int64_t first)
 {
     uint8_t wanted[MAX_TOKEN];
@@ -149,7 +150,8 @@ static void lengths_are(const struct world *w, int i)
 
 enum fate { GOES_WELL, FAILS_AT_ONCE, FAILS_LATER, CANCELLED };
 
-/* A sequence is as long as it was, or holds what was done of k tokens. */
+/* Checks that a sequence has its former length, or contains what was done of k
+ * tokens. */
 static void take_back(struct world *w, int i, int seq, int64_t k, bool whole)
 {
     struct past *p = &w->past[i][seq];
@@ -161,7 +163,7 @@ static void take_back(struct world *w, int i, int seq, int64_t k, bool whole)
     p->n = n;
 }
 
-/* n tokens more, of one sequence or of two in turns. */
+/* Decodes n more tokens, of one sequence or of two in turns. */
 static void decode(struct world *w, int i, int seq, int other, int64_t n,
                    enum fate fate)
 {
@@ -223,8 +225,8 @@ static void decode(struct world *w, int i, int seq, int other, int64_t n,
     }
 }
 
-/* Tokens first .. end - 1 of a sequence, which ends before them; false: there
- * is no room. */
+/* Decodes tokens first .. end - 1 of a sequence, which ends before them.
+ * Returns false if the cache is full. */
 static bool go_on(struct world *w, int i, int seq, int64_t first, int64_t end)
 {
     struct past p = w->past[i][seq];
@@ -255,8 +257,8 @@ static bool go_on(struct world *w, int i, int seq, int64_t first, int64_t end)
     return true;
 }
 
-/* Tokens of an old sequence and some others, for an emptied sequence, which
- * begins with what is kept of them. */
+/* Decodes tokens of an old prompt and some others in an emptied sequence, which
+ * begins with the cached prefix. */
 static void ask(struct world *w, int i, int seq, struct past *old)
 {
     struct past *p = &w->past[i][seq];
@@ -265,11 +267,11 @@ static void ask(struct world *w, int i, int seq, struct past *old)
 
     TEST_OK(pl_seq_trim(w->e[i].engine, seq, 0, NULL, &err), err);
     if (test_below(&w->seed, 4) == 0 && p->n > 64)
-        *old = *p; /* it comes back, perhaps at once */
+        *old = *p; /* it is repeated, perhaps at once */
     *p = *old;
     if (test_below(&w->seed, 4) == 0)
         p->n = 1 + test_below(&w->seed, p->n);
-    before = p->n; /* as a server's turns: what came before, what is new */
+    before = p->n; /* like a chat: former tokens, then new ones */
     for (n = test_below(&w->seed, 30); p->n < MAX_TOKEN && n-- > 0;)
         p->token[p->n++] = (int32_t)test_below(&w->seed, w->fresh.n_vocab);
     TEST_OK(pl_seq_share(w->e[i].engine, seq, p->token, p->n, &first, &err),
@@ -323,8 +325,8 @@ static void copy(struct world *w, int i, int dst, int src)
     w->n_full++;
 }
 
-/* Restores a state into a sequence, -1: into all; perhaps damaged, which must
- * show. Does it take the place of what was there? */
+/* Restores a state into a sequence, -1: into all. It may be damaged, which must
+ * be detected. Returns true if it replaced the contents. */
 static bool put(struct world *w, int i, int seq, char *data, size_t n)
 {
     pl_err err = {0};
@@ -344,8 +346,8 @@ static bool put(struct world *w, int i, int seq, char *data, size_t n)
     return s == PL_OK;
 }
 
-/* A sequence of engine i goes to one of engine j, in a piece, or in two where
- * it can be cut at n. */
+/* Moves a sequence of engine i to one of engine j, in a piece, or in two if it
+ * can be cut at n. */
 static void move(struct world *w, int i, int seq, int j, int dst, int64_t n)
 {
     const struct past p = w->past[i][seq];
@@ -376,7 +378,7 @@ static void move(struct world *w, int i, int seq, int j, int dst, int64_t n)
     free(data[1]);
 }
 
-/* All that engine i holds goes to engine j. */
+/* Moves everything in engine i to engine j. */
 static void move_all(struct world *w, int i, int j)
 {
     void *data;
@@ -415,7 +417,7 @@ static void call(struct world *w)
         if (test_below(&w->seed, 3) == 0)
             move_all(w, i, j);
         break;
-    case 5: /* room */
+    case 5: /* free space */
         if (n > MAX_TOKEN - 80)
             trim(w, i, seq, 0);
         break;
@@ -433,7 +435,7 @@ static void call(struct world *w)
     }
 }
 
-/* Has enough of everything come up? */
+/* Returns true if everything has occurred often enough. */
 static bool met(const struct world *w, int n_call)
 {
     return w->n_compared > n_call / 8 && w->n_failed > n_call / 40 &&
@@ -441,8 +443,8 @@ static bool met(const struct world *w, int n_call)
            w->n_shared > n_call / 40;
 }
 
-/* Sequences are emptied: all pages and slots can be had, and once prefixes are
- * given up they are free. */
+/* Empties the sequences. All pages and slots must be available, and free once
+ * prefixes are dropped. */
 static void give_back(struct world *w, int i)
 {
     struct kv *kv = &w->e[i].engine->kv;
@@ -503,8 +505,8 @@ static void open_states(struct engine_run *r, int64_t n_ctx, int n_checkpoint)
     engine_run_open(r, test_ref(file), file, &o);
 }
 
-/* Slots of states are planned by sequences and checkpoints: a long context
- * takes no more of them, and so does a long past. */
+/* State slots are planned by sequences and checkpoints. A long context takes no
+ * more of them, and neither does a long past. */
 TEST(memories_of_states_do_not_grow)
 {
     static const int64_t contexts[] = {256, 4096};
@@ -534,7 +536,7 @@ TEST(memories_of_states_do_not_grow)
     }
 }
 
-/* A prompt, an answer, and back to the prompt's end for another answer. When
+/* A prompt, an answer, and back to the prompt's end for another answer. Once
  * other prompts have taken the checkpoint's slot, it is computed anew. */
 TEST(memories_of_a_prompt_are_there_for_another_answer)
 {
@@ -620,8 +622,8 @@ TEST(memories_of_a_long_prompt_are_there_in_between)
     engine_run_close(&r);
 }
 
-/* Returns true if the windows still hold what the token after the first n sees.
- */
+/* Returns true if the windows still hold what the token after the first n
+ * sees. */
 static bool is_held(const struct kv *kv, int seq, int64_t n)
 {
     for (int k = 0; k < kv->n_pool; k++) {
@@ -636,8 +638,8 @@ static bool is_held(const struct kv *kv, int seq, int64_t n)
     return true;
 }
 
-/* A sequence goes back to wherever all is held that the next token sees, and
- * goes on as one that was never longer. */
+/* A sequence can be trimmed to any length for which the next token's windows
+ * are complete. It continues like one that was never longer. */
 TEST(memories_of_windows_go_back_as_far_as_they_hold)
 {
     enum { N = 420, N_MORE = 3 };

@@ -1,8 +1,8 @@
-/* Memory of devices: what a plan says is what is taken, device by device, in
- * every split mode; and a limited device is never given more than it has.
+/* Memory of devices: a plan's figures are what is allocated, device by device,
+ * in every split mode; and a limited device never allocates more than it has.
  *
- * The allocator that devices ask (topology_alloc) is watched by the linker's
- * --wrap; every device asks for its regions and scratch in turn. */
+ * The linker's --wrap watches the allocator that devices call (topology_alloc).
+ * Every device requests its regions and scratch in turn. */
 #include "device/device_ops.h"
 #include "lib/engine_run.h"
 
@@ -55,7 +55,8 @@ static pl_options options(int split, int host)
     return o;
 }
 
-/* What part r of device d takes by the plan; r = REGION_COUNT: scratch. */
+/* Returns the planned bytes of part r of device d; r = REGION_COUNT:
+ * scratch. */
 static size_t planned(const struct compiled *p, int d, int r)
 {
     return r < REGION_COUNT
@@ -64,8 +65,8 @@ static size_t planned(const struct compiled *p, int d, int r)
                                       &p->low->prog[d]);
 }
 
-/* What each device has taken: first the flags and the inbox of each in turn,
- * then kinds allocate one after another, their devices in order. */
+/* Reads the allocations of each device: first the flags and the inbox of each
+ * in turn, then backend after backend, its devices in order. */
 static void taken(const struct compiled *q, size_t *got)
 {
     enum { SHARED = 2, OWN = PARTS - 1 };
@@ -121,7 +122,7 @@ TEST(memory_of_each_device_is_as_planned)
 }
 
 /* With ever less memory a device either gets no more than it has, or there is
- * no engine; at the very size that was planned there is one. */
+ * no engine. With exactly the planned size there is one. */
 TEST(memory_limit_of_a_device_is_never_exceeded)
 {
     pl_model *m;

@@ -1,4 +1,4 @@
-/* Blocks for multi-token prediction: engines of their own, which compute what
+/* Blocks for multi-token prediction are engines of their own. They compute what
  * tests/tools/mtp_reference.py does in double. */
 #include "lib/engine_run.h"
 #include "pl_graph.h"
@@ -61,7 +61,7 @@ static struct engine_run opened(const pl_options *o)
     return r;
 }
 
-/* All tokens, so many at a time; hidden_out may be NULL. */
+/* Decodes all tokens, `most` at a time; hidden_out may be NULL. */
 static void decode(const struct engine_run *r, const struct given *g,
                    bool block, int64_t most, float *logits, float *hidden_out)
 {
@@ -122,8 +122,8 @@ TEST(mtp_block_agrees_with_double_and_keeps_its_bits)
     free(want);
 }
 
-/* What the model hands over is its last layer's result, whatever the batches;
- * and a block hands over the like. */
+/* The model hands over its last layer's result, whatever the batches; so does a
+ * block. */
 TEST(mtp_hidden_values_are_the_last_layers)
 {
     static const char *const keep[] = {"result_hidden", "l_out-*"};

@@ -1,5 +1,5 @@
-/* Options that nobody should give are refused by field, first of all; structs
- * of older and newer headers are understood. */
+/* Invalid options are rejected before anything else, by field name. Structs of
+ * older and newer headers are accepted. */
 #include "lib/engine_run.h"
 #include "pl_graph.h"
 
@@ -9,7 +9,7 @@
 
 static const char *const one_null[] = {"x=host", NULL};
 
-/* Each is wrong in one field, whose name the message has. */
+/* Each is wrong in one field, which the message names. */
 static const struct {
     pl_options o;
     const char *words;
@@ -101,7 +101,7 @@ TEST(options_of_samplers_are_refused_by_field)
         const int32_t *id;
         const float *bias;
         int64_t n_vocab;
-        const char *words; /* NULL: taken */
+        const char *words; /* NULL: accepted */
     } cases[] = {
         {1, id, bias, 10, NULL},
         {0, NULL, NULL, 10, NULL},
@@ -156,7 +156,7 @@ TEST(options_of_graphs_are_refused)
 
 /* ---- sizes -------------------------------------------------------------- */
 
-/* What the calls below need beside the struct that they are given. */
+/* Arguments that the calls below need besides the struct. */
 struct scene {
     pl_model *m;
     pl_engine *e;
@@ -191,7 +191,7 @@ static pl_status create_exec(struct scene *s, const void *given, pl_err *err)
     return st;
 }
 
-/* Of kernels that there are not, since measuring takes seconds. */
+/* Measures kernels that do not exist, because measuring takes seconds. */
 static pl_status measure(struct scene *s, const void *given, pl_err *err)
 {
     pl_status st = pl_devices_measure(given, false, sink, NULL, err);
@@ -268,9 +268,9 @@ static void nothing(const pl_op_call *c)
     (void)c;
 }
 
-/* Every call that takes a struct with a size: with one that ends early, behind
- * which lies what must not be read; with one that has more than this library
- * knows; and with sizes that no header has given. */
+/* Every call that takes a struct with a size: a short one, followed by bytes
+ * that must not be read; one with more fields than this library knows; and
+ * sizes that no header has. */
 TEST(options_of_any_header_are_understood)
 {
     static const int32_t id[1] = {1};
@@ -371,7 +371,8 @@ TEST(options_of_any_header_are_understood)
     pl_model_free(s.m);
 }
 
-/* Callers of older headers get what they have room for, of newer ones zeros. */
+/* Callers with older headers get the fields that they have, those with newer
+ * ones zeros in the rest. */
 TEST(counters_fill_structs_of_any_header)
 {
     const pl_dim dim[2] = {{1, PL_N_TOK}, {4, PL_CONST}};

@@ -1,11 +1,11 @@
 /* Every tensor of every supported model, one at a time, overridden to every
- * place and to every layout.
+ * placement and to every layout.
  *
- * A place changes no bit. A layout changes the order of sums: floats stay
- * within the references' rule (max 1e-3, rms 1e-4). A layout that the tensor
- * cannot have is refused with PL_BAD_ARGUMENT before anything is loaded. The
- * long tier has every tensor, the short one every ninth, other ones for each
- * place. */
+ * A placement changes no bit. A layout changes the order of sums: floats stay
+ * within the references' limits (max 1e-3, rms 1e-4). A layout that the tensor
+ * cannot have is rejected with PL_BAD_ARGUMENT before anything is loaded. The
+ * long tier has every tensor, the short one every ninth, different ones for
+ * each placement. */
 #include "lib/engine_run.h"
 
 #include <math.h>
@@ -55,7 +55,7 @@ static pl_options options(bool floats)
     return o;
 }
 
-/* Names of all weights; count. */
+/* Lists the names of all weights; returns their number. */
 static int weights(const pl_model *m, const char **name, int most)
 {
     pl_options o = options(true);
@@ -71,7 +71,8 @@ static int weights(const pl_model *m, const char **name, int most)
     return n;
 }
 
-/* False: refused. N tokens at once, then one more. */
+/* Decodes N tokens at once, then one more. Returns false if the options are
+ * rejected. */
 static bool run(const pl_model *m, const pl_options *o, const char *what,
                 float *out)
 {
@@ -93,7 +94,7 @@ static bool run(const pl_model *m, const pl_options *o, const char *what,
     return true;
 }
 
-/* Runs with `name` overridden. */
+/* Decodes with `name` overridden. */
 static bool run_as(const pl_model *m, pl_options o, const char *name,
                    const char *where, const char *what, float *out)
 {
@@ -187,7 +188,7 @@ TEST(engine_override_of_each_tensor_to_each_place)
                   c.placed, c.laid, c.refused);
 }
 
-/* What is told of, NULL: nothing. */
+/* Keeps warnings. */
 static void keep(void *user, pl_log_level level, const char *text)
 {
     if (level == PL_LOG_WARN)

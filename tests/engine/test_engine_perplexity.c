@@ -1,10 +1,11 @@
-/* Perplexity of the bundled model on its held-out text.
+/* Perplexity of the bundled model on its held-out text stays within 0.3 % of
+ * its reference.
  *
- * Windows of 512 tokens, each from an empty cache; scored are the predictions
- * from the middle of a window to its end. The long tier measures the whole text
- * for every format of the model against the figures of models/README.md, where
- * another engine measured them; the short tier compares devices and kernels
- * with each other on the first windows. Either way 0.3 % is the limit. */
+ * Windows of 512 tokens, each from an empty cache; the predictions from the
+ * middle of a window to its end count. The long tier measures the whole text
+ * for every format of the model against the figures of models/README.md, which
+ * another engine measured. The short tier compares devices and kernels with
+ * each other on the first windows. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,7 +17,7 @@ enum { WINDOW = 512, ROWS = 64 };
 
 static const char *const devices[] = {"cpu", "cpu*2", "cpu*3"};
 
-/* -log of the chance that the row gives to a token. */
+/* Returns -log of the probability that the row gives to a token. */
 static double surprise(const float *row, int64_t n, int32_t id)
 {
     double top = row[0], sum = 0;
@@ -28,7 +29,7 @@ static double surprise(const float *row, int64_t n, int32_t id)
     return log(sum) + top - row[id];
 }
 
-/* Of the first n_window windows of the text; 0: all. */
+/* Measures the first n_window windows of the text; 0: all. */
 static double perplexity_as(const char *path, const char *name, pl_options o,
                             int n_window)
 {
@@ -165,7 +166,8 @@ TEST(perplexity_is_the_same_with_reference_kernels)
          "cpu*2, default kernels against reference");
 }
 
-/* Fast numerics against exact ones. Plain C takes its time for one window. */
+/* Compares fast numerics with exact ones. Plain C is slow, so it has one
+ * window. */
 static void fast_is_near(const char *path, const char *name)
 {
     bool has = kernel_set_has_bf16(kernel_set_best());
@@ -182,7 +184,7 @@ static void fast_is_near(const char *path, const char *name)
     assert_true(fast != exact);
 }
 
-/* Weights of Q8_0: attention alone. */
+/* Weights of Q8_0: only attention differs. */
 TEST(perplexity_of_fast_attention_is_the_exact_one)
 {
     const char *path = test_file(bundled);

@@ -1,5 +1,5 @@
-/* What a plan shows is what happens: bytes to the last one, messages as the
- * executor counts them, and a speed for machines that are not there. */
+/* A plan shows what happens: exact bytes, collectives as the executor counts
+ * them, and a speed for machines described on paper. */
 #include "cost/cost.h"
 #include "device/device_inner.h"
 #include "engine/engine.h"
@@ -113,7 +113,8 @@ static void check_use(const json_t *u)
                 json_real_value(field(u, "copy_s")) + 1e-12);
 }
 
-/* Each layer is one group's, each device some group's, copies name groups. */
+/* Each layer belongs to one group, each device to a group, and copies name
+ * groups. */
 static void check_groups(const json_t *all, const pl_plan *p)
 {
     const json_t *groups = field(all, "groups"), *copies = field(all, "copies");
@@ -145,7 +146,7 @@ static void check_groups(const json_t *all, const pl_plan *p)
         assert_true(json_is_string(field(json_array_get(t, i), "group")));
 }
 
-/* Every field that programs rely on, of the right type; sums that must hold. */
+/* Checks type and sums of every field that programs rely on. */
 static void check_json(const pl_plan *p, int n_dev, bool one_group)
 {
     json_t *all = print_json(p);
@@ -236,7 +237,7 @@ TEST(engine_plan_json_adds_up)
     pl_model_free(m);
 }
 
-/* Placements in several groups: what is copied is said, for either way. */
+/* Placements in several groups: copies are shown for both ways. */
 TEST(engine_plan_shows_groups_and_copies)
 {
     static const struct {
@@ -287,7 +288,7 @@ TEST(engine_plan_shows_groups_and_copies)
         assert_int_equal(json_is_null(field(all, "pipeline")),
                          rows[i].o.split_mode != PL_SPLIT_LAYER);
         if (rows[i].o.split_mode == PL_SPLIT_LAYER) {
-            /* all of the context is a prompt of 512, as the estimate's is */
+            /* the whole context is one prompt of 512, as in the estimate */
             const json_t *e = field(all, "estimate");
             double s =
                 json_number_value(field(field(all, "pipeline"), "seconds"));
@@ -308,7 +309,7 @@ TEST(engine_plan_shows_groups_and_copies)
     pl_model_free(m);
 }
 
-/* Layers that keep a window only are told from those that keep all. */
+/* Layers that keep only a window are shown apart from those that keep all. */
 TEST(engine_plan_shows_layers_with_windows)
 {
     pl_model *m = open_model(test_ref_need("gemma3-swa-f32.gguf"));
@@ -329,7 +330,8 @@ TEST(engine_plan_shows_layers_with_windows)
     pl_model_free(m);
 }
 
-/* Three layers of six read the caches of others and have no bytes of theirs. */
+/* Three layers of six read the caches of others and have no bytes of their
+ * own. */
 TEST(engine_plan_counts_a_shared_cache_once)
 {
     pl_model *m = open_model(test_ref_need("gemma4-ple-sharedkv-f32.gguf"));
@@ -370,7 +372,7 @@ TEST(engine_plan_counts_a_shared_cache_once)
     pl_model_free(m);
 }
 
-/* So are layers with states, which take as much in any context. */
+/* So are layers with states, which take the same memory in any context. */
 TEST(engine_plan_shows_layers_with_states)
 {
     pl_model *m = open_model(test_ref_need("qwen35moe-f32.gguf"));
@@ -417,7 +419,7 @@ TEST(engine_plan_folds_many_groups)
     pl_model_free(m);
 }
 
-/* Tags close in order; no attribute lacks its end. */
+/* Checks that tags close in order and that every attribute ends. */
 static void check_xml(const char *s)
 {
     const char *open[16];
@@ -443,7 +445,8 @@ static void check_xml(const char *s)
     assert_int_equal(depth, 0);
 }
 
-/* Every titled box has the area of its bytes; all are on the page. */
+/* Checks that every titled box has the area of its bytes, and that all are on
+ * the page. */
 static int check_boxes(const char *s)
 {
     double w = 0, h = 0, x, y, bw, bh, bytes, scale = 0;
@@ -538,7 +541,7 @@ TEST(engine_plan_picture_shows_all)
     pl_model_free(m);
 }
 
-/* Alike layers and devices share a column and a lane. */
+/* Equal layers and devices share a column and a lane. */
 TEST(engine_plan_picture_folds)
 {
     static const struct {
@@ -595,7 +598,7 @@ TEST(engine_plan_picture_survives_each_failed_allocation)
     pl_model_free(m);
 }
 
-/* What the plan says is what is allocated, region by region. */
+/* The plan's sizes are what is allocated, region by region. */
 TEST(engine_plan_bytes_are_what_is_allocated)
 {
     static const char *const devices[] = {"cpu*1", "cpu*2", "cpu*3", "sim*2",
@@ -633,7 +636,7 @@ TEST(engine_plan_bytes_are_what_is_allocated)
     pl_model_free(m);
 }
 
-/* Messages and their bytes of one token, by the executor's counters. */
+/* Collectives and their bytes for one token, by the executor's counters. */
 TEST(engine_plan_messages_are_what_is_sent)
 {
     static const char *const devices[] = {"cpu*1", "cpu*2", "sim*3"};
@@ -667,7 +670,7 @@ TEST(engine_plan_messages_are_what_is_sent)
     pl_model_free(m);
 }
 
-/* Two messages a layer, of d_model values a token; one for the embedding. */
+/* Two collectives a layer, of d_model values a token; one for the embedding. */
 TEST(engine_plan_moe_layer_sends_two_messages)
 {
     struct hollow_model h = small_moe();
@@ -726,8 +729,8 @@ TEST_LONG(engine_plan_400b_on_64_paper_devices)
     plan_400b(paper64, 64);
 }
 
-/* Paper figures speak: twice the bandwidth helps generation, a slow link hurts
- * it, a stated figure is not guessed. */
+/* Figures of described machines matter: twice the bandwidth helps generation, a
+ * slow link hurts it, and a stated figure is used as it is. */
 TEST(engine_plan_described_figures_count)
 {
     static const struct {
@@ -783,8 +786,8 @@ static double rate_between(const json_t *links, const char *from,
     return 0;
 }
 
-/* Two by two on bridges, and one that goes by the host: what estimates take is
- * what is said, and a bridge that is faster makes the estimate better. */
+/* Two by two on bridges, and one that uses the host: estimates use the links
+ * that the plan shows, and a faster bridge makes the estimate better. */
 TEST(engine_plan_shows_links_of_gpus)
 {
     static const char *const specs[] = {
@@ -832,8 +835,8 @@ TEST(engine_plan_shows_links_of_gpus)
     pl_model_free(m);
 }
 
-/* Experts on the host go to the devices in steps of many tokens if the link is
- * good for that and the host is slow, else they are computed with there. */
+/* Experts on the host are sent to the devices in steps of many tokens if the
+ * link is fast enough and the host slow. Otherwise the host computes them. */
 TEST(engine_plan_streams_experts_where_that_is_faster)
 {
     static const char gpu[] =

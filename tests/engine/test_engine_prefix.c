@@ -1,6 +1,6 @@
-/* Requests that begin with a prefix that is kept: they have the bits that they
- * have without, share what they should, and are told what they did wrong. That
- * random calls change nothing shows test_engine_memories. */
+/* Requests that begin with a cached prefix have the same bits as without it,
+ * share the pages they should, and get errors for wrong calls.
+ * test_engine_memories.c shows this for random calls. */
 #include "engine/engine.h"
 #include "lib/engine_run.h"
 
@@ -44,8 +44,8 @@ static void equal_rows(const struct engine_run *r, const float *a,
     assert_memory_equal(a, b, (size_t)(n * r->n_vocab) * sizeof *a);
 }
 
-/* A prompt whose sequence is gone, one that goes on behind it, and one that
- * parts from it: shared are whole pages, or what a state stands behind. */
+/* A prompt whose sequence has ended, one that continues it, and one that
+ * diverges from it: they share whole pages, or tokens up to a checkpoint. */
 static void prompts(const char *devices, const char *file, bool states)
 {
     const int64_t parts = 150; /* within the third page */
@@ -111,8 +111,8 @@ static void open_plain(struct engine_run *r, pl_options o)
                     &o);
 }
 
-/* Two answers to one prompt at once have its pages once; what each has beyond
- * is its own. */
+/* Two simultaneous answers to one prompt share its pages. The pages after it
+ * are their own. */
 TEST(prefix_is_held_once)
 {
     struct engine_run r;
@@ -144,7 +144,7 @@ TEST(prefix_is_held_once)
     engine_run_close(&r);
 }
 
-/* Of a batch of several sequences each has its own tokens. */
+/* In a batch of several sequences, each has its own tokens. */
 TEST(prefix_of_a_batch_is_each_sequences_own)
 {
     struct engine_run r;
@@ -185,7 +185,7 @@ TEST(prefix_is_not_kept_unasked)
     engine_run_close(&r);
 }
 
-/* A weight is set: what was computed with the old one serves nobody. */
+/* A weight is set: results of the old one are not reused. */
 TEST(prefix_is_forgotten_with_its_weights)
 {
     struct engine_run r;
@@ -208,14 +208,15 @@ TEST(prefix_is_forgotten_with_its_weights)
     clear(&r, 0);
     TEST_OK(pl_tensor_set(x, t, &one, 0, sizeof one, &err), err);
     assert_int_equal(share(&r, 0, token, N), 0);
-    engine_run_decode(&r, 1, N, token, NULL); /* goes on from an old past */
+    engine_run_decode(&r, 1, N, token, NULL); /* continues an old past */
     assert_int_equal(share(&r, 0, token, N), 0);
     engine_run_decode(&r, 0, N, token, NULL);
     assert_int_equal(share(&r, 2, token, N), 192);
     engine_run_close(&r);
 }
 
-/* A restored past has no tokens; a sequence that is emptied has. */
+/* The tokens of a restored past are unknown; those of an emptied sequence are
+ * known. */
 TEST(prefix_of_a_restored_state_is_unknown)
 {
     struct engine_run r;
@@ -270,7 +271,7 @@ TEST(prefix_requests_are_checked)
     engine_run_close(&r);
 }
 
-/* Where a last page finds no room, the copy is empty. */
+/* Checks that the copy is empty if there is no page for the last one. */
 static void copied(const struct engine_run *r, int dst, int src)
 {
     pl_err err = {0};
@@ -280,7 +281,7 @@ static void copied(const struct engine_run *r, int dst, int src)
         assert_int_equal(s, PL_FULL);
 }
 
-/* What room says can be decoded, one token more cannot. */
+/* pl_engine_free_tokens tokens can be decoded, one more cannot. */
 TEST(prefix_room_is_what_fits)
 {
     struct engine_run r;

@@ -1,6 +1,6 @@
-/* What plans make of machines whose devices are not alike: GPUs beside the
- * machine's processors. They are priced by what is known of them, so what fits
- * is theirs, what does not is mostly theirs, and no rate decides a bit. */
+/* Plans for machines with unlike devices: GPUs together with the machine's
+ * processors. Their known rates decide, so GPUs get all that fits and most of
+ * the rest, and no rate changes a bit. */
 #include "cost/rates.h"
 #include "engine/engine.h"
 #include "fit/fit.h"
@@ -73,7 +73,7 @@ static double all_weights(const pl_plan *p)
     return weights(p, 0, p->compiled->list.n);
 }
 
-/* Of a model that one device holds: all that it needs. */
+/* Returns the memory of a model on one device. */
 static double needed(const pl_model *m)
 {
     pl_plan *p = on_paper(m, "gpu:1TiB:1TB/s", PL_SPLIT_NONE);
@@ -105,10 +105,10 @@ static int ranks_of(const pl_plan *p, int d)
     return n;
 }
 
-/* ---- GPUs that are there ------------------------------------------------- */
+/* ---- fake GPUs ----------------------------------------------------------- */
 
-/* The CUDA library whose devices are the emulator's: 512 GB/s, 100
- * multiprocessors at 1 GHz. */
+/* Returns the fake CUDA library, whose devices are the emulator's: 512 GB/s,
+ * 100 multiprocessors at 1 GHz. */
 static const struct fake_cuda *fake(void)
 {
     const struct fake_cuda *f;
@@ -154,13 +154,13 @@ TEST(price_of_a_gpu_is_its_own_whatever_the_processors)
         assert_true(r[k][0].has_copy_engine && !r[k][1].has_copy_engine);
         assert_int_equal(basis.calibrated, k);
     }
-    near(r[1][1].collective_s, 7); /* the processors' */
+    near(r[1][1].collective_s, 7); /* that of the processors */
     assert_true(r[0][1].collective_s < 1);
     pl_plan_free(p);
     pl_model_free(m);
 }
 
-/* With nearly enough memory most stays there, with enough all. */
+/* With nearly enough memory most stays on the GPU, with enough all. */
 TEST(price_keeps_what_fits_on_a_gpu)
 {
     const struct fake_cuda *f = fake();
@@ -183,8 +183,8 @@ TEST(price_keeps_what_fits_on_a_gpu)
     pl_model_free(m);
 }
 
-/* The prompt's experts go to the GPU where that pays: it multiplies many times
- * as fast as a processor. */
+/* The prompt's experts are sent to the GPU if that is faster: it multiplies
+ * many times as fast as a processor. */
 TEST(price_streams_experts_to_a_gpu)
 {
     pl_model *m = open_model();
@@ -236,8 +236,8 @@ TEST(price_of_more_memory_is_never_a_slower_plan)
     pl_model_free(m);
 }
 
-/* The faster the link of the host's experts, the shorter the prompts that are
- * worth sending them. */
+/* The faster the link to the host's experts, the shorter the prompts for which
+ * sending them pays. */
 TEST(price_of_a_link_decides_from_when_on_experts_are_streamed)
 {
     static const double link[] = {0.01, 0.1, 1, 10, 100, 1000};
@@ -267,7 +267,8 @@ TEST(price_of_a_link_decides_from_when_on_experts_are_streamed)
 
 /* ---- a group of both ----------------------------------------------------- */
 
-/* Its ranks are alike and as many whatever the rates, which deal them. */
+/* Its ranks are equal, and their number does not depend on the rates, which
+ * only apportion them. */
 TEST(price_deals_whole_ranks_to_unlike_devices)
 {
     static const int speed[] = {5, 50, 500, 2400, 4800};
@@ -306,7 +307,7 @@ TEST(price_deals_whole_ranks_to_unlike_devices)
     pl_model_free(m);
 }
 
-/* Who gives ranks or shares has those; devices that are alike have one each. */
+/* Stated ranks or shares are kept; equal devices have one rank each. */
 TEST(price_leaves_ranks_that_are_asked_for)
 {
     static const double share[] = {3, 1};
@@ -333,7 +334,7 @@ TEST(price_leaves_ranks_that_are_asked_for)
         o.no_fit = true;
         p = plan(m, o);
         assert_int_equal(p->compiled->place.n_rank, rows[i].n_rank);
-        o.size = sizeof o; /* and without anything being chosen */
+        o.size = sizeof o; /* and without any choice */
         TEST_OK(compile_graph(&q, p->compiled->g, &o, &err), err);
         assert_int_equal(q->place.n_rank, rows[i].n_rank);
         compiled_free(q);
@@ -342,11 +343,11 @@ TEST(price_leaves_ranks_that_are_asked_for)
     pl_model_free(m);
 }
 
-/* ---- past the host ------------------------------------------------------- */
+/* ---- bypassing the host -------------------------------------------------- */
 
-/* Two GPUs that a model needs both: what they choose is as fast as the best
- * mode that could have been asked for, and what goes past the host does not
- * make it slower; with it tensor split pays. */
+/* Two GPUs that a model needs both. The chosen mode is as fast as the best that
+ * could be requested. Transfers that bypass the host do not make it slower;
+ * with them tensor split pays. */
 TEST(price_of_peers_decides_how_gpus_share_a_model)
 {
     static const char *const p2p[] = {"", ":p2p=2GB/s", ":p2p=450GB/s"};
@@ -373,7 +374,7 @@ TEST(price_of_peers_decides_how_gpus_share_a_model)
                      pl_plan_options(p), seconds(p), best, before);
         before = seconds(p);
         if (i == 1)
-            near(s[PL_SPLIT_TENSOR], split); /* as fast as the host's way */
+            near(s[PL_SPLIT_TENSOR], split); /* as fast as through the host */
         split = s[PL_SPLIT_TENSOR];
         if (i == 2)
             assert_non_null(strstr(pl_plan_options(p), "-sm tensor"));

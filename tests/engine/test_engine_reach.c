@@ -1,6 +1,6 @@
-/* Reaching into a running model: intermediates that were asked for can be read,
- * are what the model computes there, and are the same on all devices; weights
- * can be read and set. */
+/* Access to a running model: requested intermediates can be read, are what the
+ * model computes, and are the same on all devices. Weights can be read and
+ * set. */
 #include "lib/engine_run.h"
 #include "pl_graph.h"
 
@@ -84,8 +84,8 @@ TEST(engine_reach_kept_values_are_those_of_the_model)
     }
 }
 
-/* A prompt of several steps leaves the values of the last one, also where the
- * steps are micro-batches of one run. */
+/* A prompt of several steps leaves the values of the last one, also if the
+ * steps are micro-batches of one. */
 TEST(engine_reach_kept_values_are_those_of_the_last_step)
 {
     static const struct {
@@ -158,8 +158,8 @@ TEST(engine_reach_sets_weights_of_a_running_model)
     free(after);
 }
 
-/* What was begun before a copy of a sequence is in the copy: here the rows of
- * its last page, which the link takes its time to bring. */
+/* A copy of a sequence contains all work begun before: here the rows of its
+ * last page, which a slow link delays. */
 TEST(engine_reach_a_copy_waits_for_what_was_begun)
 {
     enum { LENGTH = 70, PAGE = 64 };

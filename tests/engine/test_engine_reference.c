@@ -1,21 +1,22 @@
 /* The whole engine against logits of an independent one, and against itself.
  *
  * Every reference model runs under many configurations: ranks, devices of every
- * kind, uneven shares, micro-batches, threads, and a second sequence in the
- * same batches. Reference kernels with an F32 cache must meet the float rule
- * (max 1e-3, rms 1e-4, greedy ids equal); the default kernels with an F16 cache
- * the rules for rounded caches and 8-bit activations. And whatever shares ranks
- * and numerics must agree in every bit, whoever carried the ranks. A model that
- * is made here (lib/made_model.h) is held to its logits in double.
+ * backend, uneven shares, micro-batches, threads, and a second sequence in the
+ * same batches. Reference kernels with an F32 cache must meet the float limits
+ * (max 1e-3, rms 1e-4, greedy ids equal). The default kernels with an F16 cache
+ * must meet the limits for rounded caches and 8-bit activations. All runs with
+ * equal ranks and numerics must agree in every bit, whichever devices carry the
+ * ranks. A model that is made here (lib/made_model.h) is compared with its
+ * logits in double.
  *
  * The short tier covers all pairs of values of any two parameters, among them
  * the smallest model of each family with float weights and the smallest with
- * quantized ones; each other model has a run with reference kernels and one
- * with the default ones. The long tier runs the full product of all models,
- * company drawn, reference kernels (which decode all weights for each token) on
- * one sequence. It also has every model on GPUs of each driver, emulated or
- * behind libraries made for tests, one rank a device as on cpus. Limits:
- * section 3 of the reference data's README, where they were measured. */
+ * quantized ones. Each other model has a run with reference kernels and one
+ * with the default ones. The long tier runs the full product of all models with
+ * random company; reference kernels, which decode all weights for each token,
+ * run on one sequence. It also has every model on GPUs of each driver, emulated
+ * or behind fake libraries, one rank a device as on cpus. Section 3 of the
+ * reference data's README has the limits and their measurement. */
 #include <jansson.h>
 #include <math.h>
 #include <stdio.h>
@@ -53,7 +54,8 @@ static const struct devices device_values[] = {
     {"sim", 1},     {"sim*2", 2},  {"sim*3", 3},       {"sim*4", 4},
     {"cpu,sim", 2}, {"proc*2", 2}, {"cpu,sim,proc", 3}};
 static const struct devices *devices = device_values; /* of the runs */
-static const double shares[] = {3, 1, 0, 2}; /* uneven, one without any */
+static const double shares[] = {3, 1, 0, 2}; /* uneven, one device without
+                                              * any */
 static const int ubatch_values[] = {1, 7, 512};
 
 #define COUNT(a) ((int)(sizeof(a) / sizeof((a)[0])))
@@ -65,13 +67,14 @@ struct ref_model {
     int64_t n_row, n_vocab;
     float *logits;      /* owned */
     bool experts, half; /* by name: moe; every weight F32, F16 or BF16 */
-    double row_rms;     /* the other engine's with 8-bit activations; 0: none */
+    double row_rms;     /* the other engine's error with 8-bit activations; 0:
+                         * none */
     int64_t n_bytes;    /* of the file */
     bool first;         /* the smallest of its family and kind of weights */
 };
 
 static struct ref_model models[MAX_MODEL];
-static int n_model, n_first; /* these are in front */
+static int n_model, n_first; /* the first n_first are such */
 
 static void read_json(struct ref_model *m)
 {
@@ -125,7 +128,7 @@ static bool same_kind(const struct ref_model *a, const struct ref_model *b)
     return a->half == b->half && !strncmp(x, y, n + 1);
 }
 
-/* The smaller, of equals the one whose name comes first. */
+/* Returns true for the smaller model, or by name if they are equal. */
 static bool smaller(const struct ref_model *a, const struct ref_model *b)
 {
     return a->n_bytes != b->n_bytes ? a->n_bytes < b->n_bytes
@@ -204,8 +207,9 @@ static void same_bits(const char *key, uint64_t bits, const char *by)
     seen[n_seen++].bits = bits;
 }
 
-/* Prompt at once (with a stranger's tokens around it if asked), then one token
- * at a time. Rows of the sequence go to out. */
+/* Decodes the prompt at once, with another sequence's tokens among it if
+ * requested, then one token at a time. The sequence's rows are written to
+ * out. */
 static void run_sequence(pl_engine *e, const struct ref_seq *s, int64_t n_vocab,
                          bool company, float *out, const char *what)
 {
@@ -309,7 +313,7 @@ static void judge(const struct ref_model *m, bool floats,
     if (floats)
         ok = r->max <= 1e-3 && r->rms <= 1e-4 && r->greedy_wrong == 0;
     else if (m->half) /* float activations, F16 cache; with experts a router's
-                         near-tie may flip in one row */
+                       * near-tie may flip in one row */
         ok = (r->max <= 5e-2 || m->experts) && r->rms <= 5e-3;
     else
         ok = r->row_median <= 2 * m->row_rms && r->same_top >= 0.9 * r->rows;
@@ -320,7 +324,7 @@ static void judge(const struct ref_model *m, bool floats,
                  r->greedy_wrong);
 }
 
-/* One sequence of a model. */
+/* Returns the model with one sequence only. */
 static struct ref_model alone(const struct ref_model *m, int s)
 {
     struct ref_model one = *m;
@@ -333,7 +337,7 @@ static struct ref_model alone(const struct ref_model *m, int s)
     return one;
 }
 
-/* Of the sequences all, or the one called for. */
+/* Runs all sequences, or only the given one. */
 static void run(const int *v, int only)
 {
     const struct ref_model one =
@@ -354,7 +358,7 @@ static void run(const int *v, int only)
         .cpu = floats ? "reference" : NULL,
         .sim_seed = test_seed() + (uint64_t)v[P_MODEL],
         .no_pin = true,
-        .no_fit = true, /* which may deal unequal shares */
+        .no_fit = true, /* which may apportion unequal shares */
     };
     char what[200], key[160], dealt[32];
     pl_err err = {0};
@@ -390,7 +394,7 @@ static void run(const int *v, int only)
     pl_model_free(pm);
     compare(m, out, &r);
     judge(m, floats, &r, what);
-    /* with --ranks, shares deal whole ranks and change no bit */
+    /* with --ranks, shares apportion whole ranks and change no bit */
     if (o.n_ranks)
         snprintf(dealt, sizeof dealt, "%d", o.n_ranks);
     else
@@ -402,9 +406,9 @@ static void run(const int *v, int only)
     free(out);
 }
 
-/* Is it another run's configuration under other values? Sim devices have no
+/* Returns true if other values give the same configuration: sim devices have no
  * threads of their own, one device has no shares, and as many equal ranks as
- * devices is what no --ranks means. */
+ * devices are the default. */
 static bool another_name(const int *v)
 {
     const char *spec = device_values[v[P_DEVICES]].spec;
@@ -415,8 +419,8 @@ static bool another_name(const int *v)
            (!v[P_SHARES] && rank_values[v[P_RANKS]] == n_dev);
 }
 
-/* The float rule holds row by row, so a sequence will do; the other rules are
- * of a model's rows together. */
+/* The float limits hold row by row, so one sequence suffices. The other limits
+ * are for all rows of a model together. */
 static int only_of(const int *v, uint64_t *random)
 {
     return v[P_KERNELS] == 0 ? (int)test_below(random, REF_SEQS) : -1;
@@ -437,7 +441,8 @@ TEST_FLAGGED(__FILE__, engine_agrees_with_reference_logits, TEST_SHARES)
                 run(v, only_of(v, &random));
                 n_run++;
             }
-            v[P_COMPANY] = n_values(P_COMPANY) - 1; /* not of the product */
+            v[P_COMPANY] = n_values(P_COMPANY) - 1; /* not part of the
+                                                     * product */
             more = false;
             for (int p = 0; p < P_COUNT && !more; p++) {
                 more = ++v[p] < n_values(p);
@@ -466,8 +471,8 @@ TEST_FLAGGED(__FILE__, engine_agrees_with_reference_logits, TEST_SHARES)
 
 enum { RANKS_2 = 2, CPU_2 = 1 }; /* of rank_values, device_values */
 
-/* Each model at two ranks, on cpu*2 and on each of these: within the limits,
- * and with the same bits. What has passed its self test once is kept. */
+/* Runs each model at two ranks, on cpu*2 and on each of these GPUs: within the
+ * limits, and with the same bits. Self test results are cached. */
 static void models_on(const struct devices *gpu, int n_gpu)
 {
     int v[P_COUNT] = {[P_KERNELS] = 1, [P_RANKS] = RANKS_2, [P_UBATCH] = 2};
@@ -496,7 +501,7 @@ TEST_FLAGGED(__FILE__, reference_models_on_emulated_gpus_have_the_bits_of_cpus,
     models_on(gpu, COUNT(gpu));
 }
 
-/* Of the libraries made for tests. */
+/* The fake libraries. */
 TEST_FLAGGED(__FILE__, reference_models_on_cuda_have_the_bits_of_cpus,
              TEST_LONG_TIER | TEST_SHARES)
 {

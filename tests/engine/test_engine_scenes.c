@@ -1,5 +1,5 @@
-/* Scenes in which systems before this one aborted or computed something else,
- * each under several split modes: bits are those of one device. */
+/* Scenes in which earlier systems aborted or computed wrong results, each under
+ * several split modes: the bits are those of one device. */
 #include "lib/engine_run.h"
 #include "lib/scene_model.h"
 
@@ -11,7 +11,7 @@
 
 enum { N = 21, N_VOCAB = 96, LONG = 4500 };
 
-/* How a scene is placed. */
+/* The placement of a scene. */
 struct config {
     const char *devices;
     pl_split_mode mode;
@@ -57,7 +57,7 @@ static void some_tokens(int32_t *token, int n)
         token[i] = (int32_t)test_below(&random, N_VOCAB);
 }
 
-/* N tokens at once, then one more. */
+/* Decodes N tokens at once, then one more. */
 static void logits(const struct engine_run *r, float *out)
 {
     int32_t token[N + 1];
@@ -67,7 +67,7 @@ static void logits(const struct engine_run *r, float *out)
     engine_run_decode(r, 0, 1, token + N, out + N * N_VOCAB);
 }
 
-/* What a scene asks for beside the split mode. */
+/* Options of a scene besides the split mode. */
 struct wish {
     const char *experts, *override;
     bool cache;
@@ -81,8 +81,8 @@ static void ask(pl_options *o, const struct wish *w)
     o->n_overrides = w->override != NULL;
 }
 
-/* Every split mode and offload: the bits of one device. In how many weights or
- * caches of the host were streamed. */
+/* Runs every split mode and offload, with the bits of one device. Returns how
+ * many streamed weights or caches of the host. */
 static int scene(const struct scene_model *m, int n_ranks, const struct wish *w)
 {
     const char *path = scene_model_write(m);
@@ -165,7 +165,7 @@ TEST(scene_uneven_shares_with_fused_gate_up_on_the_host)
 
 /* ---- reading ------------------------------------------------------------- */
 
-/* The router's choices, backwards and one column at a time. */
+/* Reads the router's choices, backwards and one column at a time. */
 TEST(scene_router_view_is_read_with_experts_on_the_host)
 {
     static const char *const kept[] = {"ffn_moe_topk-*"};
@@ -204,7 +204,7 @@ TEST(scene_router_view_is_read_with_experts_on_the_host)
     }
 }
 
-/* Parts of fused tensors that begin and end inside of segments. */
+/* Parts of fused tensors that begin and end inside segments. */
 struct part {
     const char *name;
     size_t from, n;
@@ -253,8 +253,8 @@ static bool take(void *user, const void *data, size_t n)
     return true;
 }
 
-/* An idle sequence is saved, and in between parts are read; the other one goes
- * on, and so does the saved one. */
+/* Saves an idle sequence, and reads parts in between. Both sequences
+ * continue. */
 static void save_and_read(struct watch *w, const struct engine_run *r,
                           float *out)
 {
@@ -354,7 +354,7 @@ TEST(scene_requests_in_a_row_leave_nothing_behind)
 
 /* ---- hardware ------------------------------------------------------------ */
 
-/* As hardware may do whose queues share a channel. */
+/* Hardware may do this if its queues share a channel. */
 TEST(scene_sim_devices_run_their_queues_as_one)
 {
     static const struct scene_model m = {3, 4, 2, 192, true};

@@ -1,6 +1,6 @@
-/* Sequences of an engine do not know of each other, nor of their past: whatever
- * was decoded beside them, cut off or copied, their logits are, bit by bit,
- * those of the same tokens decoded alone into an empty sequence. */
+/* Sequences of an engine are independent of each other and of their past.
+ * Whatever was decoded with them, trimmed or copied, their logits have the bits
+ * of the same tokens decoded alone into an empty sequence. */
 #include "lib/engine_run.h"
 
 #include "device/device_inner.h"
@@ -28,7 +28,8 @@ struct run {
     uint64_t seed;
     int32_t token[MAX_TOKEN];
     float *got, *want;   /* [MAX_TOKEN, n_vocab]; owned */
-    struct device *lost; /* once a run of a batch has ended, or NULL */
+    struct device *lost; /* the device to lose after a step of a batch, or
+                          * NULL */
 };
 
 static void run_open_traced(struct run *r, const struct machine *m,
@@ -68,14 +69,14 @@ static void trim(struct run *r, int seq, int64_t n)
     assert_int_equal(pl_seq_length(r->e.engine, seq), n);
 }
 
-/* want = logits of tokens [0, n), alone. */
+/* Computes want = logits of tokens [0, n), alone. */
 static void alone(struct run *r, const int32_t *token, int64_t n)
 {
     trim(r, ALONE, 0);
     engine_run_decode(&r->e, ALONE, n, token, r->want);
 }
 
-/* Rows [first, n) of `want` are rows [0, n - first) of `got`. */
+/* Checks that rows [first, n) of `want` are rows [0, n - first) of `got`. */
 static void same(const struct run *r, int64_t first, int64_t n)
 {
     size_t row = (size_t)r->e.n_vocab;
@@ -145,8 +146,8 @@ TEST(engine_goes_on_where_a_sequence_was_cut)
     }
 }
 
-/* A copy shares pages; either may be written into afterwards, at the end or,
- * cut, in the middle, and the other does not notice. */
+/* A copy shares pages. Either may be written afterwards, at the end or, after a
+ * trim, in the middle, without changing the other. */
 TEST(engine_copies_go_their_own_ways)
 {
     static const int64_t keep[] = {150, 100, 64, 30};
@@ -155,7 +156,7 @@ TEST(engine_copies_go_their_own_ways)
     for (int d = 0; d < N_DEVICES; d++)
         for (size_t k = 0; k < 2 * sizeof keep / sizeof keep[0]; k++) {
             int64_t kept = keep[k / 2];
-            int cut = k % 2; /* the sequence that is cut: copy or source */
+            int cut = k % 2; /* the sequence that is trimmed: copy or source */
             int32_t other[MAX_TOKEN];
             struct run r;
 
@@ -177,8 +178,8 @@ TEST(engine_copies_go_their_own_ways)
         }
 }
 
-/* A device is lost in the middle of a run: sequences are as long as before the
- * batch, and the same tokens can be given again. */
+/* A device is lost in the middle of a step. Sequences have the length from
+ * before the batch, and the same tokens can be decoded again. */
 TEST(engine_forgets_a_run_that_failed)
 {
     enum { FIRST = 70, MORE = 90 };
@@ -191,7 +192,7 @@ TEST(engine_forgets_a_run_that_failed)
             pl_batch b = {.size = sizeof b, .n = MORE};
 
             run_open(&r, &devices[d]);
-            /* not "io", which may have nothing to do */
+            /* not "io", which may have no instructions */
             lost =
                 &r.e.engine->exec->set->dev[k % (r.e.engine->exec->set->n - 1)];
             engine_run_tokens(&r.e, &r.seed, FIRST + MORE, r.token);
@@ -200,7 +201,7 @@ TEST(engine_forgets_a_run_that_failed)
             lost->fail_insn = c->n_insn * k / 4;
             while (c->insn[lost->fail_insn].micro > 0 ||
                    c->insn[lost->fail_insn].max_rows > 0)
-                lost->fail_insn--; /* others may not be in the run */
+                lost->fail_insn--; /* predicates may skip the others */
             b.token = r.token + FIRST;
             b.logits = r.got;
             assert_int_equal(pl_engine_decode(r.e.engine, &b, NULL, NULL),
@@ -214,7 +215,7 @@ TEST(engine_forgets_a_run_that_failed)
         }
 }
 
-/* The trace is told of a run when it has ended. */
+/* The trace reports each step at its end. */
 static void lose_the_next(void *user, const char *text, size_t n)
 {
     struct run *r = user;
@@ -225,13 +226,13 @@ static void lose_the_next(void *user, const char *text, size_t n)
         r->lost->fail_insn = 0;
 }
 
-/* A device is lost after the first runs of a batch: nothing is left of these
- * either, of no sequence, and what they shared is still there. */
+/* A device is lost after the first steps of a batch. Nothing of these remains
+ * in any sequence, and shared pages are intact. */
 TEST(engine_forgets_a_batch_that_failed)
 {
     enum { FIRST = 70, MORE = 90 };
 
-    for (int d = 0; d < N_DEVICES - 1; d++) { /* the last one takes one run */
+    for (int d = 0; d < N_DEVICES - 1; d++) { /* the last one takes one step */
         int32_t seq[MORE], token[MORE];
         struct run r;
         pl_batch b = {.size = sizeof b, .n = MORE, .token = token, .seq = seq};

@@ -1,5 +1,5 @@
-/* States of an engine: what goes on from one has the bits that it would have
- * had without the trip; a state that is refused has changed nothing.
+/* States of an engine. A sequence restored from one continues with the bits
+ * that it would have had without, and a rejected state changes nothing.
  *
  * "Nothing" is compared as bytes: the state of the whole cache before and
  * after. */
@@ -54,7 +54,7 @@ static void restore(const struct engine_run *r, int seq, struct state s,
         fail_msg("restoring into %d: %s", seq, err.message);
 }
 
-/* Saves as these bytes. */
+/* Fails unless a save gives these bytes. */
 static void holds(const struct engine_run *r, int seq, struct state want)
 {
     struct state got = save(r, seq, 0, -1);
@@ -64,7 +64,8 @@ static void holds(const struct engine_run *r, int seq, struct state want)
     free(got.data);
 }
 
-/* Fails with this status and a message that has all of the words. */
+/* Fails unless the restore is rejected with this status and a message with all
+ * of the words. */
 static void refuses(const struct engine_run *r, int seq, struct state s,
                     unsigned flags, pl_status want, const char *const words[3])
 {
@@ -87,7 +88,7 @@ struct config {
     const char *devices;
     int64_t n_ubatch, n_ctx;
     uint64_t sim_seed;
-    pl_split_mode mode; /* of several devices; AUTO: all in one group */
+    pl_split_mode mode; /* with several devices; AUTO: all in one group */
     int hybrid_size;
     bool host_cache;
 };
@@ -120,7 +121,7 @@ static float *logits_of(const struct engine_run *r, int64_t n)
     return p;
 }
 
-/* N_MORE tokens after what `seq` has give `want`. */
+/* Decodes N_MORE tokens after those of `seq`, which must give `want`. */
 static void goes_on(const struct engine_run *r, int seq, const int32_t *token,
                     const float *want)
 {
@@ -181,7 +182,7 @@ TEST(state_goes_on_with_the_same_bits)
             s[i] = save(&r, 0, 0, -1);
             if (i == 0)
                 engine_run_decode(&r, 0, N_MORE, token + N_PAST, want);
-            else /* a state does not know who saved it */
+            else /* a state does not depend on its saver */
                 assert_memory_equal(s[i].data, s[0].data, s[0].n);
             engine_run_close(&r);
         }
@@ -201,7 +202,7 @@ TEST(state_goes_on_with_the_same_bits)
     }
 }
 
-/* A sequence is saved and taken back while another one lives. */
+/* A sequence is saved and restored while another one continues. */
 TEST(state_leaves_other_sequences_alone)
 {
     uint64_t seed = test_seed();
@@ -225,7 +226,7 @@ TEST(state_leaves_other_sequences_alone)
     }
     s = save(&r, 0, 0, -1);
     engine_run_decode(&r, 0, N_MORE, a + N_PAST, want_a);
-    engine_run_decode(&r, 0, 100, b, NULL); /* astray */
+    engine_run_decode(&r, 0, 100, b, NULL); /* diverges */
     restore(&r, 0, s, 0);
     goes_on(&r, 1, b + N_PAST, want_b);
     goes_on(&r, 0, a + N_PAST, want_a);
@@ -237,8 +238,8 @@ TEST(state_leaves_other_sequences_alone)
     engine_run_close(&r);
 }
 
-/* Sequences that share pages fit back into the pages they had, and what the
- * state does not name is empty afterwards. */
+/* Sequences that share pages fit back into the pages they had. Sequences that
+ * the state does not name are empty afterwards. */
 TEST(state_of_the_whole_cache_keeps_what_is_shared)
 {
     static const struct config tight = {
@@ -267,7 +268,7 @@ TEST(state_of_the_whole_cache_keeps_what_is_shared)
     pl_seq_trim(r.engine, 0, 0, NULL, NULL);
     pl_seq_trim(r.engine, 1, 0, NULL, NULL);
     engine_run_decode(&r, 2, 50, b, NULL);
-    restore(&r, -1, s, 0); /* in place: the pages are too few for both */
+    restore(&r, -1, s, 0); /* in place: too few pages for both */
     assert_int_equal(pl_seq_length(r.engine, 2), 0);
     assert_int_equal(pl_seq_length(r.engine, 3), 138);
     assert_int_equal(r.engine->kv.pool[0].n_free, 0);
@@ -284,7 +285,7 @@ TEST(state_of_the_whole_cache_keeps_what_is_shared)
     engine_run_close(&r);
 }
 
-/* A copy of whole pages has nothing of its own but its state. */
+/* A copy of whole pages owns nothing but its state. */
 TEST(state_of_a_copy_has_its_state)
 {
     uint64_t seed = test_seed();
@@ -308,7 +309,7 @@ TEST(state_of_a_copy_has_its_state)
     engine_run_close(&r);
 }
 
-/* Any cut: the parts, one after the other, are the whole. */
+/* Any cut: the parts in order are the whole. */
 TEST(state_of_a_range_goes_to_the_end)
 {
     static const int64_t cuts[] = {0, 1, 63, 64, 65, 100, 128, 149, 150};
@@ -332,7 +333,7 @@ TEST(state_of_a_range_goes_to_the_end)
 
         restore(&r, 1, a, 0);
         assert_int_equal(pl_seq_length(r.engine, 1), cuts[i]);
-        if (cuts[i] > 0) { /* a copy shares the page that is written into */
+        if (cuts[i] > 0) { /* a copy shares the page that is written */
             assert_int_equal(pl_seq_copy(r.engine, 2, 1, NULL), PL_OK);
             pl_seq_trim(r.engine, 2, cuts[i] - 1, NULL, NULL);
         }
@@ -376,8 +377,8 @@ static void rows_of(const struct engine_run *r, int cache, int64_t n,
     exec_caches_close(&c);
 }
 
-/* The first layer's keys and values do not depend on the cache's format: those
- * of an F32 cache, converted, are those that were written in that format. */
+/* The first layer's keys and values do not depend on the cache's format. Those
+ * of an F32 cache, converted, equal those written in that format. */
 TEST(state_converts_as_the_cache_would)
 {
     static const pl_format formats[] = {PL_F16, PL_BF16, PL_Q8_0};
@@ -413,7 +414,7 @@ TEST(state_converts_as_the_cache_would)
         engine_run_decode(&r, 0, N_MORE, token + N_PAST, NULL);
         engine_run_close(&r);
     }
-    /* what narrow formats hold, F32 holds too: there and back is nothing */
+    /* F32 holds all values of narrow formats: there and back changes nothing */
     open_as(&r, model, &plain, 2, PL_F16);
     engine_run_decode(&r, 0, N_PAST, token, NULL);
     free(wide.data);
@@ -434,7 +435,7 @@ TEST(state_converts_as_the_cache_would)
     free(wide.data);
 }
 
-/* ---- refusals ------------------------------------------------------------ */
+/* ---- rejections ---------------------------------------------------------- */
 
 TEST(state_of_another_model_is_refused)
 {
@@ -466,8 +467,8 @@ TEST(state_of_another_model_is_refused)
     free(s.data);
 }
 
-/* It comes back, and nobody has read the weights for it; others refuse it, and
- * a state that lasts is known by them as ever. */
+/* It is restored without a read of the weights. Other engines reject it, and
+ * accept a permanent state as before. */
 TEST(state_put_aside_is_for_its_engine_alone)
 {
     static const char *const words[3] = {"another engine", "llama",
@@ -505,7 +506,7 @@ TEST(state_put_aside_is_for_its_engine_alone)
     free(lasts.data);
 }
 
-/* Older ones, whose fingerprints mean something else, and newer ones. */
+/* Older versions, whose fingerprints mean something else, and newer ones. */
 TEST(state_of_another_version_is_refused_with_a_remedy)
 {
     static const char *const words[][3] = {
@@ -534,7 +535,7 @@ TEST(state_of_another_version_is_refused_with_a_remedy)
     free(s.data);
 }
 
-/* The file again, with the other truth value under `key`. */
+/* Writes the file again with the boolean under `key` inverted. */
 static const char *contradicted(const char *file, const char *key)
 {
     enum { TYPE_BYTES = 4 };
@@ -555,7 +556,7 @@ static const char *contradicted(const char *file, const char *key)
     return path;
 }
 
-/* The same shapes and weights, and one word of the keys another. */
+/* The same shapes and weights, but one key has another value. */
 TEST(state_of_a_model_with_other_keys_is_refused)
 {
     static const char *const file = "deepseek2-mla-f32.gguf";
@@ -656,7 +657,8 @@ TEST(state_that_does_not_fit_is_refused)
     refuses(&r, 2, one, 0, PL_FULL, ctx);
     refuses(&r, 2, range, 0, PL_FULL, pages);
     engine_run_decode(&r, 0, 60, token, NULL);
-    /* only in the place of what was there: not from what is read but once */
+    /* it fits only in place of the old contents, so not from a source that can
+     * be read once only */
     once = range;
     assert_int_equal(pl_state_restore(r.engine, 0, read_once, &once, 0, &err),
                      PL_FULL);
@@ -706,7 +708,7 @@ TEST(state_of_other_ranks_is_taken_with_a_note)
     restore(&r, 0, s, 0);
     assert_non_null(strstr(said, "warning: "));
     assert_non_null(strstr(said, "1 rank, this engine has 3"));
-    for (int i = 0; i < 2; i++) { /* the past is its saver's */
+    for (int i = 0; i < 2; i++) { /* the past is the saver's */
         rows_of(&r, i, N_PAST, &got);
         assert_memory_equal(got.data, want[i].data, got.n);
         free(got.data);
@@ -724,8 +726,8 @@ TEST(state_of_other_ranks_is_taken_with_a_note)
 
 /* ---- damage -------------------------------------------------------------- */
 
-/* Every place where a state may be cut off, and bytes changed: refused, with
- * nothing changed, beside what it replaces and in its place. */
+/* A state may be cut off anywhere and have changed bytes. It is rejected and
+ * nothing changes, with both sets of pages at once or in place. */
 TEST(state_damage_changes_nothing)
 {
     static const struct config tight = {
@@ -775,7 +777,7 @@ TEST(state_damage_changes_nothing)
         }
     }
     memcpy(copy, s.data, s.n);
-    copy[s.n] = 0; /* something follows */
+    copy[s.n] = 0; /* a byte follows */
     for (int k = 0; k < 2; k++) {
         assert_int_equal(
             pl_state_restore_memory(r[k].engine, 0, copy, s.n + 1, 0, NULL),
@@ -830,7 +832,8 @@ TEST(state_out_of_memory_changes_nothing)
                 break;
             n_fail++;
             assert_int_equal(got, PL_NO_MEMORY);
-            /* in place, its second half may run out with the first one gone */
+            /* in place, memory may run out in the second half, after the old
+             * contents are gone */
             if (pl_seq_length(r.engine, 0) == 0)
                 continue;
             holds(&r, -1, before);
@@ -900,7 +903,7 @@ TEST(state_file_is_whole_or_as_it_was)
 
     engine_run_decode(&r, 0, 50, token + 100, NULL);
     second = save(&r, 0, 0, -1);
-    signal(SIGXFSZ, SIG_IGN); /* a disk that is full */
+    signal(SIGXFSZ, SIG_IGN); /* a full disk */
     getrlimit(RLIMIT_FSIZE, &old);
     low = old;
     low.rlim_cur = second.n / 2;
@@ -915,7 +918,7 @@ TEST(state_file_is_whole_or_as_it_was)
     assert_memory_equal(now.data, first.data, first.n);
     free(now.data);
 
-    /* a link's file is replaced, the link stays; nobody else may read it */
+    /* a link's target is replaced, the link stays; the permissions stay */
     assert_int_equal(symlink(path, link), 0);
     assert_int_equal(chmod(path, 0600), 0);
     assert_int_equal(
@@ -927,7 +930,7 @@ TEST(state_file_is_whole_or_as_it_was)
     assert_int_equal(now.n, second.n);
     assert_memory_equal(now.data, second.data, second.n);
     free(now.data);
-    /* who may read it stays, whatever new files are like */
+    /* permissions stay, whatever those of new files are */
     assert_int_equal(chmod(path, 0640), 0);
     mask = umask(077);
     assert_int_equal(
@@ -980,7 +983,7 @@ TEST(state_file_is_whole_or_as_it_was)
     engine_run_close(&r);
 }
 
-/* The engine goes on reading its model. */
+/* The engine still reads its model from that file. */
 TEST(state_is_never_saved_over_its_model)
 {
     const char *path[] = {test_temp("own.gguf"), test_temp("own-link"),
@@ -1054,7 +1057,7 @@ TEST(state_inspected_says_whose_it_is)
     free(s.data);
 }
 
-/* States of sequences are told from what each position has. */
+/* States of sequences are shown apart from the bytes of each position. */
 TEST(state_inspected_tells_of_states)
 {
     const char *path = test_temp("recurrent.state");
@@ -1082,7 +1085,7 @@ TEST(state_inspected_tells_of_states)
 
 /* ---- requests ------------------------------------------------------------ */
 
-/* Forgets all pasts: what is left is what an engine holds at rest. */
+/* Drops all pasts: what is left is what an idle engine needs. */
 static void forget(const struct engine_run *r, struct state *past, int n)
 {
     for (int i = 0; i < 4; i++)
@@ -1093,7 +1096,7 @@ static void forget(const struct engine_run *r, struct state *past, int n)
     }
 }
 
-/* Each takes its past back, goes on, and puts it away again. */
+/* Each restores its past, continues, and saves it again. */
 TEST(state_500_requests_hold_no_memory)
 {
     enum { N_REQUEST = 500, N_WARM = 20, N_CLIENT = 3 };

@@ -1,5 +1,5 @@
-/* Weights are known by all of their bytes, whatever file they are in, and a
- * large file is read for that once. */
+/* Weights are identified by a sum over all of their bytes, whatever file they
+ * are in. A large file is read once for it. */
 #include "base/hash64.h"
 #include "engine/model_sum.h"
 #include "lib/support.h"
@@ -44,7 +44,7 @@ static uint64_t draw(uint64_t *seed, uint64_t n)
     return test_random(seed) % n;
 }
 
-/* One bit of one weight, wherever it is, with the file's size and times as they
+/* One bit of one weight, anywhere, with the file's size and times as they
  * were. */
 TEST(sum_of_weights_shows_any_change)
 {
@@ -80,7 +80,7 @@ TEST(sum_of_weights_shows_any_change)
     gguf_close(g);
 }
 
-/* The only file of the folder of sums, with another sum in it. */
+/* Overwrites the only file of the folder of sums with another sum. */
 static void lie(const char *dir, const char *bytes, int n, bool whole)
 {
     char line[2048];
@@ -121,14 +121,14 @@ TEST(sum_of_weights_is_made_once_a_file)
     assert_int_equal(sum_of(path, 2, 0), first);
     assert_int_equal(n_kept(dir), 1);
     assert_int_equal(sum_of(path, 2, 0), first);
-    lie(dir, "x", 9, true); /* a kept one that is damaged is made again */
+    lie(dir, "x", 9, true); /* a damaged cached sum is made again */
     assert_int_equal(sum_of(path, 2, 0), first);
     lie(dir, "", 0, false);
     assert_int_equal(sum_of(path, 2, 0), first);
     g = open_file(path);
     assert_true(gguf_identity(g, key) && gguf_identity(g, other));
     assert_memory_equal(key, other, sizeof key);
-    { /* a file that was written to is another, however its times are set */
+    { /* a file that was written counts as another, even with its old times */
         struct stat st;
         int fd = open(path, O_RDWR);
         unsigned char b;
@@ -145,7 +145,7 @@ TEST(sum_of_weights_is_made_once_a_file)
     gguf_close(g);
     assert_true(sum_of(path, 2, 0) != first);
     assert_int_equal(n_kept(dir), 2);
-    /* where nothing can be kept it is made each time */
+    /* if nothing can be cached, the sum is made each time */
     assert_int_equal(setenv("XDG_CACHE_HOME", "/dev/null/none", 1), 0);
     assert_true(sum_of(path, 2, 0) != first);
     if (old)
@@ -155,8 +155,8 @@ TEST(sum_of_weights_is_made_once_a_file)
     free(old);
 }
 
-/* A kept sum that was made in another way, whole as it is: of the form without
- * a number, and with another number. */
+/* A valid cached sum of another algorithm: in the form without a number, and
+ * with another number. */
 TEST(sum_of_weights_of_another_way_is_made_again)
 {
     const char *path = test_temp("way.gguf"), *dir = test_temp("way-sums");
@@ -183,7 +183,7 @@ TEST(sum_of_weights_of_another_way_is_made_again)
         pclose(f);
         f = fopen(file, "wb");
         assert_true(f && fwrite(b, 1, n + 8, f) == n + 8 && fclose(f) == 0);
-        /* 2 is this way's: it is believed, or nothing would be kept */
+        /* 2 is the present one: it is believed, or nothing would be cached */
         assert_int_equal(sum_of(path, 2, 0), way == 2 ? first ^ 1 : first);
     }
     assert_int_equal(n_kept(dir), 1);

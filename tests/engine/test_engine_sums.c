@@ -3,22 +3,22 @@
  *
  * Every model at hand decodes the same few tokens under twelve configurations,
  * and an FNV-1a sum of the bytes of all its logits must be the one that
- * tests/refs/logit_sums.txt has for model and configuration. A configuration
- * that a model refused when the table was written it must refuse still. Models
+ * tests/refs/logit_sums.txt has for model and configuration. A model must still
+ * reject a configuration that it rejected when the table was written. Models
  * that are made here (lib/made_model.h) have rows too, "made/NAME". The short
- * tier runs those that stand in for a model that is not at hand, and the
- * smallest of each family; and large models under a sixth of the
- * configurations. test_engine_reference.c compares with reference logits.
+ * tier runs those that replace a model that is not at hand, and the smallest of
+ * each family. It runs large models under a sixth of the configurations.
+ * test_engine_reference.c compares with reference logits.
  *
- * Threads and the order in which simulated devices interleave follow from
- * PLAIT_SEED, the kernel set from PLAIT_CPU (any but reference) where the
- * configuration does not name it: neither may show in a sum.
+ * PLAIT_SEED decides threads and the order in which simulated devices
+ * interleave. PLAIT_CPU (any but reference) decides the kernel set if the
+ * configuration does not name it. Neither may change a sum.
  *
  *   PLAIT_WRITE_SUMS=FILE build/plait-test test_engine_sums
  *
  * compares nothing and writes the table of the models at hand to FILE, so it
- * wants the whole set of references. A new table belongs to a change that is
- * meant to change bits, or that brings models; its diff shows which. */
+ * needs the whole set of references. A new table belongs to a change that is
+ * meant to change bits, or that adds models; its diff shows which. */
 #include "lib/engine_run.h"
 #include "lib/ref_models.h"
 
@@ -39,8 +39,8 @@ static const struct config {
     const char *name; /* in the table */
     pl_options o;     /* the rest: options_of */
 } configs[] = {
-    /* Those with one cache format and as many equal ranks, whatever carries
-     * them, share a sum: tensor-2 and hybrid-4. */
+    /* Configurations with one cache format and as many equal ranks share a sum,
+     * whatever devices carry them: tensor-2 and hybrid-4. */
     {"one",
      {.devices = "cpu",
       .split_mode = PL_SPLIT_NONE,
@@ -142,7 +142,7 @@ static const struct config {
       .n_ubatch = 11}},
 };
 
-/* What all have in common. */
+/* Returns the options common to all. */
 static pl_options options_of(const struct config *c, uint64_t *random)
 {
     const char *cpu = getenv("PLAIT_CPU");
@@ -153,7 +153,7 @@ static pl_options options_of(const struct config *c, uint64_t *random)
         o.cpu = cpu;
     o.cache_set = true;
     o.no_pin = true;
-    o.no_fit = true; /* which may deal unequal shares */
+    o.no_fit = true; /* which may apportion unequal shares */
     o.n_ctx = 128;
     o.n_seq = 2;
     o.n_threads = 1 + (int)test_below(random, 2);
@@ -179,7 +179,7 @@ static const int32_t fable_tokens[2][N_TOKEN] = {
 
 static struct ref_model {
     char name[64];
-    pl_model *model; /* owned; NULL: it is not supported */
+    pl_model *model; /* owned; NULL: not supported */
     bool large;
     int32_t token[2][N_TOKEN];
 } models[MAX_MODEL];
@@ -209,7 +209,7 @@ static int by_name(const void *a, const void *b)
                   ((const struct ref_model *)b)->name);
 }
 
-/* Opens what is at hand, in the order of names; `all` made ones too. */
+/* Opens the models at hand, ordered by name; with `all` made ones too. */
 static void find_models(bool all)
 {
     if (n_model > 0)
@@ -218,7 +218,7 @@ static void find_models(bool all)
         struct ref_model *m = model_add(ref_model_path(*name), *name);
         struct ref_seq seq[REF_SEQS];
 
-        ref_sequences(*name, seq); /* of which the last two have long prompts */
+        ref_sequences(*name, seq); /* the last two have long prompts */
         for (int i = 0; i < 2; i++)
             memcpy(m->token[i], seq[i + 1].id, sizeof m->token[i]);
     }
@@ -228,7 +228,8 @@ static void find_models(bool all)
     qsort(models, (size_t)n_model, sizeof models[0], by_name);
 }
 
-/* The short tier runs large models under a sixth of the configurations. */
+/* Returns true if the tier runs it. The short one runs large models under a
+ * sixth of the configurations. */
 static bool in_tier(const struct ref_model *m, int config)
 {
     return test_long() || !m->large || (m - models + config) % 6 == 0;
@@ -294,7 +295,7 @@ static void read_table(void)
     if (table || !path)
         return;
     text = test_read(path, &n);
-    table = test_need(n / 2 + 1, sizeof *table); /* no more lines than that */
+    table = test_need(n / 2 + 1, sizeof *table); /* at most that many lines */
     for (line = text; *line; line = next) {
         n = strcspn(line, "\n");
         next = line + n + (line[n] != '\0');
@@ -304,7 +305,7 @@ static void read_table(void)
     free(text);
 }
 
-/* Of a model, and of a configuration or any (NULL). */
+/* Finds the row of a model and of a configuration, or any (NULL). */
 static const struct row *row_find(const char *model, const char *config)
 {
     for (int i = 0; i < n_row; i++)
@@ -314,7 +315,7 @@ static const struct row *row_find(const char *model, const char *config)
     return NULL;
 }
 
-/* ---- runs ---------------------------------------------------------------- */
+/* ---- steps --------------------------------------------------------------- */
 
 /* Fowler, Noll, Vo: FNV-1a, 64 bits. */
 static uint64_t bits_of(const float *logits, int64_t n)
@@ -327,7 +328,8 @@ static uint64_t bits_of(const float *logits, int64_t n)
     return h;
 }
 
-/* Logits of all feeds: out [N_ROW, n_vocab], in the order of the tokens. */
+/* Computes the logits of all feeds: out [N_ROW, n_vocab], in the order of the
+ * tokens. */
 static void decode(pl_engine *e, const struct ref_model *m, float *out,
                    const char *what)
 {
@@ -385,7 +387,7 @@ static struct sum run(const struct ref_model *m, const struct config *c,
     return sum;
 }
 
-/* Is the sum the table's? */
+/* Returns true if the sum is the table's. */
 static bool keeps(const struct ref_model *m, const struct config *c,
                   const struct sum *got)
 {
@@ -402,7 +404,7 @@ static bool keeps(const struct ref_model *m, const struct config *c,
     return false;
 }
 
-/* Names for a reason to skip; *n counts them. */
+/* Adds a name to a reason to skip; *n counts them. */
 static void name_add(struct test_text *names, const char *name, int *n)
 {
     test_text_add(names, " ", 1);
@@ -433,7 +435,7 @@ static void write_sums(const char *path)
 
 /* ---- cases --------------------------------------------------------------- */
 
-/* Or are written, where a file to write is named. */
+/* Writes them instead if PLAIT_WRITE_SUMS names a file. */
 TEST(logits_keep_their_sums)
 {
     const char *path = getenv("PLAIT_WRITE_SUMS");
@@ -470,7 +472,7 @@ TEST(logits_keep_their_sums)
     assert_true(n_sum > 0);
 }
 
-/* Or its form is, made here. */
+/* A made model of the same form counts too. */
 TEST(all_models_with_sums_are_at_hand)
 {
     read_table();

@@ -1,6 +1,6 @@
-/* Who may call what from where: one engine takes one call at a time and says so
- * to the second one; engines of their own never meet, even over one model. The
- * thread sanitizer gives these cases their teeth. */
+/* Calls from several threads. An engine takes one call at a time and rejects
+ * the second; separate engines are independent, even over one model. These
+ * cases are most effective under the thread sanitizer. */
 #include "lib/engine_run.h"
 #include "lib/fake_cuda_use.h"
 #include "pl_graph.h"
@@ -15,7 +15,7 @@ static const char *const model = "models/fable-moe-Q8_0.gguf";
 
 enum { N_TOK = 5, N_THREAD = 2 };
 
-/* What a thread does: the same tokens again and again, as its own sequence. */
+/* A thread decodes the same tokens again and again in a sequence of its own. */
 struct worker {
     pthread_t thread;
     pthread_barrier_t *start;
@@ -24,13 +24,14 @@ struct worker {
     pl_engine *engine;
     int seq;
     const int32_t *token; /* [N_TOK] */
-    const float *want;    /* [n_vocab] after the last one */
+    const float *want;    /* [n_vocab] after the last token */
     int64_t n_vocab;
     int n_busy, n_done;
-    char why[200]; /* what went wrong; "": nothing */
+    char why[200]; /* the error; "": none */
 };
 
-/* True: again, somebody else is in it. */
+/* Returns true if another thread is in the engine, so the call must be
+ * repeated. */
 static bool busy(struct worker *w, pl_status s, const pl_err *err)
 {
     if (s == PL_OK)
@@ -91,8 +92,8 @@ static void *work(void *arg)
     return NULL;
 }
 
-/* Runs all workers at once; fails the case if one of them met anything else
- * than right logits or an engine that was busy. */
+/* Runs all workers at once. Fails the case if one of them got anything but
+ * right logits or a busy engine. */
 static void work_together(struct worker w[N_THREAD])
 {
     pthread_barrier_t start;
@@ -117,7 +118,7 @@ static void work_together(struct worker w[N_THREAD])
 static const int32_t tokens[N_THREAD][N_TOK] = {{1, 5, 9, 200, 3},
                                                 {7, 77, 12, 4, 31}};
 
-/* Logits of either thread's tokens, computed alone. */
+/* Computes the logits of each thread's tokens alone. */
 static float *alone(const struct engine_run *r)
 {
     float *all =
@@ -161,8 +162,8 @@ TEST(threads_of_one_engine_get_right_logits_or_busy)
     }
 }
 
-/* Created at the same time, over one model. A GPU reads and writes what CPUs
- * have, while they work. */
+/* Engines are created at the same time, over one model. A GPU reads and writes
+ * memory of CPUs while they work. */
 TEST(threads_with_engines_of_their_own_get_right_logits)
 {
     static const char *const devices[] = {"cpu*2", "cuda:0,cpu"};
@@ -190,12 +191,12 @@ TEST(threads_with_engines_of_their_own_get_right_logits)
     engine_run_close(&r);
 }
 
-/* ---- while a call is under way ------------------------------------------ */
+/* ---- during a call ------------------------------------------------------ */
 
 struct intruder {
     struct engine_run *r;
     pthread_t thread;
-    bool callback; /* of a saver, who may read */
+    bool callback; /* from a state's writer, which may read */
     int n_call;
     char why[200];
 };
@@ -276,7 +277,8 @@ static void *intrude(void *arg)
     return NULL;
 }
 
-/* The first bytes of a state are the moment: its saver is in a call. */
+/* Intrudes at the first bytes of a state, because its saver is in a call
+ * then. */
 static bool write_and_intrude(void *user, const void *data, size_t n)
 {
     struct intruder *t = user;
@@ -323,8 +325,8 @@ TEST(threads_meet_a_busy_engine_at_every_door)
 
 /* ---- threads of a device ------------------------------------------------- */
 
-/* So many tokens see two spans of four KV heads each: eight for three threads,
- * or five. */
+/* With so many tokens, two spans of four KV heads each are visible: eight tasks
+ * for three threads, or five. */
 TEST(threads_share_the_spans_of_a_token)
 {
     enum { PROMPT = 420, STEP = 60, AFTER = 6 };

@@ -1,6 +1,6 @@
-/* Pages of kept prefixes leave an engine as bytes and come back: into another
- * engine, of another split, whose sequences then have the bits they would have
- * had without; and nothing that is damaged or another's gets in. */
+/* Pages of cached prefixes are exported from an engine as bytes and imported
+ * into another, with another split. Its sequences then have the bits they would
+ * have had without, and damaged or foreign pages are rejected. */
 #include "engine/engine.h"
 #include "lib/alloc_fail.h"
 #include "lib/engine_run.h"
@@ -46,7 +46,7 @@ static void open_run(struct engine_run *r, const char *file,
     assert_int_equal(pl_engine_sum(r->engine, NULL, NULL), PL_OK);
 }
 
-/* All that is kept and was not taken. */
+/* Exports all dirty pages. */
 static void take_all(const struct engine_run *r, struct pages *all)
 {
     pl_err err = {0};
@@ -76,7 +76,8 @@ static int64_t in_page(int64_t n)
     return (n - 1) % 64 + 1;
 }
 
-/* The latest page that ends with the first n of these tokens; NULL: none. */
+/* Returns the latest page that ends with the first n of these tokens, or
+ * NULL. */
 static const struct page *page_of(const struct pages *all, const int32_t *token,
                                   int64_t n)
 {
@@ -96,7 +97,7 @@ static pl_status extend(const struct engine_run *r, int seq,
                               p->bytes, err);
 }
 
-/* A sequence gets pages up to n tokens. */
+/* Imports pages of a sequence up to n tokens. */
 static void come_back(const struct engine_run *r, int seq,
                       const struct pages *all, const int32_t *token, int64_t n)
 {
@@ -120,8 +121,9 @@ static void clear(const struct engine_run *r, int seq)
     TEST_OK(pl_seq_trim(r->engine, seq, 0, NULL, &err), err);
 }
 
-/* From one split to another: n tokens are there again, of which whole pages or
- * those before a state, and what is computed behind them has the same bits. */
+/* Exports from one split and imports into another: n tokens are present, whole
+ * pages or those before a state. Tokens computed after them have the same
+ * bits. */
 static void there_and_back(const char *file, bool states, const char *from,
                            enum pl_split_mode mode, const char *to,
                            enum pl_split_mode other)
@@ -151,7 +153,7 @@ static void there_and_back(const char *file, bool states, const char *from,
     assert_memory_equal(got, want + n * a.n_vocab,
                         (size_t)((N - n) * a.n_vocab) * sizeof *got);
     clear(&b, 1);
-    /* what came is kept as if it had been computed, and is nothing new */
+    /* an imported page is cached as if it had been computed, and is clean */
     TEST_OK(pl_seq_share(b.engine, 0, token, N_PROMPT + 1, &shared, &err), err);
     assert_int_equal(shared, n);
     take_all(&b, &again);
@@ -186,7 +188,7 @@ TEST(kept_pages_come_back_under_any_split)
     }
 }
 
-/* A sequence of pages without a state behind the last cannot go on, and is
+/* A sequence of pages without a state after the last cannot continue. It is
  * trimmed to where it can. */
 TEST(kept_pages_without_a_state_are_not_gone_on_from)
 {
@@ -220,8 +222,8 @@ TEST(kept_pages_without_a_state_are_not_gone_on_from)
     engine_run_close(&b);
 }
 
-/* Each byte of a page, one after another; what is cut off; what is another
- * model's, another place's, another plan's: refused, and nothing changes. */
+/* Each byte of a page is changed in turn, and the page is cut off; others are
+ * of another model, position or plan. All are rejected, and nothing changes. */
 TEST(kept_page_that_is_damaged_is_refused)
 {
     uint64_t seed = test_seed();
@@ -264,7 +266,8 @@ TEST(kept_page_that_is_damaged_is_refused)
     engine_run_close(&other);
 }
 
-/* Nothing that stays in its engine has the weights read a second time. */
+/* Pages that stay in their engine do not have the weights read a second
+ * time. */
 TEST(kept_pages_are_for_their_engine_alone_until_it_has_a_sum)
 {
     const pl_options o = options_of("cpu", PL_SPLIT_NONE);
@@ -303,7 +306,8 @@ TEST(kept_pages_are_for_their_engine_alone_until_it_has_a_sum)
     engine_run_close(&b);
 }
 
-/* A device that does not take it: nobody sees the half that is there. */
+/* A device fails during the import: no sequence sees the half that was
+ * imported. */
 TEST(kept_page_that_a_device_does_not_take_is_not_there)
 {
     uint64_t seed = test_seed();
@@ -329,7 +333,8 @@ TEST(kept_page_that_a_device_does_not_take_is_not_there)
     engine_run_close(&b);
 }
 
-/* Where memory fails, taking and putting say so, and the next try does it. */
+/* If memory runs out, export and import return an error, and the next try
+ * succeeds. */
 TEST(kept_pages_survive_failing_memory)
 {
     uint64_t seed = test_seed();
@@ -342,7 +347,8 @@ TEST(kept_pages_survive_failing_memory)
 
     open_run(&a, "qwen2-bias-f32.gguf", "cpu", PL_SPLIT_NONE);
     open_run(&b, "qwen2-bias-f32.gguf", "cpu", PL_SPLIT_NONE);
-    for (n = 1; s != PL_OK; n++) { /* a page that could not be taken is lost */
+    for (n = 1; s != PL_OK; n++) { /* a page that could not be exported is
+                                    * lost */
         clear(&a, 0);
         engine_run_tokens(&a, &seed, 64, token);
         engine_run_decode(&a, 0, 64, token, NULL);
@@ -366,8 +372,8 @@ TEST(kept_pages_survive_failing_memory)
     engine_run_close(&b);
 }
 
-/* The tokens of a restored sequence, once told, are found, and what is computed
- * behind them has the same bits. */
+/* Once its tokens are given, a restored sequence is found as a prefix. Tokens
+ * computed after it have the same bits. */
 static void restored_is_kept(const char *file, int64_t n_kept)
 {
     uint64_t seed = test_seed();

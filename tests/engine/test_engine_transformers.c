@@ -1,6 +1,6 @@
-/* Logits against a second engine that knows nothing of GGUF: the Python package
- * `transformers`. tests/tools/transformers_models.py makes small models of
- * random weights, has their logits computed there and writes them as files. */
+/* Logits equal those of a second engine that knows nothing of GGUF: the Python
+ * package `transformers`. tests/tools/transformers_models.py makes small models
+ * of random weights, has it compute their logits, and writes them as files. */
 #include "lib/engine_run.h"
 
 #include <math.h>
@@ -11,10 +11,10 @@
 
 enum { MAX_TOK = 64, MAX_RANKS = 3 };
 
-static const double limit = 1e-3; /* 2e-4 was seen at most */
+static const double limit = 1e-3; /* at most 2e-4 was measured */
 
-/* One sequence, all of it at once or token by token; its reference logits
- * [n, n_vocab] are next in `want`. The largest difference. */
+/* Decodes one sequence, at once or token by token; its reference logits [n,
+ * n_vocab] are next in `want`. Returns the largest difference. */
 static double difference(const struct engine_run *r, int64_t n,
                          const int32_t *id, int64_t at_once, const float *want)
 {
@@ -35,7 +35,7 @@ static double difference(const struct engine_run *r, int64_t n,
     return most;
 }
 
-/* All sequences of a model with so many ranks. */
+/* Checks all sequences of a model with n_ranks ranks. */
 static void check_model(const char *folder, const char *name, int n_ranks)
 {
     char path[4200], what[200];

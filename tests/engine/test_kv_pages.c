@@ -1,10 +1,12 @@
-/* Pages of the cache against a model that knows none: each sequence is a list
- * of numbers. Random calls; after each, every sequence reads back its list
- * through its tables, in a pool with a window as much of it as the next token
- * sees, and every page is either free or counted as often as tables name it. So
- * a page written in place while another sequence shares it shows, and one that
- * nobody gives back. A slot of a pool of states holds a hash of the numbers
- * that went into it: each sequence must find that of its own. */
+/* Pages of the cache against a model without pages, in which each sequence is a
+ * list of numbers. After each random call every sequence reads back its list
+ * through its tables. In a pool with a window, this covers what the next token
+ * sees.
+ *
+ * Every page is free or has as many references as tables name it. So a page
+ * that is written in place while shared shows, and so does a leaked one. A slot
+ * of a pool of states contains a hash of the numbers before it: each sequence
+ * must find its own. */
 #include "kv/pages.h"
 
 #include "lib/support.h"
@@ -23,12 +25,12 @@ enum {
 
 struct world {
     struct kv kv;
-    int32_t slot[N_POOL][N_PAGE][PAGE_TOKENS]; /* what the pages hold */
+    int32_t slot[N_POOL][N_PAGE][PAGE_TOKENS]; /* contents of the pages */
     uint64_t state[N_SLOT];
-    int32_t want[N_SEQ][N_TOKEN]; /* what the sequences should */
+    int32_t want[N_SEQ][N_TOKEN]; /* expected contents of the sequences */
     int64_t n[N_SEQ];
     int n_copied;   /* pages copied so far */
-    bool fail_copy; /* the next one fails */
+    bool fail_copy; /* the next copy fails */
     int32_t next;   /* a number not yet written */
 };
 
@@ -46,7 +48,7 @@ static pl_status copy_page(void *user, int pool, int from, int to, pl_err *err)
     return PL_OK;
 }
 
-/* The first position that the next token sees in a pool. */
+/* Returns the first position of a pool that the next token sees. */
 static int64_t seen(const struct world *w, int pool, int seq)
 {
     return pool == 1 && w->n[seq] >= WINDOW ? w->n[seq] - WINDOW + 1 : 0;
@@ -85,11 +87,11 @@ static void check_pool(const struct world *w, int pool)
     assert_int_equal(p->n_free, n_free);
     for (int i = 0; i < n_free; i++) {
         assert_int_equal(refs[p->free[i]], 0);
-        refs[p->free[i]] = 1; /* none stands there twice */
+        refs[p->free[i]] = 1; /* no page is there twice */
     }
 }
 
-/* The state after the first n of some numbers. */
+/* Returns the state after the first n of some numbers. */
 static uint64_t state_of(uint64_t state, const int32_t *number, int64_t n)
 {
     for (int64_t i = 0; i < n; i++)
@@ -97,7 +99,7 @@ static uint64_t state_of(uint64_t state, const int32_t *number, int64_t n)
     return state;
 }
 
-/* Slots between runs. */
+/* Checks slots between steps. */
 static void check_states(const struct world *w)
 {
     const struct kv_pool *p = &w->kv.pool[STATES];
@@ -126,7 +128,8 @@ static void check_states(const struct world *w)
     for (int s = 0; s < N_SEQ; s++)
         for (int64_t n = w->n[s]; n > 0;
              n = kv_trimmable_length(&w->kv, s,
-                                     n - 1)) { /* wherever it can go back to */
+                                     n - 1)) { /* to any length it can be
+                                                * trimmed to */
             assert_int_equal(kv_trimmable_length(&w->kv, s, n), n);
             assert_int_equal(w->state[kv_state(&w->kv, s, n)],
                              state_of(0, w->want[s], n));
@@ -141,7 +144,8 @@ static void check(const struct world *w)
         check_states(w);
 }
 
-/* A run writes the state after n numbers more; nobody else holds the slot. */
+/* Acts as a step that writes the state after n more numbers. No other sequence
+ * may have the slot. */
 static void put_state(struct world *w, int seq, uint64_t before,
                       const int32_t *number, int64_t n)
 {
@@ -157,7 +161,7 @@ static void put_state(struct world *w, int seq, uint64_t before,
     w->state[slot] = state_of(before, number, n);
 }
 
-/* The state that a sequence's next run goes on from. */
+/* Returns the state that a sequence's next step reads. */
 static uint64_t state_read(const struct world *w, int seq)
 {
     return w->kv.states >= 0 && w->n[seq] > 0
@@ -165,7 +169,7 @@ static uint64_t state_read(const struct world *w, int seq)
                : 0;
 }
 
-/* Tokens from .. end - 1 of a sequence are written where it has pages. */
+/* Writes tokens from .. end - 1 of a sequence where it has pages. */
 static void put(struct world *w, int seq, int64_t from, int64_t end,
                 int32_t first)
 {
@@ -178,7 +182,7 @@ static void put(struct world *w, int seq, int64_t from, int64_t end,
         }
 }
 
-/* n tokens more; those of a step that failed are written and taken back. */
+/* Adds n tokens. Those of a failed step are written and taken back. */
 static void extend(struct world *w, int seq, int64_t n, bool fails)
 {
     bool fits = (w->n[seq] + n + PAGE_TOKENS - 1) / PAGE_TOKENS <= w->kv.stride;
@@ -235,8 +239,7 @@ static void copy(struct world *w, int dst, int src)
                                                                  : PL_FULL);
 }
 
-/* As far back as its windows reach, which is a page at least; or to a state
- * that is held. */
+/* Trims as far as its windows allow, at least a page; or to a checkpoint. */
 static void trim(struct world *w, int seq, int64_t n)
 {
     int64_t least = kv_min_length(&w->kv, seq);
@@ -249,8 +252,8 @@ static void trim(struct world *w, int seq, int64_t n)
     w->n[seq] = n;
 }
 
-/* A new past is put together in the stand-in, perhaps from the beginning of
- * another sequence; then it takes the sequence's place, or does not. */
+/* Builds a new past in the shadow sequence, perhaps from the start of another
+ * sequence, and with `keeps` swaps it in. */
 static void replace(struct world *w, int seq, int other, int64_t n, bool keeps)
 {
     int stand_in = kv_shadow_seq(&w->kv, seq), n_free[N_POOL];
@@ -261,7 +264,7 @@ static void replace(struct world *w, int seq, int other, int64_t n, bool keeps)
     if (other != seq && w->n[other] > 0) {
         shared = n < w->n[other] ? n : w->n[other] / PAGE_TOKENS * PAGE_TOKENS;
         n = n < shared ? shared : n;
-        /* what the new past is seen of must be held by the other one */
+        /* the other sequence must have what the new past's next token sees */
         if (kv_first_visible(WINDOW, n) < w->kv.pool[1].first[other])
             shared = 0;
         kv_share(&w->kv, stand_in, other, shared);
@@ -294,8 +297,8 @@ static void replace(struct world *w, int seq, int other, int64_t n, bool keeps)
         assert_int_equal(w->kv.pool[k].n_free, n_free[k]);
 }
 
-/* A part of a past goes to a sequence's end: of a window no more of it than
- * what the next token sees. */
+/* Appends a part of a past to a sequence; in a window only what the next token
+ * sees. */
 static void append(struct world *w, int seq, int64_t n)
 {
     int32_t *number = w->want[seq] + w->n[seq];
@@ -321,8 +324,8 @@ static void append(struct world *w, int seq, int64_t n)
     kv_trim_windows(&w->kv, seq);
 }
 
-/* Are the pages with position i those of b where what is behind a sees them,
- * and does it see no more than what is behind b? */
+/* Returns true if the pages with position i are those of b wherever the token
+ * after a sees them, and that token sees no more than the one after b. */
 static bool common(const struct world *w, int a, int b, int64_t i)
 {
     for (int k = 0; k < N_POOL; k++) {
@@ -336,7 +339,7 @@ static bool common(const struct world *w, int a, int b, int64_t i)
     return true;
 }
 
-/* Tokens at the beginning of a that lie in pages of b. */
+/* Checks the number of first tokens of a that are in pages of b. */
 static void check_common(const struct world *w, int a, int b)
 {
     int64_t n = 0;
@@ -412,8 +415,8 @@ TEST(kv_sequences_go_on_from_their_states)
     random_calls(true);
 }
 
-/* A checkpoint is held until its slot is needed; then the one goes first that
- * was not used for the longest time, by being made or gone back to. */
+/* A checkpoint stays until its slot is needed. Then the least recently used
+ * one, by creation or trim, is evicted first. */
 TEST(kv_checkpoints_unused_go_first)
 {
     for (int used = 0; used < 2; used++) {
@@ -431,7 +434,7 @@ TEST(kv_checkpoints_unused_go_first)
                 extend(&w, 1, 1, false);
             }
             check(&w);
-            /* beside them: what sequence 1 has, and a slot that is written */
+            /* besides these: sequence 1's slots, and one being written */
             if (i <= N_SLOT - 3)
                 assert_int_equal(kv_trimmable_length(&w.kv, 0, 3), 2);
         }
@@ -443,7 +446,8 @@ TEST(kv_checkpoints_unused_go_first)
     }
 }
 
-/* Where every slot is some sequence's, a run is refused and changes nothing. */
+/* If every slot belongs to a sequence, a step is rejected and changes
+ * nothing. */
 TEST(kv_states_without_a_slot_are_refused)
 {
     const pl_graph g = {.n_pool = 1, .pool = {{.state = true}}};
@@ -466,8 +470,8 @@ TEST(kv_states_without_a_slot_are_refused)
     kv_fini(&kv);
 }
 
-/* Copies share full pages; the first to write into one gets its own, and the
- * last one left writes in place. */
+/* Copies share full pages. The first to write into one gets its own, and the
+ * last owner writes in place. */
 TEST(kv_shared_page_is_copied_once)
 {
     static struct world w;
@@ -489,7 +493,7 @@ TEST(kv_shared_page_is_copied_once)
     kv_fini(&w.kv);
 }
 
-/* The page that is written next cannot be copied: nothing has been taken. */
+/* The page to be written next cannot be copied: no page is lost. */
 TEST(kv_page_that_cannot_be_copied_costs_no_slot)
 {
     static struct world w;
@@ -528,12 +532,12 @@ TEST(kv_trim_gives_pages_back)
     kv_fini(&w.kv);
 }
 
-/* What is planned for a window is enough for sequences that never hold more
- * than it keeps, each with a run of tokens after the other; and a sequence can
- * go back a page from wherever it is. */
+/* The planned pages of a window suffice for sequences that never keep more than
+ * it, each with a batch of tokens in turn. Any sequence can be trimmed by a
+ * page at any time. */
 TEST(kv_windows_hold_what_they_keep_and_a_run)
 {
-    /* a context that is no limit: with less, all together may fill it */
+    /* a context that does not limit: with less, all together may fill it */
     enum { STRIDE = 2 * 4096 / PAGE_TOKENS };
     static const int64_t windows[] = {1, 2, 63, 64, 65, 128, 1000};
     uint64_t seed = test_seed();
@@ -560,7 +564,7 @@ TEST(kv_windows_hold_what_they_keep_and_a_run)
             }
             for (int s = 0; s < N_SEQ; s++)
                 kv_trim_windows(&kv, s);
-            for (int s = 0; s < N_SEQ; s++) /* the first has been back */
+            for (int s = 0; s < N_SEQ; s++) /* the first was trimmed */
                 assert_true(kv_min_length(&kv, s) == 0 ||
                             kv_min_length(&kv, s) <=
                                 kv.length[s] - (s == 0 ? 0 : KV_MIN_TRIM));

@@ -1,10 +1,12 @@
-/* Kept prefixes against a model that keeps none: each sequence is a list of
- * tokens, and what is cached at a position is a hash of all tokens up to there,
- * as it is of a model. Random calls; after each, every sequence and every node
- * of the tree find what their tokens ask for, every page is counted as often as
- * tables, checkpoints and nodes name it, and every page that no sequence needs
- * can be had. What a sequence shares is the longest that a look at all nodes
- * finds. */
+/* Cached prefixes against a model that caches none. Each sequence is a list of
+ * tokens, and the content of a position is a hash of all tokens up to it, as in
+ * a real model.
+ *
+ * After each random call, all sequences and all nodes of the tree have the
+ * contents of their tokens. Every page has as many references as tables,
+ * checkpoints and nodes name it, and every page without a sequence can be
+ * allocated. A sequence shares the longest prefix that a search through all
+ * nodes finds. */
 #include "kv/prefix.h"
 
 #include "lib/alloc_fail.h"
@@ -22,7 +24,7 @@ enum {
 };
 
 static const struct {
-    int n_page; /* of pools that hold all tokens */
+    int n_page; /* of pools with all tokens */
     int n_pool;
     struct graph_pool pool[PL_MAX_POOL];
 } kinds[] = {
@@ -40,19 +42,19 @@ enum { N_KIND = sizeof kinds / sizeof kinds[0] };
 struct world {
     struct kv kv;
     uint64_t seed;
-    uint64_t slot[PL_MAX_POOL][MAX_PAGE][PAGE_TOKENS]; /* what pages hold */
+    uint64_t slot[PL_MAX_POOL][MAX_PAGE][PAGE_TOKENS]; /* contents of pages */
     uint64_t state[N_SLOT];
-    int32_t text[N_TEXT][N_TOKEN]; /* tokens that come; they begin alike */
+    int32_t text[N_TEXT][N_TOKEN]; /* token sources; they begin alike */
     int32_t token[2 * N_SEQ][N_TOKEN];
     int64_t n[N_SEQ];
-    bool known[N_SEQ]; /* their tokens */
+    bool known[N_SEQ]; /* their tokens are known */
     bool fail_copy;
     int n_shared, n_within; /* shares; those that end within a page */
-    int n_merged;           /* runs whose pages were there already */
-    int n_given_up;         /* nodes */
+    int n_merged;           /* steps whose pages existed already */
+    int n_given_up;         /* nodes evicted */
 };
 
-/* What a model keeps of each of n tokens, and as its state behind it. */
+/* Computes the contents of n tokens in the cache, and of their states. */
 static void values_of(const int32_t *token, int64_t n, uint64_t *value)
 {
     uint64_t v = 1;
@@ -74,7 +76,8 @@ static pl_status copy_page(void *user, int pool, int from, int to, pl_err *err)
     return PL_OK;
 }
 
-/* Texts part after some tokens: within a page, or where one ends. */
+/* Makes texts that diverge after some tokens: within a page, or where one
+ * ends. */
 static void make_texts(struct world *w)
 {
     static const int64_t parts[N_TEXT] = {0, 100, 2 * PAGE_TOKENS, 201};
@@ -106,9 +109,9 @@ static void world_open(struct world *w, int kind, uint64_t seed)
         w->known[s] = true;
 }
 
-/* ---- what must be ------------------------------------------------------- */
+/* ---- checks ------------------------------------------------------------- */
 
-/* The tokens of a node's path; their number. */
+/* Reads the tokens of a node's path; returns their number. */
 static int64_t path_of(const struct world *w, int node, int32_t *token)
 {
     const struct prefix_node *v;
@@ -125,7 +128,7 @@ static int64_t path_of(const struct world *w, int node, int32_t *token)
     return n + v->n_tok;
 }
 
-/* Who holds what; sequences[page] leaves the nodes out. */
+/* Counts references to pages; sequences[page] leaves the nodes out. */
 static void recount(const struct world *w, int pool, int *refs, int *sequences)
 {
     const struct kv_pool *p = &w->kv.pool[pool];
@@ -171,7 +174,7 @@ static void check_pool(const struct world *w, int pool)
     for (int i = p->evictable[p->n_page].next; i != p->n_page;
          i = p->evictable[i].next) {
         assert_true(refs[i] == 1 && sequences[i] == 0);
-        refs[i] = 0; /* none stands there twice */
+        refs[i] = 0; /* no page is there twice */
         n_idle--;
     }
     assert_int_equal(n_idle, 0);
@@ -254,8 +257,8 @@ static void check(const struct world *w)
 
 /* ---- calls -------------------------------------------------------------- */
 
-/* Tokens from .. end - 1 of a sequence are written where it has pages; `past`:
- * where the next token sees them. */
+/* Writes tokens from .. end - 1 of a sequence where it has pages; `past`: where
+ * the next token sees them. */
 static void put(struct world *w, int seq, int64_t from, int64_t end, bool past)
 {
     uint64_t value[N_TOKEN];
@@ -290,7 +293,7 @@ static int n_used(const struct world *w)
     return n;
 }
 
-/* n tokens of a text at the end of a sequence, by a run that may fail. */
+/* Appends n tokens of a text to a sequence, in a step that may fail. */
 static void extend(struct world *w, int seq, const int32_t *text, int64_t n,
                    bool fails)
 {
@@ -362,7 +365,7 @@ static void copy(struct world *w, int dst, int src)
     w->known[dst] = w->known[src];
 }
 
-/* A saved past takes a sequence's place: its tokens are not told. */
+/* Replaces a sequence by a saved past, whose tokens are unknown. */
 static void replace(struct world *w, int seq, const int32_t *text, int64_t n)
 {
     int row = kv_shadow_seq(&w->kv, seq);
@@ -383,7 +386,7 @@ static void replace(struct world *w, int seq, const int32_t *text, int64_t n)
     w->known[seq] = n == 0;
 }
 
-/* A part of a saved past goes to a sequence's end. */
+/* Appends a part of a saved past to a sequence. */
 static void append(struct world *w, int seq, const int32_t *text, int64_t n)
 {
     int64_t from = w->n[seq];
@@ -401,7 +404,8 @@ static void append(struct world *w, int seq, const int32_t *text, int64_t n)
     w->known[seq] = false;
 }
 
-/* Does the tree hold of a path what the token behind it sees? */
+/* Returns true if the tree has all pages of a path that the token after it
+ * sees. */
 static bool is_there(const struct world *w, int node, int64_t n)
 {
     const struct prefix_node *x = w->kv.prefix->node;
@@ -423,7 +427,8 @@ static bool is_there(const struct world *w, int node, int64_t n)
     return true;
 }
 
-/* The longest prefix of at most n tokens, looked for everywhere. */
+/* Returns the longest prefix of at most n tokens, from a search through all
+ * nodes. */
 static int64_t look(const struct world *w, const int32_t *token, int64_t n)
 {
     int64_t best = 0;
@@ -457,7 +462,7 @@ static void share(struct world *w, int seq, const int32_t *text, int64_t n)
     w->n_within += got % PAGE_TOKENS > 0;
 }
 
-/* All is given back, then what is kept. */
+/* Frees all sequences, then evicts the cached pages. */
 static void clear_all(struct world *w)
 {
     for (int s = 0; s < N_SEQ; s++)
@@ -473,7 +478,7 @@ static void clear_all(struct world *w)
     assert_int_equal(n_used(w), 0);
 }
 
-/* A text that follows one of the texts up to a point, and then another one. */
+/* Returns a text that follows one text up to a point, and then another. */
 static const int32_t *some_text(struct world *w, int32_t *mixed)
 {
     int64_t at = test_below(&w->seed, N_TOKEN);
@@ -546,7 +551,7 @@ TEST(kv_prefixes_are_found_and_cost_nothing)
     assert_true(n_within > n_call / 40);
 }
 
-/* Nothing that was computed is trusted any more; nobody loses what he has. */
+/* Earlier results are not reused any more, but no sequence loses its own. */
 TEST(kv_prefixes_are_forgotten)
 {
     static struct world w;
@@ -573,8 +578,8 @@ TEST(kv_prefixes_are_forgotten)
     }
 }
 
-/* The page that is idle for the longest time goes first, and no page that a
- * sequence has. */
+/* The page that was unused for the longest time is evicted first, and never a
+ * page of a sequence. */
 TEST(kv_prefixes_unused_go_first)
 {
     static struct world w;
@@ -591,7 +596,7 @@ TEST(kv_prefixes_unused_go_first)
     while (n_used(&w) > 5) /* two of them sequence 0's */
         assert_true(prefix_evict_lru(&w.kv, 0));
     check(&w);
-    share(&w, 1, w.text[1], 3 * PAGE_TOKENS); /* and goes last */
+    share(&w, 1, w.text[1], 3 * PAGE_TOKENS); /* and is evicted last */
     assert_int_equal(w.n[1], 3 * PAGE_TOKENS);
     trim(&w, 1, 0);
     while (prefix_evict_lru(&w.kv, 0))
@@ -600,8 +605,8 @@ TEST(kv_prefixes_unused_go_first)
     kv_fini(&w.kv);
 }
 
-/* A sequence that goes on within its last page needs no other one where there
- * is none: the tree lets go of that page. */
+/* A sequence that continues within its last page needs no other page: if none
+ * is free, the tree drops its reference. */
 TEST(kv_prefixes_leave_the_last_page)
 {
     static struct world w;

@@ -1,5 +1,5 @@
-/* The format of states: what was written comes back, and nothing else does.
- * Whose it is and where it goes is not asked here (test_engine_state.c). */
+/* The format of states: written states are read back, and all others are
+ * rejected. test_engine_state.c checks models and sequences. */
 #include "state/state.h"
 
 #include <inttypes.h>
@@ -43,7 +43,7 @@ TEST(hash64_sees_every_change)
     for (size_t n = 0; n <= sizeof data; n++) {
         last = hash64(7, data, n);
         assert_int_not_equal(last, hash64(8, data, n));
-        if (n < sizeof data) /* zeros behind it count */
+        if (n < sizeof data) /* trailing zeros count */
             assert_int_not_equal(last, hash64(7, data, n + 1));
         for (size_t i = 0; i < n; i++)
             for (int b = 0; b < 8; b++) {
@@ -101,7 +101,7 @@ struct made {
     struct state_seq seq[MAX_SEQ];
 };
 
-/* The first position of a sequence that is there of a cache. */
+/* Returns the first position of a sequence that a cache still has. */
 static int64_t first_there(const struct state_cache *c,
                            const struct state_seq *q)
 {
@@ -169,7 +169,7 @@ static void make_head(struct made *m, uint64_t *seed)
     }
 }
 
-/* A byte that knows where it stands. */
+/* Returns a byte that depends on its position. */
 static unsigned char byte_at(int seq, int64_t pos, int cache, size_t i)
 {
     return (unsigned char)(seq * 31 + pos * 7 + cache * 13 + (int64_t)i);
@@ -329,7 +329,7 @@ TEST(kv_state_cut_changed_or_shuffled_is_refused)
         assert_int_not_equal(read_all(&t, NULL, &err), PL_OK);
         t.data[at] ^= by;
     }
-    /* two whole chunks, each with its checksum, change places */
+    /* two whole chunks, each with its checksum, swap places */
     head = state_head_bytes(&m.h);
     chunk = STATE_CHUNK *
                 (state_row_bytes(&m.cache[0]) + state_row_bytes(&m.cache[1])) +
@@ -348,10 +348,10 @@ static void set_bytes(unsigned char *p, uint64_t v, int n)
         p[i] = (unsigned char)v;
 }
 
-/* Numbers that no writer writes, under a checksum that says they are meant. */
+/* Numbers that no writer writes, with a valid checksum. */
 TEST(kv_state_head_without_sense_is_refused)
 {
-    /* offset, bytes, value; sequences begin behind two caches */
+    /* offset, bytes, value; sequences begin after two caches */
     enum { CACHE = 160, SEQ = CACHE + 2 * 32, SUM = SEQ + 2 * 40 };
     static const struct {
         int at, n;
@@ -391,7 +391,7 @@ TEST(kv_state_head_without_sense_is_refused)
         {SEQ + 8, 8, 1ull << 62, PL_BAD_FILE},
         {SEQ + 8, 8, INT32_MAX, PL_BAD_FILE},
         {SEQ + 16, 8, UINT64_MAX, PL_BAD_FILE},
-        {SEQ + 24, 8, 64, PL_BAD_FILE}, /* like itself */
+        {SEQ + 24, 8, 64, PL_BAD_FILE}, /* equal to itself */
         {SEQ + 32, 8, 1, PL_BAD_FILE},
         {SEQ + 40, 4, 4, PL_BAD_FILE},
         {SEQ + 40 + 4, 4, 2, PL_BAD_FILE},
@@ -426,13 +426,13 @@ TEST(kv_state_head_without_sense_is_refused)
     free(s.data);
 }
 
-/* Where there are states each sequence has its own, in F32, of bounded size. */
+/* If there are states, each sequence has its own, in F32, of bounded size. */
 TEST(kv_state_head_with_states_is_bounded)
 {
     static const struct {
         struct state_cache cache;
         int64_t n_like;
-        const char *says; /* NULL: it is taken */
+        const char *says; /* NULL: it is accepted */
     } heads[] = {
         {{0, true, true, PL_F32, 1 << 10, 1 << 16, 0}, 64, NULL},
         {{0, true, true, PL_F32, (1 << 10) + 1, 1 << 16, 0}, 64, "values"},
@@ -477,10 +477,11 @@ TEST(kv_state_head_with_states_is_bounded)
     free(s.data);
 }
 
-/* ---- the fuzzer's beginnings --------------------------------------------- */
+/* ---- the fuzzer's corpus ------------------------------------------------- */
 
-/* fuzz/corpus/state holds states of this version, not refused for their age
- * before a byte of them is looked at. PLAIT_WRITE_STATES=DIR writes them. */
+/* fuzz/corpus/state has states of this version, so that none is rejected for
+ * its version before its content is read. PLAIT_WRITE_STATES=DIR writes
+ * them. */
 TEST(kv_state_corpus_is_of_this_version)
 {
 #define KEYS                                                                   \

@@ -1,11 +1,11 @@
-/* Same numbers in every bit, however they are come by.
+/* Every bit of a result is the same, however it was computed.
  *
- * With the ranks given, nothing else may change a logit: not the kernels'
+ * With given ranks, nothing else may change a logit: not the kernels'
  * instruction set, not the devices, not what a sequence went through before
- * (copied, trimmed, decoded again, its pages shared), not its company in the
- * batch, for any element of the cache. test_engine_reference.c has the sweep
- * over devices, shares, threads and micro-batches. The second half holds
- * pl_tensor_set and pl_tensor_get to plain arrays of bytes. */
+ * (copied, trimmed, decoded again, its pages shared), not the other sequences
+ * in the batch, for any element of the cache. test_engine_reference.c covers
+ * devices, shares, threads and micro-batches. The second half compares
+ * pl_tensor_set and pl_tensor_get with plain arrays of bytes. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -39,8 +39,8 @@ static float *rows_new(const struct engine_run *r, int64_t n)
 
 /* Whole models ------------------------------------------------------------ */
 
-/* Logits of 40 tokens at once and 3 one by one; *n_row rows, the caller
- * frees. */
+/* Returns the logits of 40 tokens at once and 3 one by one; *n_row rows, the
+ * caller frees. */
 static float *logits(const char *path, const char *name, const pl_options *o,
                      int64_t *n_vocab)
 {
@@ -113,7 +113,7 @@ TEST(bits_do_not_depend_on_the_instruction_set)
     kernel_sets_skip_absent();
 }
 
-/* The model with its matrices' values cut to those of BF16, stored as F32 or as
+/* Writes the model with its matrices' values cut to BF16, stored as F32 or as
  * BF16. */
 static const char *with_bf16_values(const char *path, const char *name,
                                     pl_format format)
@@ -121,7 +121,7 @@ static const char *with_bf16_values(const char *path, const char *name,
     const char *out = test_temp(name);
     struct gguf *in;
     struct gguf_writer *w;
-    void *kept[256]; /* owned: what the writer borrows */
+    void *kept[256]; /* owned: data that the writer borrows */
     int n_kept = 0;
     pl_err err = {0};
 
@@ -158,7 +158,8 @@ static const char *with_bf16_values(const char *path, const char *name,
     return out;
 }
 
-/* What was compared with references as F32 then holds for BF16. */
+/* So BF16 weights are as correct as the F32 ones, which were compared with
+ * references. */
 TEST(bits_of_bf16_weights_are_those_of_their_values)
 {
     static const char *const names[] = {
@@ -196,7 +197,8 @@ TEST(bits_of_bf16_weights_are_those_of_their_values)
     }
 }
 
-/* Is the root mean square of a - b above 0, and within `part` of that of a? */
+/* Returns true if the root mean square of a - b is above 0 and within `part` of
+ * that of a. */
 static bool is_near(const float *a, const float *b, int64_t n, double part)
 {
     double all = 0, off = 0;
@@ -210,10 +212,10 @@ static bool is_near(const float *a, const float *b, int64_t n, double part)
     return off > 0 && off <= part * part * all;
 }
 
-/* Products of BF16 have their own bits, the same for all kinds of device that
- * have them, and most rows stay within 3 % of the exact ones: in others an
- * expert was chosen whose score was as good. Where no set of the machine has
- * any, plain C is held to itself. */
+/* Products of BF16 have their own bits, the same on all backends that have
+ * them. Most rows stay within 3 % of the exact ones; in the others another
+ * expert with as good a score was chosen. Where no kernel set of the machine
+ * has them, plain C is compared with itself. */
 TEST(bits_of_fast_numerics_do_not_depend_on_devices)
 {
     static const char *const names[] = {"llama3-tied-ropefreqs-f16.gguf",
@@ -268,7 +270,7 @@ TEST(bits_of_fast_numerics_do_not_depend_on_devices)
                   "compared");
 }
 
-/* Who has no products of BF16 says so. */
+/* Kernels without products of BF16 report it. */
 TEST(bits_of_fast_numerics_are_refused_where_there_are_none)
 {
     static const struct {
@@ -322,8 +324,8 @@ TEST(bits_of_fast_numerics_are_refused_behind_exact_ones)
     pl_graph_free(g);
 }
 
-/* The model with a tensor for each expert, as the first files of Mixtral had
- * them, last ones first. */
+/* Writes the model with a tensor for each expert, as the first files of Mixtral
+ * had them, last ones first. */
 static const char *with_experts_apart(const char *path)
 {
     const char *out = test_temp("apart.gguf");
@@ -464,7 +466,8 @@ enum { LENGTH = 150 };
 
 struct tale {
     struct engine_run r;
-    int32_t token[2][LENGTH]; /* two texts that part after `parting` tokens */
+    int32_t token[2][LENGTH]; /* two texts that diverge after `parting`
+                               * tokens */
     float *row[2];            /* logits of each, decoded afresh */
     float *got;
     const char *what;
@@ -475,7 +478,8 @@ static const int32_t *text(const struct tale *t, int which)
     return t->token[which];
 }
 
-/* Tokens [from, to) of a text to the end of a sequence; same bits as fresh. */
+/* Appends tokens [from, to) of a text to a sequence; they must have the bits of
+ * a fresh one. */
 static void goes_on(struct tale *t, int seq, int which, int from, int to,
                     const char *how)
 {
@@ -536,8 +540,8 @@ static void copy(struct tale *t, int dst, int src)
 static const char *const holders[] = {"cpu", "cpu*2", "sim*2", "cpu,sim",
                                       "proc*2"};
 
-/* Copies share pages; each side may then go its own way, at a page's end, in
- * the middle of a page, and in a page that was shared whole. */
+/* Copies share pages. Either side may then diverge, at a page's end, in the
+ * middle of a page, and in a page that was shared whole. */
 TEST(bits_of_copies_are_those_of_fresh_sequences)
 {
     static const int partings[] = {64, 100, 128};
@@ -564,7 +568,7 @@ TEST(bits_of_copies_are_those_of_fresh_sequences)
             goes_on(&t, 1, 1, at - 1, LENGTH, "what it shared is unharmed");
             trim(&t, 0, 1);
             goes_on(&t, 0, 0, 1, LENGTH, "so is the source");
-            copy(&t, 1, 0); /* over what it held */
+            copy(&t, 1, 0); /* replacing its contents */
             trim(&t, 1, 64);
             goes_on(&t, 1, 0, 64, LENGTH, "a copy over a copy");
             tale_close(&t);
@@ -591,7 +595,7 @@ TEST(bits_of_trimmed_sequences_are_those_of_fresh_ones)
     }
 }
 
-/* Four sequences that grow at different speeds, tokens in any order. */
+/* Four sequences that grow at different speeds, with tokens in any order. */
 TEST(bits_of_sequences_together_are_those_of_each_alone)
 {
     enum { S = 4, N = 60 };
@@ -653,7 +657,7 @@ TEST(bits_of_sequences_together_are_those_of_each_alone)
 
 /* Bytes in and out -------------------------------------------------------- */
 
-/* A leaf or value, and the bytes it should have. */
+/* A leaf or value, and its expected bytes. */
 struct shadow {
     pl_tensor t;
     unsigned char *byte;
@@ -687,7 +691,7 @@ static const pl_layout by_k = {PL_SPLIT, 1, 256, 4, cut_k};
 static const pl_layout by_expert_rows = {PL_SPLIT, 1, 24, 3, cut_many};
 static const pl_layout by_expert_k = {PL_SPLIT, 2, 256, 4, cut_k};
 
-/* Every format in matrices split both ways and not at all, for 4 ranks;
+/* Builds every format in matrices split both ways and not at all, for 4 ranks;
  * experts; tables; caches of every element. */
 static void bench_build(struct bench *b)
 {
@@ -711,7 +715,7 @@ static void bench_build(struct bench *b)
         const struct format_info *fi = format_info((pl_format)f);
         size_t row = format_row_bytes((pl_format)f, 256);
 
-        if (f == PL_I32 || f == PL_TQ1_0) /* not all bytes come back */
+        if (f == PL_I32 || f == PL_TQ1_0) /* not all bytes can be read back */
             continue;
         for (int k = 0; k < 2; k++) {
             char *nm = name[b->n];
@@ -722,7 +726,7 @@ static void bench_build(struct bench *b)
             shadow(b, w, 96 * row, nm);
             pl_want_layout(b->g, w, k ? &by_k : &by_rows);
             y = pl_matmul(b->g, x, w);
-            if (f % 3 == 0) /* and as a table: plain beside packed */
+            if (f % 3 == 0) /* and as a table: plain besides packed */
                 y = pl_concat(b->g, 2,
                               (pl_tensor[]){y, pl_gather_rows(b->g, w, id)}, 1);
             pl_output(b->g, y);
@@ -766,7 +770,7 @@ static void bench_build(struct bench *b)
     }
 }
 
-/* Random ranges of random tensors, written and read, against the bytes. */
+/* Writes and reads random ranges of random tensors, and compares the bytes. */
 static void ranges(pl_exec *x, struct bench *b, int n, uint64_t *random,
                    const char *what)
 {
@@ -844,8 +848,8 @@ TEST(tensor_bytes_are_those_that_were_set)
     }
 }
 
-/* A weight set piece by piece computes what one set at once does, in each of
- * the forms that it is held in. */
+/* A weight set in pieces computes the same as one set at once, in each of its
+ * storage forms. */
 TEST(tensor_pieces_compute_as_the_whole)
 {
     enum { T = 4 };

@@ -1,6 +1,6 @@
-/* Places in a work region, pair by pair: buffers whose lifetimes meet do not
- * overlap, nor those of which one is born before the other's place has rested.
- */
+/* Offsets in a work region, pair by pair. Buffers whose live ranges intersect
+ * do not overlap, and neither do those of which one begins before the other's
+ * memory has rested. */
 #include "lower/buffers.h"
 
 #include "lib/support.h"
@@ -50,5 +50,5 @@ TEST(exec_buffers_that_live_at_once_lie_apart)
         got += rest > 0 ? 0 : total;
         least += rest > 0 ? 0 : peak;
     }
-    assert_true(got < least + least / 4); /* and places are used again */
+    assert_true(got < least + least / 4); /* and memory is reused */
 }

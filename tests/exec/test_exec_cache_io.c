@@ -1,5 +1,6 @@
-/* Rows of caches in and out: tiles by many positions as by one, and caches that
- * devices share, where what was written comes back whoever holds which head. */
+/* Reads and writes of cache rows. Tiles of many positions equal single ones,
+ * and rows of caches that devices share are read back as written, whichever
+ * device has a head. */
 #include "exec/cache_io.h"
 
 #include "device/cpu/cpu_ops.h"
@@ -18,7 +19,7 @@ static void fill(uint64_t *seed, void *p, size_t n)
 }
 
 /* Any span of positions, any width, rows apart: the same bytes as one position
- * after another, and no others touched. */
+ * after another, and no other byte changes. */
 TEST(cache_rows_equal_single_rows)
 {
     uint64_t seed = test_seed();
@@ -58,7 +59,7 @@ TEST(cache_rows_equal_single_rows)
     }
 }
 
-/* A graph with nothing but a cache written and read. */
+/* Returns a graph that only writes and reads a cache. */
 static pl_graph *graph(pl_format f, int64_t n_head)
 {
     pl_graph *g;
@@ -74,8 +75,8 @@ static pl_graph *graph(pl_format f, int64_t n_head)
     return g;
 }
 
-/* Rows of any span of a page are what was last written there, in any layout;
- * pl_tensor_get, byte by byte, says the same. */
+/* Rows of any span of a page are those last written there, in any layout;
+ * pl_tensor_get reads the same bytes. */
 TEST(cache_gives_back_what_was_written)
 {
     static const char *const devices[] = {"cpu", "cpu*2", "sim*3"};

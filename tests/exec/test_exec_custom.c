@@ -1,7 +1,7 @@
-/* Ops of the caller's own, split: what kernels that know nothing of ranks
- * compute from their parts is what they compute from the whole, whatever the
- * layouts, devices and threads. Sums are taken of small integers, where any
- * order gives the same, or compared with the same ranks on one device. */
+/* Custom ops, split over ranks: kernels that know nothing of ranks compute the
+ * same from their parts as from the whole, whatever the layouts, devices and
+ * threads. Sums are of small integers, for which any order gives the same, or
+ * are compared with the same ranks on one device. */
 #include "exec/exec.h"
 #include "lib/alloc_fail.h"
 #include "lib/random_layout.h"
@@ -24,7 +24,7 @@ static int64_t count(const pl_op_value *v, int from, int to)
     return n;
 }
 
-/* This thread's part of n values. */
+/* Returns this thread's part of n values. */
 static int64_t first(const pl_op_call *c, int64_t n)
 {
     return n * c->ith / c->nth;
@@ -35,7 +35,7 @@ static int64_t end(const pl_op_call *c, int64_t n)
     return n * (c->ith + 1) / c->nth;
 }
 
-/* Logical index of index i along dimension d. */
+/* Returns the logical index of index i along dimension d. */
 static int64_t logical(const pl_op_value *v, int d, int64_t i)
 {
     const pl_op_part *p = v->part;
@@ -252,11 +252,11 @@ static const struct {
 };
 enum { N_SCENE = sizeof scenes / sizeof *scenes };
 
-/* What plans have shown of each definition. */
+/* Layouts that plans had for each definition. */
 static struct {
     int split, sum, through;
 } seen[N_DEF];
-static int seen_groups; /* runs on several groups of devices */
+static int seen_groups; /* steps on several groups of devices */
 
 static pl_graph *read_scene(const char *text)
 {
@@ -267,7 +267,7 @@ static pl_graph *read_scene(const char *text)
     return g;
 }
 
-/* Leaves at random, or, if `cut`, all that have a dimension of that size along
+/* Splits random leaves, or, if `cut`, all with a dimension of that size along
  * it, alike; by halves if `even`. */
 static void split_leaves(pl_graph *g, int n_rank, int64_t cut, bool even,
                          uint64_t *seed)
@@ -315,7 +315,7 @@ static void note(const struct numeric *p)
     }
 }
 
-/* Runs `g` and gives all it computes, in one piece (malloc'ed). */
+/* Runs `g` and returns all results in one piece (malloc'ed). */
 static float *run(const pl_graph *g, const pl_options *o, uint64_t values,
                   bool exact, int64_t n_tok, size_t *size)
 {
@@ -437,7 +437,8 @@ TEST(exec_custom_split_equals_the_unsplit)
     }
 }
 
-/* Whatever allocation fails, it is said, and nothing is left behind. */
+/* Whichever allocation fails, the call returns an error, and nothing is
+ * leaked. */
 TEST(exec_custom_survives_want_of_memory)
 {
     const pl_options o = options("cpu*2", 3, 1);
@@ -508,7 +509,7 @@ TEST(exec_custom_hash_tells_definitions_apart)
     assert_true(hash_of(&def) != h);
 }
 
-/* One sum behind the op, not one before it for each operand. */
+/* One sum after the op, not one before it for each operand. */
 TEST(exec_custom_is_passed_before_the_sum)
 {
     static const char text[] =

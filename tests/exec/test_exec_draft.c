@@ -1,6 +1,6 @@
-/* Programs while they are written: a POST that is owed stands before whatever
- * waits for it and before the device's next work, and belongs to the
- * micro-batch whose values came. */
+/* Programs under construction. A deferred POST is emitted before each wait for
+ * it and before the device's next work, and belongs to the micro-batch of its
+ * values. */
 #include "lib/support.h"
 #include "lower/lower_inner.h"
 
@@ -46,8 +46,8 @@ static void pull(struct scene *s, int *event)
     assert_int_equal(lower_post_batched(&s->w, 0, event), PL_OK);
 }
 
-/* The steps of a device, like "pull post0 kernel", each with its micro-batch if
- * that is not the first; orders ascend. */
+/* Checks the instructions of a device, like "pull post0 kernel", each with its
+ * micro-batch if that is not the first; orders ascend. */
 static void must_be(const struct scene *s, int d, const char *want)
 {
     static const char *const name[] = {
@@ -86,7 +86,7 @@ TEST(exec_values_in_a_row_are_posted_once)
     pull(&s, &c);
     assert_int_not_equal(a, c);
     assert_int_equal(lower_post(&s.w, 0, QUEUE_COMPUTE, &b), PL_OK);
-    assert_int_equal(b, c); /* nothing has happened since */
+    assert_int_equal(b, c); /* no instruction since */
     assert_int_equal(lower_flush_batched_post(&s.w, 0), PL_OK);
     must_be(&s, 0, "pull pull post0 kernel pull post1");
     close_scene(&s);
@@ -116,7 +116,7 @@ TEST(exec_each_micro_batch_posts_for_itself)
     s.w.now.micro = 1;
     pull(&s, &b);
     assert_int_not_equal(a, b);
-    s.w.now.micro = 2; /* what settles it is another's */
+    s.w.now.micro = 2; /* another one's wait emits it */
     assert_int_equal(lower_wait(&s.w, 1, QUEUE_COMPUTE, 0, b), PL_OK);
     must_be(&s, 0, "pull pull/1 post0 post1/1");
     must_be(&s, 1, "wait1/2");
@@ -132,8 +132,8 @@ static void copy(struct scene *s, int *event)
     assert_int_equal(lower_post_deferred(&s->w, 0, event), PL_OK);
 }
 
-/* Of copies in a row the last one's POST is that of all, but of their own
- * micro-batch only: the other may be absent. */
+/* In a series of copies, the last one's POST covers all of them, but only those
+ * of its micro-batch: another may be absent. */
 TEST(exec_copies_are_posted_late_by_micro_batch)
 {
     struct scene s;
@@ -174,12 +174,12 @@ TEST(exec_runs_of_few_rows_post_for_themselves)
     assert_true(a == 0 && b == 1 && c == 2);
     assert_int_equal(s.dev[0].insn[0].max_rows, 2);
     assert_int_equal(s.dev[0].insn[1].min_rows, 3);
-    assert_int_equal(s.dev[0].insn[2].max_rows, 0); /* in every run */
+    assert_int_equal(s.dev[0].insn[2].max_rows, 0); /* in every step */
     close_scene(&s);
 }
 
-/* Before it waits for another device a queue waits for what the other queue has
- * posted, once, in the runs that have the post. */
+/* Before a queue waits for another device, it waits for the other queue's
+ * POSTs, once, in the steps that execute them. */
 TEST(exec_queues_know_of_each_other)
 {
     struct scene s;
@@ -191,7 +191,7 @@ TEST(exec_queues_know_of_each_other)
     assert_int_equal(lower_post(&s.w, 1, QUEUE_COMPUTE, &c), PL_OK);
     assert_int_equal(lower_post(&s.w, 0, QUEUE_COPY, &a), PL_OK);
     s.w.now.predicate =
-        PRED_ONE_SHOT_TOK; /* in these runs only it knows of the post */
+        PRED_ONE_SHOT_TOK; /* only in these steps it knows of the post */
     assert_int_equal(lower_wait(&s.w, 0, QUEUE_COMPUTE, 0, a), PL_OK);
     s.w.now.predicate = PRED_NONE;
     must_be(&s, 0, "post0 wait0");

@@ -1,5 +1,5 @@
-/* Memory of a plan and of an engine: none to be had, exactly what was planned,
- * none in a step.
+/* Memory of a plan and of an engine: a status if it runs out, exactly the
+ * planned bytes, and no allocation in a step.
  *
  * Devices' regions below 1 MiB come from malloc and are among the allocations
  * that fail; larger ones are mapped, and appear in the process's resident
@@ -52,8 +52,8 @@ static pl_status life(const char *path, const pl_options *o, bool shared,
     return s;
 }
 
-/* Every n-th allocation fails once, one n after the other; in the short tier
- * so many n at most, evenly spread. */
+/* Lets every n-th allocation fail once, one n after the other; in the short
+ * tier at most `most` values of n, evenly spread. */
 static void fail_each(const char *file, pl_options o, int most)
 {
     const char *path = test_ref_need(file), *devices = o.devices;
@@ -123,8 +123,8 @@ TEST(memory_out_gives_a_status_on_proc)
 
 /* Planned and taken ------------------------------------------------------- */
 
-/* Anonymous memory of the process that is really there; what other cases gave
- * back is first returned to the system. */
+/* Returns the resident anonymous memory of the process. Memory that other cases
+ * freed is first returned to the system. */
 static int64_t resident(void)
 {
     char line[256];
@@ -145,7 +145,7 @@ static int64_t resident(void)
     return kib * 1024;
 }
 
-/* Bytes of all devices' regions, from the plan. */
+/* Returns the bytes of all devices' regions, from the plan. */
 static int64_t planned_bytes(const struct compiled *p, int from, int to)
 {
     int64_t n = 0;
@@ -180,11 +180,12 @@ TEST(memory_planned_is_what_is_taken)
         TEST_OK(pl_model_open(&m, path, &err), err);
         TEST_OK(pl_plan_create(&p, m, &o, &err), err);
         want = planned_bytes(p->compiled, 0, REGION_COUNT);
-        malloc_trim(0); /* what was freed earlier must not go meanwhile */
+        malloc_trim(0); /* memory freed earlier must not be returned during the
+                         * test */
         before = resident();
         TEST_OK(pl_engine_create(&e, m, &o, &err), err);
         got = resident() - before;
-        /* huge pages round up, tables and the second plan come on top */
+        /* huge pages round up, and tables and the second plan add to it */
         slack = want / 16 + (4 << 20);
         if (got < want - (1 << 20) || got > want + slack)
             fail_msg("%s: %" PRId64 " bytes are planned, %" PRId64
@@ -198,7 +199,7 @@ TEST(memory_planned_is_what_is_taken)
     }
 }
 
-/* Bytes of the file's tensors. */
+/* Returns the bytes of the file's tensors. */
 static int64_t file_bytes(const pl_plan *p)
 {
     int64_t n = 0;
@@ -214,8 +215,8 @@ static int64_t file_bytes(const pl_plan *p)
     return n;
 }
 
-/* A super block that two ranks share has its scales on both sides of the cut:
- * the bytes of all that are there twice. */
+/* Returns the bytes stored twice: a super block that two ranks share has its
+ * scales on both sides of the cut. */
 static int64_t cut_bytes(const struct compiled *p)
 {
     int64_t n = 0;
@@ -245,8 +246,9 @@ static int64_t cut_bytes(const struct compiled *p)
     return n;
 }
 
-/* Rows of zeros that fill groups of 16: a constant a matrix, which outweighs
- * much of a router of three experts and nothing of a real model. */
+/* Returns the bytes of zero rows that fill groups of 16. They are constant for
+ * a matrix, outweigh much of a router of three experts, and do not matter in
+ * real models. */
 static int64_t padding_bytes(const struct compiled *p)
 {
     int64_t n = 0;
@@ -292,8 +294,8 @@ TEST(weights_take_little_more_than_their_file)
             p = pl_engine_plan(r.engine);
             held = planned_bytes(p->compiled, 0, REGION_WEIGHTS + 1);
             pl_engine_counters(r.engine, &c, sizeof c);
-            /* a device stores an index once, however many of its ranks own
-               it: on one device nothing is replicated */
+            /* a device stores an index once, however many of its ranks own it,
+             * so one device has no replicas */
             for (int d = 1; d < p->compiled->list.n; d++)
                 replicas += (int64_t)c.replica_bytes[d];
             replicas += cut_bytes(p->compiled) + padding_bytes(p->compiled);
@@ -333,7 +335,7 @@ TEST(steps_allocate_nothing)
 
         o.devices = devices[i % 4];
         o.n_threads = 2;
-        if (i >= 8) { /* runs of several micro-batches, copies, streams */
+        if (i >= 8) { /* steps of several micro-batches, copies, streams */
             o.split_mode = i % 4 == 1 ? PL_SPLIT_TENSOR : PL_SPLIT_LAYER;
             o.n_ubatch = 6;
             o.host_experts = "1";
@@ -379,7 +381,7 @@ TEST(steps_allocate_nothing)
     }
 }
 
-/* The last: it leaves a large heap behind, which would hide what is taken. */
+/* The last case: it leaves a large heap, which would hide allocations. */
 TEST(memory_out_gives_a_status_in_any_placement)
 {
     const char *override = "attn_output=sim0,ffn_norm=host,attn_v=mirrored";

@@ -1,12 +1,12 @@
-/* What devices tell each other: as few messages as there can be, and as many as
- * the plan says.
+/* Collectives between devices: as few as possible, and as many as the plan
+ * says.
  *
- * A model with experts (qwen3moe, glm4moe) sends one message after the
- * embedding and two a layer, each of d_model values a token: also where expert
- * scales are given, each of which makes a multiplication of its own, and where
- * a shared expert adds its sum to that of the chosen ones. After real steps the
- * counters must be what the plan's list of messages gives for the steps'
- * sizes. */
+ * A model with experts (qwen3moe, glm4moe) has one collective after the
+ * embedding and two a layer, each of d_model values a token. This also holds
+ * with expert scales, each of which is a multiplication of its own, and with a
+ * shared expert, whose sum is added to that of the chosen ones. After real
+ * steps the counters must equal what the plan's list of collectives gives for
+ * the steps' sizes. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,8 +21,8 @@ static const char *const devices[] = {"cpu*2", "cpu*3", "cpu*4",  "sim*2",
                                       "sim*3", "sim*4", "cpu,sim"};
 enum { N_DEVICES = sizeof devices / sizeof devices[0] };
 
-/* What message k of a layer must be, -1 being what stands before all layers.
- * `second`: how many values the feed-forward part's message carries. */
+/* Checks collective k of a layer, -1 for those before all layers. `second`: how
+ * many values the feed-forward part's collective carries. */
 static void check_message(const struct compiled *p, int layer, int k,
                           int second, int64_t d_model, int64_t gathered,
                           int n_layer, int at, const char *what)
@@ -33,8 +33,8 @@ static void check_message(const struct compiled *p, int layer, int k,
     const int64_t due = gather                 ? 4 * gathered
                         : layer >= 0 && k == 1 ? 4 * second * d_model
                                                : 4 * d_model;
-    /* behind its last attention a model needs no row but those whose logits are
-       wanted */
+    /* after its last attention a model needs only the rows whose logits are
+     * wanted */
     bool last = layer == n_layer - 1;
     const pl_dim b = m->bytes[0].n ? m->bytes[0] : m->bytes[1];
 
@@ -47,8 +47,8 @@ static void check_message(const struct compiled *p, int layer, int k,
                  num_kind_name(kind), layer, due);
 }
 
-/* Two a layer, and a third where tokens bring something to each layer: that
- * costs one message more before all layers. */
+/* Expects two a layer, or three if tokens contribute to each layer, which also
+ * costs one more before all layers. */
 static void two_a_layer(const struct compiled *p, int second, const char *what)
 {
     int64_t d_model = 0, gathered = 0;
@@ -76,7 +76,7 @@ static void two_a_layer(const struct compiled *p, int second, const char *what)
                           what);
 }
 
-/* Steps of several sizes; counters against the plan. */
+/* Runs steps of several sizes and compares counters with the plan. */
 static void counted(const char *path, const char *name, const char *on,
                     int ranks, const double *split, int second)
 {
@@ -145,7 +145,7 @@ TEST(messages_are_two_a_layer)
 {
     static const struct {
         const char *name;
-        int second; /* values of a layer's second message */
+        int second; /* values of a layer's second collective */
     } models[] = {
         {"qwen3moe-f32.gguf", 1},
         {"qwen3moe-q-q4_k_m.gguf", 1},
@@ -182,7 +182,7 @@ TEST(messages_are_two_a_layer)
     }
 }
 
-/* qwen3next has the gates of its delta nets in one matrix, in turns by key
+/* qwen3next has the gates of its delta nets in one matrix, interleaved by key
  * head. Ranks that share a key head, here more than two, have all of them. */
 TEST(messages_of_gates_in_turns_are_two_a_layer)
 {
@@ -193,7 +193,7 @@ TEST(messages_of_gates_in_turns_are_two_a_layer)
             counted(path, "qwen3next-f32.gguf", devices[k], n, NULL, 1);
 }
 
-/* The first device may be one of those that have no rank. */
+/* The first device may be one without ranks. */
 TEST(messages_are_counted_whoever_is_idle)
 {
     static const char *const on[] = {"cpu*3", "sim*3", "sim*2,cpu"};
@@ -220,7 +220,8 @@ TEST(messages_are_as_planned_in_every_kernel_set)
     }
 }
 
-/* An f32 model with a scale for each matrix of a layer and each expert. */
+/* Writes an f32 model with a scale for each matrix of a layer and each
+ * expert. */
 static const char *with_scales(const char *path)
 {
     static float scale[8] = {1.5f, 0.5f, 1, 2, 0.75f, 1.25f, 3, 0.25f};
@@ -268,9 +269,9 @@ TEST(messages_with_expert_scales_are_two_a_layer)
     }
 }
 
-/* Scales that come by reshape and row gather and are multiplied, as the
- * router's weights are, into the addends of a split contraction: the one
- * reduction waits until slots are summed and the residual is added. */
+/* Scales are gathered by reshape and row gather and multiplied, like the
+ * router's weights, into the addends of a split contraction. The one reduction
+ * waits until slots are summed and the residual is added. */
 TEST(messages_wait_for_scales_and_slots)
 {
     enum { E = 6, U = 2, D = 64, K = 96, T = 5 };
@@ -345,7 +346,7 @@ TEST(messages_wait_for_scales_and_slots)
     }
 }
 
-/* What is pushed as part of a message ends inside its tensor. */
+/* Checks that a push of a collective ends inside its tensor. */
 static void must_fit(const struct program *all, const struct insn *s,
                      const struct graph_sizes *z)
 {
@@ -371,8 +372,8 @@ static void must_fit(const struct program *all, const struct insn *s,
     }
 }
 
-/* Where one shot or two are taken by the number of rows, each number takes one
- * of them, and has room for what it stages. */
+/* If the number of rows chooses between one-shot and two-shot, each number
+ * executes one of them and has space for its staging. */
 TEST(messages_go_one_way_for_any_rows)
 {
     static const char *const on[] = {"sim*2", "sim*3", "sim*4", "sim*5"};
@@ -418,7 +419,8 @@ TEST(messages_go_one_way_for_any_rows)
     }
 }
 
-/* Rows up to which a plan for the described devices takes one shot. */
+/* Returns the number of rows up to which a plan for the described devices uses
+ * one shot. */
 static int rows_of_one_shot(const char *spec)
 {
     pl_graph *g = place_model(1);
@@ -446,8 +448,9 @@ static int rows_of_one_shot(const char *spec)
     return most;
 }
 
-/* A row is 512 bytes, and a second shot saves half of what goes to three peers:
- * 768 bytes a row, as many as the slowest link carries while it begins. */
+/* A row is 512 bytes. A second shot saves half of what is sent to three peers,
+ * which is 768 bytes a row. The limit is what the slowest link carries in its
+ * latency. */
 TEST(messages_take_one_shot_while_that_is_sooner)
 {
     static const struct {

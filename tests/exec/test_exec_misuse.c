@@ -1,6 +1,6 @@
-/* Graphs that no model builds and steps that lie about their tables: what is
- * wrong is refused, what is merely odd is kept, and no memory is touched that
- * is not the executor's. The sanitizer builds give these cases their teeth. */
+/* Graphs that no model builds, and steps with wrong tables. Wrong input is
+ * rejected, unusual input is accepted, and no memory outside the executor's is
+ * accessed. These cases are most effective in the sanitizer builds. */
 #include "pl_graph.h"
 
 #include "lib/support.h"
@@ -24,7 +24,8 @@ static pl_exec *create(const pl_graph *g, const char *devices)
     return x;
 }
 
-/* A step reads all pages up to a token's position, not its own alone. */
+/* A step reads all pages up to a token's position, not only those of its own
+ * tokens. */
 TEST(exec_refuses_steps_whose_pages_are_not_the_caches)
 {
     static const int32_t zero[2] = {0}, one[2] = {1, 1}, far[2] = {5, 9000};
@@ -70,8 +71,8 @@ TEST(exec_refuses_steps_whose_pages_are_not_the_caches)
     pl_graph_free(g);
 }
 
-/* A sequence's state has a slot to be read from and one to be written into, and
- * its tokens come in order and side by side. */
+/* A sequence's state has a slot to read and one to write, and its tokens are in
+ * order and adjacent. */
 TEST(exec_refuses_steps_that_do_not_follow_on_states)
 {
     static const int32_t one[3] = {0}, two[3] = {0, 1, 0};
@@ -143,8 +144,8 @@ static pl_exec *without_options(const pl_graph *g)
     return x;
 }
 
-/* No op takes matrices dealt out whole, so only a layout asked for, or a role
- * that means something else, brings this about. */
+/* No op takes whole matrices apportioned to ranks. Only a requested layout, or
+ * a role that means something else, leads to this. */
 TEST(exec_keeps_matrices_dealt_out_whole)
 {
     enum { BYTES = 3 * 20 * 2 * 34 }; /* [3, 20, 64] in Q8_0 */
@@ -180,7 +181,7 @@ TEST(exec_keeps_matrices_dealt_out_whole)
     pl_graph_free(g);
 }
 
-/* What is refused is told as it was asked, sums that overflow included. */
+/* The message repeats the request, also for sums that overflow. */
 TEST(exec_refuses_bytes_beyond_a_tensor)
 {
     static const struct {
@@ -223,8 +224,8 @@ TEST(exec_refuses_bytes_beyond_a_tensor)
     pl_graph_free(g);
 }
 
-/* Angles that overflow give values that mean nothing, where sums may be NaN: no
- * more. A model's factors are looked at when it is opened. */
+/* Angles that overflow give meaningless values, and sums may be NaN, but
+ * nothing worse. A model's factors are checked when it is opened. */
 TEST(exec_rope_takes_any_factors)
 {
     static const float factor[][2] = {{0, 1},       {NAN, INFINITY},
@@ -261,7 +262,7 @@ TEST(exec_rope_takes_any_factors)
             assert_int_equal(pl_exec_step(e, &rows, NULL), PL_OK);
             assert_int_equal(pl_tensor_get(e, out, y, 0, sizeof y, NULL),
                              PL_OK);
-            for (int i = 0; i < 48; i++) /* what is not rotated stays */
+            for (int i = 0; i < 48; i++) /* unrotated values stay */
                 if (i % 6 >= 4)
                     assert_true(y[i] == x[i]);
         }

@@ -1,6 +1,6 @@
-/* Several micro-batches in one run: a pipeline over the groups of a model's
- * layers gives each the bits that it has alone, on one device, one after
- * another, for every number of micro-batches and any sizes. */
+/* Several micro-batches in one step. A pipeline over the groups of a model's
+ * layers gives each the bits that it has alone on one device, for every number
+ * of micro-batches and any sizes. */
 #include "exec/exec.h"
 #include "lib/place_model.h"
 #include "lib/support.h"
@@ -100,7 +100,7 @@ static void make(struct graph *y, uint64_t *seed)
     }
 }
 
-/* Tokens of one or two sequences, each going on where it was. */
+/* Draws tokens of one or two sequences, each continuing where it ended. */
 static void draw(struct batch *b, int n, uint64_t *seed)
 {
     int32_t next[N_SEQ] = {0};
@@ -134,7 +134,7 @@ static pl_exec *open_exec(const struct graph *y, const pl_options *o)
     return x;
 }
 
-/* n micro-batches at once; results to what they have for it. */
+/* Runs n micro-batches at once; results are written to their buffers. */
 static void step(const struct graph *y, pl_exec *x, struct batch *b, int n)
 {
     static const int32_t pages[N_SEQ * PAGES] = {2, 0, 0, 0, 1, 3, 3, 3};
@@ -211,7 +211,8 @@ TEST(pipeline_gives_each_micro_batch_its_own_bits)
             for (int k = 0; k < n; k++)
                 step(&y, alone, &want[k], 1);
             step(&y, x, got, n);
-            assert_true(isnormal(got[0].logits[0])); /* it says something */
+            assert_true(isnormal(got[0].logits[0])); /* the result is not
+                                                      * trivial */
             assert_true(isnormal(got[0].middle[0]));
             for (int k = 0; k < n; k++)
                 if (memcmp(got[k].logits, want[k].logits,

@@ -1,17 +1,16 @@
-/* Random graphs over random placements, against one device bit by bit.
+/* Random graphs with random placements give every bit that one device gives.
  *
- * Each weight and cache gets a home and each node a group, with no regard for
- * cost or for what a model would do; groups are any devices, overlapping ones
- * too, with any share of the ranks. A placement has three scripts: a plain one,
- * a pipeline of several micro-batches, and a second plain one placed otherwise
- * (as streaming is). Steps come in runs of any number of micro-batches. What
- * every script must leave to the numeric plan alone are bits, so results and
- * caches equal those of one device to the last one. The programs' text reads
- * back as these programs.
+ * Each weight and cache gets a home group and each node a group, regardless of
+ * cost or of what a model would do. Groups are any devices, also overlapping
+ * ones, with any share of the ranks. A placement has three variants: a resident
+ * one, a pipeline of several micro-batches, and a second resident one placed
+ * otherwise (as streaming is). Steps have any number of micro-batches. Only the
+ * numeric plan decides bits, so results and caches equal those of one device in
+ * every variant. The programs' text parses into the same programs.
  *
- * What may not be placed freely: writes into a cache stand with it, sums with
- * their addends; in a pipeline attention stands with its cache, and it does not
- * stand in another group that shares a device with the cache's.
+ * Two constraints hold. Writes into a cache are in its home group, and sums in
+ * that of their addends. In a pipeline attention is in its cache's home group;
+ * otherwise it is never in another group that shares a device with that.
  *
  * PLAIT_SEED=number begins with that graph and placement. */
 #include "exec/exec.h"
@@ -37,9 +36,9 @@ struct job {
     uint64_t seed; /* that made it */
 };
 
-/* What a process has waited for is out of the thread sanitizer's sight: two
- * threads of this process that write into its inbox, one after the other, as
- * "io" and the host do, look like a race. */
+/* The thread sanitizer does not see that another process has waited. Two
+ * threads of this process that write into its inbox one after the other, "io"
+ * and the host, look like a race. */
 #if defined(__has_feature)
 #if __has_feature(thread_sanitizer)
 #define TWO_PROC   "cpu*2"
@@ -121,7 +120,7 @@ struct groups {
     int n_group, n_unit;
 };
 
-/* A group of some devices; each carries ranks in order. */
+/* Makes a group of some devices; each carries ranks in order. */
 static void draw_group(struct groups *o, const int *dev, int n, int n_rank,
                        uint64_t *seed)
 {
@@ -166,7 +165,7 @@ static void draw_groups(struct groups *o, const struct device_list *l,
         draw_group(o, host, n_host, n_rank, seed);
 }
 
-/* The memory that a node of the plan is or writes into; -1: none. */
+/* Returns the memory that a node of the plan is or writes, or -1. */
 static int written_by(const pl_graph *g, const struct num_node *n)
 {
     int up = op_info(g->node[n->node].op)->updates;
@@ -186,10 +185,10 @@ static bool overlap(const struct groups *o, int a, int b)
     return false;
 }
 
-/* Where each node is computed; stay_home: with a weight that it reads. An op
- * that writes into a memory stands with it; one that reads a cache does in a
- * pipeline, and where the two groups share a device; false: two caches disagree
- * on that. */
+/* Draws a group for each node; stay_home: that of a weight that it reads. An op
+ * that writes a memory is in its home group. So is one that reads a cache in a
+ * pipeline, or if the two groups share a device. Returns false if two caches
+ * disagree on that. */
 static bool draw_at(const struct compiled *p, const int *home,
                     const struct groups *o, bool pipeline, bool stay_home,
                     int *at, uint64_t *seed)
@@ -234,8 +233,8 @@ static bool draw_at(const struct compiled *p, const int *home,
     return true;
 }
 
-/* Replaces p's programs by those of a random placement. stay_home: only ops of
- * several weights read some of them from elsewhere. */
+/* Replaces p's programs by those of a random placement. stay_home: only ops
+ * with several weights read some of them from elsewhere. */
 static pl_status replace(struct compiled *p, bool stay_home, uint64_t *seed,
                          pl_err *err)
 {
@@ -258,7 +257,7 @@ static pl_status replace(struct compiled *p, bool stay_home, uint64_t *seed,
             if (together && p->g->node[i].op == OP_memory)
                 home[i] = o.n_group - 1;
         }
-        together = true; /* if this one will not do */
+        together = true; /* if this placement fails */
     } while (!draw_at(p, home, &o, false, stay_home, at[1], seed) ||
              !draw_at(p, home, &o, false, stay_home, at[2], seed));
     piped = draw_at(p, home, &o, true, stay_home, at[0], seed);
@@ -297,11 +296,12 @@ static pl_status replace(struct compiled *p, bool stay_home, uint64_t *seed,
     return s;
 }
 
-/* ---- what the copy queue reads ------------------------------------------- */
+/* ---- reads of the copy queue --------------------------------------------- */
 
 enum { MAX_USE = 512 };
 
-/* Bytes of the device's own work region that a step touches in one way. */
+/* Bytes of the device's own work region that an instruction accesses in one
+ * way. */
 struct touch {
     const struct program *p;
     enum access access;
@@ -332,8 +332,8 @@ static bool meets_touch(const struct touch *a, const struct touch *b)
     return false;
 }
 
-/* Does the compute queue, where step `at` stands, know that the copy queue is
- * through with step `copy`? */
+/* Returns true if the compute queue knows at instruction `at` that the copy
+ * queue has finished instruction `copy`. */
 static bool is_told(const struct program *p, const struct variant *x, int copy,
                     int at)
 {
@@ -344,7 +344,7 @@ static bool is_told(const struct program *p, const struct variant *x, int copy,
             wait->event.dev != p->dev ||
             (wait->micro > x->insn[at].micro &&
              wait->micro > x->insn[copy].micro))
-            continue; /* runs may have both steps and not it */
+            continue; /* steps may have both instructions and not this one */
         for (int i = copy + 1; i < w; i++)
             if (x->insn[i].kind == INSN_POST &&
                 x->insn[i].queue == QUEUE_COPY &&
@@ -354,8 +354,8 @@ static bool is_told(const struct program *p, const struct variant *x, int copy,
     return false;
 }
 
-/* What the copy queue reads here is not written anew before it has been read.
- * Runs show it only if the copy is late enough. */
+/* Checks that data read by the copy queue is not overwritten before that. A
+ * step shows it only if the copy is late enough. */
 static void copies_are_read(struct job *j, const struct compiled *p,
                             int *n_copy)
 {
@@ -388,7 +388,8 @@ static void copies_are_read(struct job *j, const struct compiled *p,
         }
 }
 
-/* No queue waits twice in a row for what the other queue of its device has. */
+/* Checks that no queue waits twice in a row for the same event of its device's
+ * other queue. */
 static void waits_are_new(struct job *j, const struct compiled *p)
 {
     for (int d = 0; d < p->list.n; d++)
@@ -409,7 +410,7 @@ static void waits_are_new(struct job *j, const struct compiled *p)
         }
 }
 
-/* ---- runs ---------------------------------------------------------------- */
+/* ---- steps --------------------------------------------------------------- */
 
 static void set_inputs(struct job *j, pl_exec *x, int s, int micro)
 {
@@ -452,7 +453,8 @@ static void check_weights(struct job *j, pl_exec *x)
     }
 }
 
-/* The first run's results are kept, the others compared with them. */
+/* Keeps the results of the first execution, and compares the others with
+ * them. */
 static void read_outputs(struct job *j, pl_exec *x, int s, int micro,
                          bool first)
 {
@@ -533,7 +535,7 @@ static pl_options options(const struct job *j, const char *devices)
                         .n_seq = RANDOM_N_SEQ};
 }
 
-/* Steps in runs of up to `most` micro-batches. */
+/* Runs steps of up to `most` micro-batches. */
 static void run_steps(struct job *j, pl_exec *x, int most, bool first,
                       uint64_t *seed)
 {
@@ -566,7 +568,7 @@ static void run_alone(struct job *j, uint64_t *seed)
     pl_exec_free(x);
 }
 
-/* A placement, with what can be seen of its programs before they run; NULL: a
+/* Makes a placement and checks its programs before they run. Returns NULL if a
  * weight cannot be read away from home. */
 static struct compiled *placed(struct job *j, bool stay_home, pl_options *o,
                                int *n_copy, uint64_t *seed)
@@ -583,7 +585,7 @@ static struct compiled *placed(struct job *j, bool stay_home, pl_options *o,
     o->sim_seed = test_random(seed);
     o->n_threads = 1 + (test_below(seed, 4) == 0);
     if (test_below(seed, 2))
-        o->device_layers = "0"; /* a host */
+        o->device_layers = "0"; /* with a host */
     if (compile_graph(&p, j->r.g, o, &err) != PL_OK)
         JOB_FAIL(j, NULL, "%s", err.message);
     s = replace(p, stay_home, seed, &err);
@@ -599,7 +601,7 @@ static struct compiled *placed(struct job *j, bool stay_home, pl_options *o,
     return p;
 }
 
-/* False: a weight cannot be read away from home. */
+/* Returns false if a weight cannot be read away from home. */
 static bool run_placed(struct job *j, bool stay_home, int *n_copy,
                        uint64_t *seed)
 {
@@ -629,7 +631,7 @@ static bool run_placed(struct job *j, bool stay_home, int *n_copy,
 
 TEST(exec_random_placements_equal_one_device)
 {
-    enum { N_SEEN = 10 }; /* of each graph's placements that do not run */
+    enum { N_SEEN = 10 }; /* placements per graph that are only checked */
     const int enough = test_draws(120, 20000);
     uint64_t seed = test_seed();
     int refused = 0, again = 0, n_copy = 0;

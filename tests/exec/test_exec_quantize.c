@@ -1,10 +1,11 @@
-/* Activations are quantized once for all weights that want them alike: with a
- * scale a block, or one for each chunk that a weight with super-blocks sums. */
+/* Activations are quantized once for all weights that need the same form: with
+ * a scale a block, or one for each chunk that a weight with super-blocks
+ * sums. */
 #include "lib/support.h"
 #include "lower/compile.h"
 #include "quant/format.h"
 
-/* The step that writes this tensor. */
+/* Returns the instruction that writes this tensor. */
 static const struct insn_kernel *writer(const struct variant *s, int tensor)
 {
     for (int i = 0; i < s->n_insn; i++)

@@ -1,16 +1,15 @@
-/* Random graphs, split at random, against an unsplit evaluation in double
- * precision; linear ones on small integers bit by bit. Each is run twice where
- * only devices and threads differ: the bits must not.
+/* Random graphs, split at random, agree with an unsplit evaluation in double
+ * precision; linear ones on small integers agree in every bit. Each is run
+ * twice with only devices and threads changed, which must not change bits.
  *
- * What a graph is follows from one number; a failure prints it, and
- * PLAIT_SEED=number begins with that graph. A graph is drawn anew where a
- * choice of experts is nearly a tie, or where an error as rounding makes it
- * would show in the result.
+ * A number determines the graph. A failure prints it, and PLAIT_SEED=number
+ * begins with that graph. A graph is drawn anew if a choice of experts is
+ * nearly a tie, or if rounding errors would show in the result.
  *
- * Every combination of op, split letter and conversion that the rows of
- * ops.def allow (random_aim.c) must come up 20 times (in the long tier 100),
- * and no other one: while some are rare, every other graph has blocks aimed at
- * one of them. The number bears the aim in its high bits. */
+ * Every combination of op, split letter and conversion that the rows of ops.def
+ * allow (random_aim.c) must occur 20 times (in the long tier 100), and no
+ * other. While some are rare, every other graph has blocks aimed at one of
+ * them. The number's high bits have the aim. */
 #include "exec/exec.h"
 #include "layout/rules.h"
 #include "lib/eval64.h"
@@ -29,10 +28,10 @@ struct job {
     struct random_graph r;
     struct random_feed f;
     int n_rank;
-    bool *rounded;                 /* [n_node] behind a narrowing cast: owned */
+    bool *rounded;                 /* [n_node] after a narrowing cast: owned */
     double **want[MAX_STEP];       /* [n_node] results, memories; owned */
-    double **spread[MAX_STEP];     /* [n_node][1] what noise changed */
-    unsigned char **got[MAX_STEP]; /* [n_node] of the first run; owned */
+    double **spread[MAX_STEP];     /* [n_node][1] change caused by noise */
+    unsigned char **got[MAX_STEP]; /* [n_node] of the first execution; owned */
     uint64_t seed;                 /* that made it */
 };
 
@@ -61,10 +60,10 @@ static double as_double(const struct graph_node *n, const unsigned char *b,
     return (double)v;
 }
 
-/* ---- the yardstick ------------------------------------------------------- */
+/* ---- the reference ------------------------------------------------------- */
 
-/* All steps; what is read goes to out[s][node]. False: out of range, or a
- * choice is nearly a tie. */
+/* Evaluates all steps; values that can be read are written to out[s][node].
+ * Returns false if one is out of range, or a choice is nearly a tie. */
 static bool evaluate(struct job *j, double noise, double **out[MAX_STEP])
 {
     struct eval64 *e = eval64_create(j->r.g, RANDOM_N_SEQ, RANDOM_MAX_POS);
@@ -93,7 +92,7 @@ static bool evaluate(struct job *j, double noise, double **out[MAX_STEP])
             const struct eval_value *v = &e->value[i];
 
             for (int64_t k = 0; k < v->n; k++)
-                ok &= fabs(v->x[k]) <= most; /* not NaN either */
+                ok &= fabs(v->x[k]) <= most; /* rejects NaN too */
             if (!feed_is_read(&j->r.g->node[i]) && !is_memory(&j->r.g->node[i]))
                 continue;
             out[s][i] = test_need((size_t)v->n, sizeof(double));
@@ -126,8 +125,8 @@ static void job_free(struct job *j)
     random_graph_free(&j->r);
 }
 
-/* How far noise of the size of float's rounding moves the results; false where
- * it moves them so far that a comparison would say nothing. */
+/* Measures how far noise of the size of float's rounding moves the results.
+ * Returns false if that is too far for a meaningful comparison. */
 static bool well_conditioned(struct job *j)
 {
     double **other[MAX_STEP];
@@ -155,7 +154,8 @@ static bool well_conditioned(struct job *j)
     return ok;
 }
 
-/* Data for the graph, and what it computes. False: to be drawn anew. */
+/* Draws data for the graph and evaluates it. Returns false if it must be drawn
+ * anew. */
 static bool job_fill(struct job *j, uint64_t *seed)
 {
     bool ok;
@@ -178,8 +178,8 @@ static bool job_fill(struct job *j, uint64_t *seed)
     return ok && (j->r.exact || well_conditioned(j));
 }
 
-/* A seed is a number below 2^AIM_SHIFT, and above it an aim's place in the list
- * counted from 1; 0: none. */
+/* A seed is a number below 2^AIM_SHIFT. Above that it has an aim's index in the
+ * list, counted from 1; 0: none. */
 enum { AIM_SHIFT = 48 };
 
 static bool job_make(struct job *j, uint64_t seed)
@@ -202,8 +202,8 @@ static bool job_make(struct job *j, uint64_t seed)
 enum { N_LETTER = 128 };
 static int64_t seen[OP_COUNT][N_LETTER][NUM_KIND_COUNT];
 
-/* The operand of an op with heads several of which share one of another
- * operand, *few; -1: it is no such op. */
+/* Returns the operand of an op with heads several of which share one of another
+ * operand, *few; -1 for other ops. */
 static int many_heads(enum op op, int *few)
 {
     bool delta = op == OP_delta_net || op == OP_delta_net_tiled;
@@ -212,7 +212,7 @@ static int many_heads(enum op op, int *few)
     return delta ? 2 : op == OP_attention || op == OP_latent_attention ? 0 : -1;
 }
 
-/* Are heads that share one split? */
+/* Returns true if heads that share one are split. */
 static bool cuts_heads(const struct numeric *p, const struct num_node *n,
                        int many, int few)
 {
@@ -229,8 +229,8 @@ static bool cuts_heads(const struct numeric *p, const struct num_node *n,
     return false;
 }
 
-/* What of a node of the plan is split: a letter of its row, or one of the signs
- * of random_graph.h. */
+/* Returns the split of a node of the plan: a letter of its row, or one of the
+ * signs of random_graph.h. */
 static int letter_of(const struct numeric *p, const struct num_node *n)
 {
     const struct graph_node *x = &p->g->node[n->node];
@@ -278,7 +278,8 @@ static void count_plan(const struct numeric *p)
 
 /* ---- running ------------------------------------------------------------- */
 
-/* Bytes of a tensor, now and then in parts that begin and end anywhere. */
+/* Sets the bytes of a tensor, sometimes in parts that begin and end
+ * anywhere. */
 static void set_bytes(struct job *j, pl_exec *x, int node, const void *data,
                       size_t size, uint64_t *seed)
 {
@@ -313,7 +314,8 @@ static void set_all(struct job *j, pl_exec *x, int s, uint64_t *seed)
     }
 }
 
-/* Weights read back are the bytes that were set, whole and in part. */
+/* Checks that weights read back are the bytes that were set, whole and in
+ * part. */
 static void check_weights(struct job *j, pl_exec *x, uint64_t *seed)
 {
     for (int i = 0; i < j->r.n_node; i++) {
@@ -340,7 +342,7 @@ static void check_weights(struct job *j, pl_exec *x, uint64_t *seed)
     }
 }
 
-/* Against the yardstick; of memories only what was written. */
+/* Compares with the reference; in memories only what was written. */
 static void compare(struct job *j, int node, int s, const unsigned char *b,
                     const bool *written)
 {
@@ -362,7 +364,8 @@ static void compare(struct job *j, int node, int s, const unsigned char *b,
     }
 }
 
-/* A memory, read as the tensor it is: slot by slot, through its pages. */
+/* Checks a memory, read as the tensor it is: slot by slot, through its
+ * pages. */
 static void check_memory(struct job *j, pl_exec *x, int node, int last)
 {
     const struct graph_node *n = &j->r.g->node[node];
@@ -391,8 +394,8 @@ static void check_memory(struct job *j, pl_exec *x, int node, int last)
     free(all);
 }
 
-/* A run is held to the yardstick, or, of 8-bit kernels, to nothing; the one
- * after it to its bits. */
+/* The first run is compared with the reference, unless it uses 8-bit kernels;
+ * the second with the first one's bits. */
 enum mode { CHECK, CHECK_AGAIN, FAST, FAST_AGAIN };
 
 static void read_all(struct job *j, pl_exec *x, int s, enum mode mode,
@@ -433,7 +436,7 @@ static void read_all(struct job *j, pl_exec *x, int s, enum mode mode,
     }
 }
 
-/* One run on some devices; the second compares bits with the first. */
+/* Runs once on some devices. The second run compares bits with the first. */
 static void run(struct job *j, enum mode mode, uint64_t *seed)
 {
     static const char *const kernel_sets[] = {"reference", "generic", NULL};
@@ -487,15 +490,16 @@ static void run(struct job *j, enum mode mode, uint64_t *seed)
     pl_exec_free(x);
 }
 
-/* ---- steering and stock-taking ------------------------------------------- */
+/* ---- coverage ------------------------------------------------------------ */
 
-/* How many times each combination is wanted. */
+/* Returns how often each combination must occur. */
 static int64_t often(void)
 {
     return test_draws(8, 100);
 }
 
-/* The brief tier draws too few to meet all; what it meets is as right. */
+/* Returns true if the counts must be complete. The brief tier draws too few
+ * graphs for that; its checks of results are the same. */
 static bool counts(void)
 {
     return test_draws(20, 20) == 20;
@@ -506,7 +510,8 @@ static int64_t seen_of(const struct random_aim *a)
     return seen[a->op][a->letter][a->kind];
 }
 
-/* A combination that is still rare, by its place counted from 1; 0: none. */
+/* Returns a combination that is still rare, by its index counted from 1; 0:
+ * none. */
 static uint64_t some_rare(uint64_t *seed)
 {
     uint64_t found = 0;
@@ -528,8 +533,8 @@ static void print_one(enum op op, int letter, int kind, const char *note)
         (long long)seen[op][letter][kind], note);
 }
 
-/* Counts, a row for each op and letter; '.' is not from the op's row, "never"
- * has its reason in random_aim.c. */
+/* Prints counts, a row for each op and letter; '.' is not from the op's row,
+ * "never" has its reason in random_aim.c. */
 static void print_table(const struct random_aim *list, int n)
 {
     print_message("%-14s %s", "op", "letter, after");
@@ -556,8 +561,8 @@ static void print_table(const struct random_aim *list, int n)
     print_message("\n");
 }
 
-/* Is the table of combinations full and nothing beside it? Prints it, and what
- * is not as it should be. */
+/* Returns true if exactly the allowed combinations occurred often enough.
+ * Prints the table and the exceptions. */
 static bool complete(void)
 {
     static bool listed[OP_COUNT][N_LETTER][NUM_KIND_COUNT];
@@ -602,7 +607,7 @@ TEST(exec_random_graphs_equal_the_unsplit_evaluation)
     int n = 0, redrawn = 0, aimed = 0;
 
     memset(seen, 0, sizeof seen);
-    /* to read this machine's again for each run takes longer than the run */
+    /* reading this machine's topology for each run takes longer than the run */
     assert_int_equal(setenv("HWLOC_SYNTHETIC", "core:2 pu:1", 1), 0);
     while (n < enough || (n < most && some_rare(&drawn))) {
         uint64_t other = seed ^ 0x5a5a5a5a;
@@ -631,9 +636,10 @@ TEST(exec_random_graphs_equal_the_unsplit_evaluation)
     assert_true(complete());
 }
 
-/* What random graphs meet seldom. */
+/* Cases that random graphs rarely contain. */
 static const char *const corners[] = {
-    /* the first rank has no addend: what all hold is added all the same */
+    /* the first rank has no addend: values that all have are added all the
+     * same */
     "a: f32[n_tok, 6] = input\nb: f32[4] = weight\n"
     "w: f32[4, 6] = weight !want=split(1: 3{1} 3{2})\n"
     "v: f32[4, 6] = weight !want=split(1: 2{2} 4{1})\n"
@@ -690,7 +696,7 @@ static const char *const corners[] = {
     "e: f32[n_tok, 2, 4] = matmul(d, v)\n"
     "f: f32[n_tok, 4] = sum(e)\ng: f32[n_tok, 4] = matmul(u, z)\n"
     "s: f32[n_tok, 4] = add(f, g)\ny: f32[n_tok, 4] = tanh(s) !output\n",
-    /* a sum that nobody reads, one that is read and kept in several forms */
+    /* a sum without a reader, one that is read and kept in several forms */
     "a: f32[n_tok, 6] = input\n"
     "w: f32[4, 6] = weight !want=split(1: 1{0} 3{1} 2{2})\n"
     "d: f32[n_tok, 4] = matmul(a, w)\n"

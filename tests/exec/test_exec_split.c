@@ -1,26 +1,27 @@
-/* Really split: no rank is idle, none holds or computes what others should.
+/* Work is really split: no rank is idle, and none stores or computes what
+ * others should.
  *
  * For models of every family, 2 to 8 ranks and equal and uneven shares, each
  * weight matrix but the router and those that make latents is split, and K and
- * V also where there are fewer KV heads than ranks; a latent is every rank's.
- * What a rank holds and multiplies, replicas apart, is then within a grain of
- * its share, in each layer; the figures by layer come from the numeric plan and
- * the programs, and their sums must be those that the engine's counters give
- * after real steps.
+ * V also where there are fewer KV heads than ranks. Every rank has the latents.
+ * What a rank stores and multiplies, without replicas, is then within a grain
+ * of its share, in each layer. The figures by layer come from the numeric plan
+ * and the programs, and their sums must be those of the engine's counters after
+ * real steps.
  *
- * Grains. The least that can change hands is
- *   feed-forward, experts, vocabulary   32 indices, what a block of quantized
- *       activations has and formats allow to cut; in float models fewer where
- *       there would be no 32 for each rank
+ * Grains. The smallest parts that can move to another rank are
+ *   feed-forward, experts, vocabulary   32 indices, the size of a block of
+ *       quantized activations, which formats can cut; in float models fewer if
+ *       there would not be 32 for each rank
  *   query heads, attention output       one KV head with its query heads, or
- *       as many as make their output whole blocks of 32 where that is quantized
- *   K and V                             the same KV heads; shared by ranks, one
- *       more, since a shared head counts for its first owner alone. A single KV
- *       head is everybody's
- *   what tokens bring to layers         as feed-forward, but alike in all
- *       layers, since one table has it for all of them
- * A delta net's value heads and key heads go as query heads and KV heads do;
- * its stacked q, k and v, of which key heads have a part, as K and V. */
+ *       as many as make their output whole blocks of 32 if that is quantized
+ *   K and V                             the same KV heads; if ranks share them,
+ *       one more, because a shared head counts only for its first owner. All
+ *       ranks have a single KV head
+ *   per-layer token inputs              as feed-forward, but alike in all
+ *       layers, since one table has them for all
+ * A delta net's value heads and key heads are like query heads and KV heads;
+ * its stacked q, k and v, of which key heads have a part, like K and V. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -46,8 +47,8 @@ static const char *const part_names[PART_COUNT] = {
     "query heads", "KV heads",   "feed-forward or shared expert",
     "experts",     "vocabulary", "what tokens bring to layers"};
 
-/* The part of a layer that a weight belongs to, and which of its dimensions,
- * from the last, counts the part's indices. */
+/* Returns the part of a layer that a weight belongs to, and which of its
+ * dimensions, from the last, counts the part's indices. */
 static enum part part_of(pl_role r, int *from_last)
 {
     *from_last = 1;
@@ -98,7 +99,7 @@ static enum part part_of(pl_role r, int *from_last)
     }
 }
 
-/* What a part of a layer has, in one measure. */
+/* A part of a layer, in one measure. */
 struct amount {
     double rank[PL_MAX_RANKS], total;
 };
@@ -119,7 +120,7 @@ struct split {
     double sum[MEASURES][PL_MAX_RANKS]; /* of all, for the counters */
 };
 
-/* What the ranks hold of a weight, each index by its first owner. */
+/* Adds each rank's part of a weight, each index for its first owner. */
 static void add_weight(struct split *s, const struct num_node *n,
                        const struct graph_node *g)
 {
@@ -133,7 +134,7 @@ static void add_weight(struct split *s, const struct num_node *n,
     if (n->layout->kind != PL_SPLIT) {
         s->sum[BYTES][0] += bytes;
         if (g->n_dim > 1 && g->role != PL_ROLE_ROUTER &&
-            g->role != PL_ROLE_DELTA_GATES && /* where ranks share key heads */
+            g->role != PL_ROLE_DELTA_GATES && /* if ranks share key heads */
             g->role != PL_ROLE_ATTN_Q_A && g->role != PL_ROLE_ATTN_KV_A &&
             !(part == PART_KV && s->n_kv[g->layer + 1] == 1))
             fail_msg("%s: %s is not split", s->what, g->name);
@@ -155,13 +156,13 @@ static void add_weight(struct split *s, const struct num_node *n,
         return;
     a->total += bytes;
     assert_int_equal(n->layout->dim, g->n_dim - 1 - from_last);
-    s->size[g->layer + 1][part] = n->layout->period; /* of one, where several
-                                                        are stacked */
+    s->size[g->layer + 1][part] = n->layout->period; /* of one, if several are
+                                                      * stacked */
     s->blocks[g->layer + 1][part] |=
         from_last == 0 && format_info(g->format)->block > 1;
 }
 
-/* Multiply-adds of all contractions, by the programs' own account. */
+/* Adds the multiply-adds of all contractions, from the programs. */
 static void add_macs(struct split *s, const struct graph_sizes *z)
 {
     const struct compiled *p = s->p;
@@ -217,7 +218,7 @@ static int64_t gcd(int64_t a, int64_t b)
     return b ? gcd(b, a % b) : a;
 }
 
-/* The grain as a fraction of the part; see above. */
+/* Returns the grain as a fraction of the part; see above. */
 static double grain(const struct split *s, int layer, enum part part)
 {
     int64_t size = s->size[layer][part], unit = 32;
@@ -264,8 +265,8 @@ static void judge(const struct split *s)
             }
 }
 
-/* The part that all layers have alike, as if it were one: how far each rank is
- * off. Gives its grain. */
+/* Treats the part that all layers split alike as one: computes each rank's
+ * deviation. Returns its grain. */
 static double per_layer_off(const struct split *s, double *off)
 {
     double most = 0;
@@ -281,9 +282,9 @@ static double per_layer_off(const struct split *s, double *off)
     return most;
 }
 
-/* Leftovers of a layer's parts do not add up, nor do those of layers: bytes
- * that only one rank owns stay within the largest grain. A KV head goes with
- * its query heads, so these two are one grain. */
+/* Deviations of a layer's parts do not add up, and neither do those of layers:
+ * bytes that only one rank owns stay within the largest grain. A KV head is
+ * with its query heads, so these two are one grain. */
 static void judge_sums(const struct split *s)
 {
     double off[PL_MAX_RANKS] = {0}, most = per_layer_off(s, off);

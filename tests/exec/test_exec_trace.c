@@ -1,5 +1,5 @@
-/* A trace says what ran: every step once, in the lane of its device and queue,
- * and how much of the copies was hidden. */
+/* A trace shows what ran: every instruction once, in the lane of its device and
+ * queue, and which part of the copies was hidden. */
 #include "engine/engine.h"
 #include "lib/alloc_fail.h"
 #include "lib/engine_run.h"
@@ -10,7 +10,7 @@
 
 enum { MAX_DEV = 8 };
 
-/* Steps of each lane, waiting apart. */
+/* Instructions of each lane, waits apart. */
 struct lanes {
     int n[MAX_DEV][QUEUE_COUNT];
     double end_us[MAX_DEV][QUEUE_COUNT]; /* of the last event seen */
@@ -39,7 +39,8 @@ static double number(const json_t *o, const char *name)
     return json_number_value(x);
 }
 
-/* Lanes are named; events of one do not overlap, but for rounding. */
+/* Checks that lanes are named, and that events of one do not overlap, apart
+ * from rounding. */
 static void check_events(const char *text, const struct compiled *p,
                          const struct lanes *want, const pl_traced *sum)
 {

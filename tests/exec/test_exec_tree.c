@@ -1,6 +1,6 @@
-/* The tree over ranks: whoever carries them, the same additions in the same
- * order. An addend is a number and an addition a hash of both sides that knows
- * left from right, so two results are equal where the trees are. */
+/* The tree over ranks: the same additions in the same order, whichever devices
+ * carry them. An addend is a number, and an addition a hash of both sides that
+ * distinguishes left from right. So two results are equal if the trees are. */
 #include "lower/rank_tree.h"
 
 #include "lib/support.h"
@@ -12,7 +12,8 @@ static uint64_t add(uint64_t a, uint64_t b)
     return test_random(&s);
 }
 
-/* The definition: 0 is a hole, and a node with one child is that child. */
+/* Computes the definition: 0 is a hole, and a node with one child is that
+ * child. */
 static uint64_t tree(const uint64_t *x, int n)
 {
     uint64_t l, r;
@@ -44,7 +45,7 @@ static void push(struct stack *s, uint64_t x, int n_add)
     }
 }
 
-/* The sum as the devices make it: each its own ranks, then all together. */
+/* Computes the sum as the devices do: each its own ranks, then all together. */
 static uint64_t by_devices(struct arena *a, const uint64_t *x, int n, int n_dev,
                            const int *rank0, const int *n_rank)
 {

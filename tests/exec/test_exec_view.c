@@ -1,6 +1,6 @@
-/* Strided views of tensors on devices, against picking the same values from the
- * whole: every kind of tensor, split or not, forwards, backwards, transposed
- * and overlapping; and transfers that go on by themselves. */
+/* Strided views of tensors on devices select the same values as from the whole:
+ * every type of tensor, split or not, forwards, backwards, transposed and
+ * overlapping. Asynchronous transfers keep their order. */
 #include "graph/graph.h"
 #include "lib/alloc_fail.h"
 #include "lib/support.h"
@@ -73,7 +73,7 @@ static bool readable(const struct graph_node *n)
     return n->n_in == 0 || n->keep || n->output;
 }
 
-/* Leaves of random values, and one step. */
+/* Sets leaves to random values, and runs one step. */
 static void fill(pl_exec *x, const pl_graph *g, uint64_t *seed)
 {
     const pl_step_tokens rows = {.size = sizeof rows, .n_tok = N_TOK};
@@ -105,7 +105,7 @@ static void fill(pl_exec *x, const pl_graph *g, uint64_t *seed)
     TEST_OK(pl_exec_step(x, &rows, &err), err);
 }
 
-/* Values of the whole tensor as a view has them. */
+/* Reads the values of the whole tensor as a view has them. */
 static unsigned char *whole(pl_exec *x, const pl_graph *g, pl_tensor t,
                             size_t *size)
 {
@@ -127,7 +127,7 @@ static unsigned char *whole(pl_exec *x, const pl_graph *g, pl_tensor t,
     return (unsigned char *)v;
 }
 
-/* A view inside c values. */
+/* Draws a view inside c values. */
 static pl_view draw(int64_t c, uint64_t *seed)
 {
     pl_view v = {.n_dim = 1 + (int)test_below(seed, 4)};
@@ -163,7 +163,7 @@ static int64_t count(const pl_view *v)
     return n;
 }
 
-/* Value of the tensor that value k of the view is. */
+/* Returns the index of the tensor's value for value k of the view. */
 static int64_t at(const pl_view *v, int64_t k)
 {
     int64_t a = v->start;
@@ -311,8 +311,8 @@ TEST(exec_view_outside_is_refused)
     pl_graph_free(g);
 }
 
-/* Weights go up while the last step's values come down; the next step sees
- * them all, the values are those of the step before. */
+/* Weights are written while the last step's values are read. The next step sees
+ * all weights; the values are those of the step before. */
 TEST(exec_async_keeps_the_order_of_the_calls)
 {
     static const char *const devices[] = {"cpu*2", "sim*3"};
@@ -372,7 +372,7 @@ TEST(exec_async_tells_its_failure_once)
         PL_BAD_ARGUMENT);
     assert_non_null(strstr(err.message, "w: 4 bytes from byte 2688"));
     TEST_OK(pl_tensor_get(e, w, got, 0, sizeof v, &err), err);
-    assert_memory_equal(got, v, sizeof v); /* what stood behind is not done */
+    assert_memory_equal(got, v, sizeof v); /* calls after it are not done */
     TEST_OK(pl_exec_wait(e, &err), err);
     pl_exec_free(e);
     pl_graph_free(g);

@@ -1,6 +1,5 @@
-/* Weights on devices: loaded all at once, put and got in any ranges, in every
- * form that a storage has, where memory can be written in place and where it
- * cannot. */
+/* Weights on devices: loaded all at once, set and read in any ranges, in every
+ * storage form, where memory can be written in place and where it cannot. */
 #include "exec/exec.h"
 #include "exec/storage.h"
 #include "lib/alloc_fail.h"
@@ -13,9 +12,9 @@
 #include <string.h>
 
 /* Rows, columns and experts are split, evenly and oddly, in runs that repeat,
- * with shared indices and ranks that have none; super blocks are cut; groups
- * are ragged; some weights are read packed and plain, some by nobody; two take
- * several slabs on each device. */
+ * with shared indices and ranks without any. Super blocks are cut and groups
+ * are ragged. Some weights are read packed and plain, some are not read; two
+ * take several slabs on each device. */
 static const char text[] =
     "x: f32[n_tok, 1024] = input\n"
     "s: f32[n_tok, 96] = input\n"
@@ -56,7 +55,7 @@ static const char *const all_devices[] = {"cpu",   "cpu*2", "cpu*3",
                                           "sim*2", "sim*3", "cpu,sim*2"};
 enum { N_DEVICES = sizeof all_devices / sizeof all_devices[0] };
 
-/* A graph on devices, and what its weights shall be. */
+/* A graph on devices, and the values of its weights. */
 struct scene {
     pl_graph *g;
     pl_exec *x;
@@ -148,7 +147,7 @@ static void load(struct scene *s)
         fail_msg("%s: %s", s->o.devices, err.message);
 }
 
-/* Rows [row0, row0 + n) as the devices have them. */
+/* Checks rows [row0, row0 + n) on the devices. */
 static void check_rows(struct scene *s, int node, int64_t row0, int64_t n)
 {
     const struct graph_node *g = &s->g->node[node];
@@ -191,7 +190,7 @@ TEST(weights_loaded_are_read_back)
         }
 }
 
-/* A device's weights, all bytes. */
+/* Reads all bytes of a device's weights. */
 static unsigned char *region(const pl_exec *x, int dev, size_t *bytes)
 {
     unsigned char *p;
@@ -203,7 +202,7 @@ static unsigned char *region(const pl_exec *x, int dev, size_t *bytes)
     return p;
 }
 
-/* All of a weight in random ranges of few rows, in random order. */
+/* Sets all of a weight in random ranges of few rows, in random order. */
 static void put_ranges(struct scene *s, int node, uint64_t *seed)
 {
     const struct graph_node *g = &s->g->node[node];
@@ -213,7 +212,7 @@ static void put_ranges(struct scene *s, int node, uint64_t *seed)
     for (int64_t r = 0; r < rows; r += 1 + test_below(seed, 1 + rows / 20))
         first[n_range++] = r;
     first[n_range] = rows;
-    /* a stride that is coprime to the count goes through all */
+    /* a stride coprime to the count visits all */
     for (int64_t i = 0, at = 0, step = 7919; i < n_range; i++) {
         at = n_range % step ? (at + step) % n_range : i;
         assert_int_equal(exec_put_rows(s->x, node, first[at],
@@ -226,12 +225,12 @@ static void put_ranges(struct scene *s, int node, uint64_t *seed)
     free(first);
 }
 
-/* Padding too. */
+/* The padding is equal too. */
 TEST(weights_loaded_equal_rows_put)
 {
     uint64_t seed = test_seed();
 
-    for (int k = 0; k < 3; k++) { /* of cpu, whose memory is zero before */
+    for (int k = 0; k < 3; k++) { /* of cpu, whose memory is zero at first */
         struct scene s;
         pl_exec *loaded;
 
@@ -306,7 +305,7 @@ static void progress(void *user, const char *what, uint64_t done,
     *p = (struct progress){done, total, p->n + 1};
 }
 
-/* One write a slab, and no reads; a storage's last slab may be small. */
+/* One write for each slab, and no reads; a storage's last slab may be small. */
 TEST(weights_go_to_devices_by_slabs)
 {
     uint64_t seed = test_seed();
@@ -341,7 +340,7 @@ TEST(weights_go_to_devices_by_slabs)
     scene_fini(&s);
 }
 
-/* A stack's matrices lie apart, each for itself. */
+/* A stack's matrices are separate in memory. */
 TEST(weights_in_parts_are_put_together)
 {
     static const char *const devices[] = {"cpu", "cpu*2", "sim*3"};
@@ -388,7 +387,7 @@ TEST(weights_in_parts_are_put_together)
 
 /* ---- threads ------------------------------------------------------------- */
 
-/* Loaders wait here until `want` have come. */
+/* Loaders wait here until there are `want` of them. */
 struct crowd {
     atomic_int n;
     int want;
@@ -406,7 +405,7 @@ static pl_status join(void *user, int node, int64_t part, pl_err *err)
     return PL_OK;
 }
 
-/* A GPU has no threads to pack its weights: all cores do, side by side. */
+/* A GPU has no threads to pack its weights: all cores do so in parallel. */
 TEST(weights_for_an_accelerator_are_loaded_by_all_cores)
 {
     enum { N_CORE = 6 };
@@ -465,7 +464,7 @@ TEST(weights_failing_write_fails_the_load)
     assert_int_equal(
         exec_load(s.x, &(struct exec_source){.weight = s.part}, &s.o, NULL),
         PL_DEVICE);
-    load(&s); /* nothing is spoilt */
+    load(&s); /* nothing is damaged */
     check_all(&s);
     scene_fini(&s);
 }
@@ -480,7 +479,7 @@ TEST(weights_out_of_memory_is_a_status)
         struct scene s;
 
         scene_init(&s, devices[k], &seed);
-        load(&s); /* what the C library allocates once */
+        load(&s); /* for what the C library allocates once */
         for (int64_t i = 0; alloc_each(&i);) {
             pl_err err = {0};
 

@@ -1,6 +1,6 @@
-/* Caches that keep the last tokens alone: the bits of an attention with a
- * window are those it has over a cache of all tokens, whatever the devices, the
- * cut into steps and the sequences beside; and the memory is the window's. */
+/* Caches that keep only the last tokens. Attention with a window has the same
+ * bits as over a cache of all tokens, whatever the devices, the steps and the
+ * other sequences; and the cache takes only the window's memory. */
 #include "kv/pages.h"
 
 #include "exec/exec.h"
@@ -19,8 +19,8 @@ enum {
     N_SEQ = 2,
 };
 
-/* Two layers: the first sees all tokens, the second a window, of a cache that
- * keeps `kept`. */
+/* Returns a graph of two layers: the first sees all tokens, the second a
+ * window, over a cache that keeps `kept`. */
 static pl_graph *graph(int64_t kept)
 {
     const pl_dim dim[3] = {{1, PL_N_TOK}, {HEADS, PL_CONST}, {WIDTH, PL_CONST}};
@@ -89,7 +89,8 @@ static void stop(struct machine *m)
     pl_graph_free(m->g);
 }
 
-/* n tokens more of a sequence; a value of `in` follows from its position. */
+/* Decodes n more tokens of a sequence; a value of `in` depends on its
+ * position. */
 static void step(struct machine *m, int seq, int64_t n, const float *in,
                  float *out)
 {
@@ -129,7 +130,7 @@ static uint64_t cache_bytes(const struct machine *m)
     return n;
 }
 
-/* Steps, copies and ways back, done alike with windows and with all tokens. */
+/* Runs the same steps, copies and trims with windows and with all tokens. */
 static void compare(const char *devices, bool on_host, int n_step,
                     uint64_t *seed)
 {
@@ -158,7 +159,7 @@ static void compare(const char *devices, bool on_host, int n_step,
                     err);
         }
         least = kv_min_length(&some.kv, seq);
-        if (test_below(seed, 8) == 0) { /* back, as far as it goes */
+        if (test_below(seed, 8) == 0) { /* trims as far as possible */
             kv_trim(&all.kv, seq, least);
             kv_trim(&some.kv, seq, least);
         }

@@ -1,4 +1,5 @@
-/* GBNF: what it means, and what is said of what is wrong. */
+/* GBNF grammars accept the texts they should, and wrong ones get a clear
+ * error. */
 #include "lib/support.h"
 
 #include "grammar/grammar.h"
@@ -16,7 +17,7 @@ static struct grammar *read_grammar(const char *text)
     return g;
 }
 
-/* Is the text one of the grammar's, byte by byte? */
+/* Returns true if the grammar accepts the text, byte by byte. */
 static bool takes(const struct grammar *g, const char *text)
 {
     struct grammar_vocab *v = NULL;
@@ -172,8 +173,8 @@ TEST(gbnf_repeated_and_empty_parts_mean_no_more_than_they_say)
                  TEXTS("b", "ab"));
 }
 
-/* Both ways to read the text go on in step, each with two ways to return at
- * every level, and what lies below the two is joined at every byte. */
+/* Both readings of the text continue in parallel, each with two returns at
+ * every level. The common stack below the two is shared at every byte. */
 TEST(gbnf_ambiguous_texts_take_no_longer_at_each_level)
 {
     enum { N = 1000 };
@@ -195,7 +196,7 @@ TEST(gbnf_ambiguous_texts_take_no_longer_at_each_level)
     grammar_free(g);
 }
 
-/* Each letter may be the one after which 9,000 follow. */
+/* Each letter may be the one that 9,000 follow. */
 TEST(gbnf_too_many_open_ways_are_refused)
 {
     enum { N = 8000 };
@@ -214,7 +215,7 @@ TEST(gbnf_too_many_open_ways_are_refused)
     TEST_OK(grammar_state_create(&s, m, &err), err);
     assert_int_equal(grammar_accept_text(s, text, N, &err), PL_UNSUPPORTED);
     assert_non_null(strstr(err.message, "is too ambiguous here"));
-    TEST_OK(grammar_accept_text(s, text, 100, &err), err); /* as it was */
+    TEST_OK(grammar_accept_text(s, text, 100, &err), err); /* as before */
     grammar_state_free(s);
     grammar_masks_free(m);
     grammar_vocab_free(v);

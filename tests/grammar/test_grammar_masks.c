@@ -1,6 +1,6 @@
-/* Masks against a naive checker: random grammars, random vocabularies, random
- * walks. The checker tries the rules one way after another and knows neither
- * automata nor stacks; of a grammar it shares nothing but the text. */
+/* Masks equal those of a naive checker: random grammars, random vocabularies,
+ * random walks. The checker tries the rules one after another, without automata
+ * or stacks. It shares nothing with the grammar but the text. */
 #include "lib/support.h"
 
 #include "grammar/grammar.h"
@@ -19,7 +19,7 @@ enum {
     MOST_RULE = 6,
     MOST_NODE = 512,
     UNLIMITED = -1,
-    MOST_STEPS = 20000, /* of a search, after which it is given up */
+    MOST_STEPS = 20000, /* of a search before it is abandoned */
     MOST_TEXT = 160,
 };
 
@@ -89,7 +89,7 @@ static void fill_class(struct random_grammar *g, struct node *t)
 {
     t->n = 1 + (int)test_below(&g->rng, 2);
     t->negated = test_below(&g->rng, 4) == 0;
-    if (test_below(&g->rng, 3) == 0) { /* a wide one, as strings have it */
+    if (test_below(&g->rng, 3) == 0) { /* a wide one, as in strings */
         t->n = 1;
         t->negated = true;
         t->first[0] = t->last[0] = '"';
@@ -145,8 +145,8 @@ static void make_random(struct random_grammar *g, uint64_t seed)
         g->rule[i] = random_node(g, 3);
 }
 
-/* One repetition of something random, of a count at which tokens of some length
- * begin to tell it from others, and what may follow. */
+/* Makes one repetition of something random, with a count at which tokens of
+ * some length begin to tell it from others, and a possible continuation. */
 static void make_row(struct random_grammar *g, uint64_t seed)
 {
     static const int count[] = {0, 1, 3, 4, 5, 6, 8, 9, 12, 16, 17, 18, 40, 66};
@@ -271,11 +271,11 @@ static void say_grammar(struct test_text *out, const struct random_grammar *g)
 
 /* ---- the naive checker --------------------------------------------------- */
 
-/* What is still to come behind a node: its next sibling, or another turn. */
+/* The continuation after a node: its next sibling, or another repetition. */
 struct rest {
     const struct node *t; /* of a sequence or a repetition */
-    int i;                /* the child, or the turns that are done */
-    int start;            /* where the turn began */
+    int i;                /* the child, or the repetitions done */
+    int start;            /* start of the repetition */
     const struct rest *next;
 };
 
@@ -283,7 +283,7 @@ struct search {
     const struct random_grammar *g;
     const char *s;
     int n;
-    bool whole; /* the text is to end here; else it may go on */
+    bool whole; /* the text must end here; else it may continue */
     int n_step;
 };
 
@@ -300,7 +300,7 @@ static bool resume(struct search *q, int at, const struct rest *rest)
     if (!r)
         return at == q->n;
     if (r->t->kind == REPEAT) {
-        if (at == r->start) /* turns that take nothing may be had for nothing */
+        if (at == r->start) /* repetitions that match nothing are free */
             return resume(q, at, r->next);
         return turns(q, r->t, r->i, at, r->next);
     }
@@ -331,7 +331,7 @@ static bool in_class(const struct node *t, uint32_t c)
     return in != t->negated;
 }
 
-/* A character of the class, or all that is left of the text as the start of
+/* Matches a character of the class, or a whole rest of the text as the start of
  * one. */
 static bool match_class(struct search *q, const struct node *t, int at,
                         const struct rest *rest)
@@ -401,7 +401,7 @@ static bool match(struct search *q, const struct node *t, int at,
     return false;
 }
 
-/* -1: it was given up. */
+/* Returns -1 if the search was abandoned. */
 static int naive(const struct random_grammar *g, const char *s, int n,
                  bool whole)
 {
@@ -420,8 +420,8 @@ struct random_vocab {
     struct grammar_token token[N_TOKEN];
 };
 
-/* Letters, sometimes cut in the middle of one, of any length down to none; a
- * few are long. With `rows`, more are, many of one letter alone. */
+/* Makes letters, sometimes cut in the middle of one, of any length down to
+ * zero; a few are long. With `rows`, more are, many of one letter alone. */
 static void make_vocab(struct random_vocab *v, bool rows, uint64_t *rng)
 {
     for (int i = 0; i < N_TOKEN; i++) {
@@ -460,7 +460,7 @@ struct trip {
     struct grammar_state *s;
     char text[MOST_TEXT + TOKEN_BYTES];
     int n, most;
-    int64_t n_seen, n_allowed, n_left; /* tokens; those given up */
+    int64_t n_seen, n_allowed, n_left; /* tokens; those abandoned */
 };
 
 static bool has(const uint32_t *bits, int i)
@@ -468,7 +468,7 @@ static bool has(const uint32_t *bits, int i)
     return bits[i / 32] >> i % 32 & 1;
 }
 
-/* Does the token go on, by the checker? */
+/* Returns the checker's answer for the token. */
 static int expected(struct trip *p, int id)
 {
     const struct grammar_token *t = &p->v->token[id];
@@ -501,8 +501,8 @@ static void check_mask(struct trip *p, uint32_t *bits)
         assert_false(has(bits, id));
 }
 
-/* Takes an allowed token that is no end; false: there is none. A refused one
- * changes nothing. */
+/* Accepts an allowed token that is not an end. Returns false if there is none.
+ * A rejected one changes nothing. */
 static bool take_one(struct trip *p, const uint32_t *bits, uint64_t *rng)
 {
     int first = (int)test_below(rng, N_TOKEN), id = first;
@@ -540,7 +540,7 @@ static void go(struct trip *p, struct grammar_masks *m, uint64_t *rng)
             assert_int_equal(grammar_is_whole(p->s), whole);
         check_mask(p, bits);
         TEST_OK(grammar_state_copy(&copy, p->s, &err), err);
-        if (test_below(rng, 2)) { /* go on with either */
+        if (test_below(rng, 2)) { /* continues with either */
             grammar_state_free(p->s);
             p->s = copy;
         } else {
@@ -552,7 +552,7 @@ static void go(struct trip *p, struct grammar_masks *m, uint64_t *rng)
     grammar_state_free(p->s);
 }
 
-/* One random grammar; false: it is refused. */
+/* Tries one random grammar. Returns false if it is rejected. */
 static bool try_grammar(uint64_t seed, bool row, struct trip *p,
                         size_t cache_bytes)
 {
@@ -603,8 +603,8 @@ TEST(grammar_masks_equal_a_naive_checker)
     free(p);
 }
 
-/* Near both ends of a repetition and far from them: places that tokens do not
- * tell apart share what is found, others never do. */
+/* Near both ends of a repetition and far from them: positions that tokens
+ * cannot tell apart share their masks, others never do. */
 TEST(grammar_masks_of_long_rows_equal_a_naive_checker)
 {
     int n = test_draws(400, 60000), n_good = 0;
@@ -624,8 +624,8 @@ TEST(grammar_masks_of_long_rows_equal_a_naive_checker)
 
 /* ---- many tokens --------------------------------------------------------- */
 
-/* Vocabularies large enough for all that is known of branches, against tokens
- * that are tried one by one. */
+/* Vocabularies large enough to use everything known of branches, compared with
+ * tokens tried one by one. */
 
 enum { N_MANY = 4000, MANY_BYTES = 96 };
 
@@ -779,8 +779,8 @@ TEST(grammar_allocation_failures_leave_nothing)
     grammar_free(g);
 }
 
-/* Each palindrome has stacks of its own. What is dropped in between is not
- * missed: each text ends as it should. */
+/* Each palindrome has stacks of its own. Stacks that were dropped are not
+ * needed again: each text ends as it should. */
 TEST(grammar_long_use_keeps_memory_small)
 {
     static const char text[] = "root ::= \"a\" root \"a\" | \"b\" root \"b\""

@@ -1,5 +1,5 @@
-/* JSON Schema: which documents the grammar takes, and what is said of what is
- * not supported. */
+/* JSON Schema: the grammar accepts exactly the right documents, and unsupported
+ * schemas get a clear error. */
 #include "lib/support.h"
 
 #include "grammar/grammar.h"
@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Quotes are ' in what stands here. */
+/* Returns the text with ' for each quote replaced. */
 static char *quoted(const char *s)
 {
     char *copy = test_need(strlen(s) + 1, 1);
@@ -77,8 +77,8 @@ static bool takes(const struct reader *r, const char *text)
     return whole;
 }
 
-/* A random document, byte by byte; ends as soon as it may, after a while. Is
- * it JSON? */
+/* Generates a random document byte by byte, which ends as soon as it may, after
+ * a while. It must be JSON. */
 static void expect_json(const struct reader *r, const char *schema,
                         uint64_t *rng)
 {
@@ -349,8 +349,8 @@ TEST(schema_what_is_not_supported_is_named)
     expect_error("{'patternProperties': {}}", "patternProperties is not");
 }
 
-/* n times `part` between `before` and `after`; in it `mark` is the number of
- * the time, and ! the next one's. */
+/* Returns n times `part` between `before` and `after`; in it `mark` is the
+ * index, and ! the next one. */
 static char *repeated(char mark, const char *before, const char *part, int n,
                       const char *after)
 {
@@ -378,7 +378,7 @@ static void expect_refused(char *text, const char *message)
     free(text);
 }
 
-/* Small schemas that ask for much are refused at once. */
+/* Small schemas that expand to huge ones are rejected at once. */
 TEST(schema_hostile_sizes_are_refused)
 {
     char *list = repeated('@', "{'enum': [", "'~-@'", 300, "]}");
@@ -426,8 +426,7 @@ TEST(schema_allocation_failures_leave_nothing)
     }
 }
 
-/* Many small schemas that refer to one that takes long take as long as that, so
- * often. */
+/* Many small schemas that refer to a slow one take its time once each. */
 TEST(schemas_within_a_grammar_share_what_they_may_take)
 {
     json_t *schema =

@@ -1,5 +1,5 @@
-/* Ops of the caller's own in graphs: which rows are accepted, what shapes
- * follow from their letters, and what the text form makes of them. */
+/* Custom ops in graphs: valid rows are accepted, shapes follow from their
+ * letters, and the text form has them. */
 #include "graph/graph.h"
 #include "lib/support.h"
 
@@ -34,8 +34,8 @@ static const char prelude[] = "td: f32[n_tok, 64] = input\n"
                               "c: f32[n_slot, 3, 16] = memory\n"
                               "x4: f32[2, 3, 4, 5] = input\n";
 
-/* What the op of this row gives for these operands: the line without its name,
- * or, behind '!', what the message says. */
+/* The result of an op with this row on these operands: the line without its
+ * name, or, after '!', the error message. */
 static const struct {
     const char *dims;
     unsigned partial;
@@ -205,7 +205,7 @@ TEST(graph_custom_definitions_are_checked)
     }
 }
 
-/* Else the text form could not say which is meant. */
+/* Otherwise the text form would be ambiguous. */
 TEST(graph_custom_one_name_is_one_op)
 {
     char name[] = "f", dims[] = "d->d";

@@ -1,13 +1,13 @@
-/* Shapes: what each op demands of its operands and what it yields, as lines of
- * the text form. A line whose shape is not the inferred one is refused, so an
- * accepted line proves the inference. */
+/* Shapes: what each op requires of its operands and its result's shape, as
+ * lines of the text form. A line whose shape is not the inferred one is
+ * rejected, so an accepted line proves the inference. */
 #include "graph/graph.h"
 #include "lib/support.h"
 
 #include <stdio.h>
 #include <string.h>
 
-/* What the lines below read. */
+/* Operands of the lines below. */
 static const char prelude[] = "ids: i32[n_tok] = input\n"
                               "ids2: i32[n_tok, 2] = input\n"
                               "ids3: i32[n_tok, 3] = input\n"
@@ -55,7 +55,7 @@ static const char prelude[] = "ids: i32[n_tok] = input\n"
                               "b8: f32[8] = weight\n"
                               "kw: f16[n_slot, 2, 16] = cache_write(ck, kh)\n";
 
-/* Message NULL: accepted; else what the error says. */
+/* Message NULL: accepted; else the text of the error. */
 static const struct {
     const char *line, *message;
 } cases[] = {
@@ -316,7 +316,7 @@ TEST(graph_shape_each_op_takes_what_fits_alone)
     }
 }
 
-/* An error is kept; what follows it passes it on and changes nothing. */
+/* An error is kept. Later calls pass it on and change nothing. */
 TEST(graph_shape_first_error_stays)
 {
     const pl_dim d[2] = {{1, PL_N_TOK}, {64, PL_CONST}};
@@ -338,7 +338,7 @@ TEST(graph_shape_first_error_stays)
     pl_graph_free(g);
 }
 
-/* Operands that are no tensors, counts out of range: errors, no crash. */
+/* Operands that are not tensors, counts out of range: errors, no crash. */
 TEST(graph_shape_wrong_calls_are_refused)
 {
     const pl_dim d[2] = {{1, PL_N_TOK}, {64, PL_CONST}};
@@ -410,7 +410,7 @@ TEST(graph_shape_wrong_calls_are_refused)
     }
 }
 
-/* Ops have the numerics that were set before them, where these change them. */
+/* Ops have the numerics set before them, if these apply. */
 TEST(graph_shape_ops_have_the_numerics_that_were_set)
 {
     const pl_dim d[2] = {{1, PL_N_TOK}, {64, PL_CONST}};
@@ -438,7 +438,7 @@ TEST(graph_shape_ops_have_the_numerics_that_were_set)
     pl_graph_free(g);
 }
 
-/* Names say nothing of layers: a tensor's is the one that was set before it. */
+/* Names do not decide layers: a tensor has the layer that was set before it. */
 TEST(graph_shape_tensor_has_the_layer_that_was_set)
 {
     static const int layers[] = {-1, 0, 61, 65535, -1, 7};

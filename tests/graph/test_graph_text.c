@@ -1,5 +1,5 @@
-/* The text form: what is printed reads back as the same graph, and what is no
- * graph is refused with its line. */
+/* The text form: printed graphs parse into the same graph, and invalid text is
+ * rejected with its line. */
 #include "graph/graph.h"
 #include "lib/alloc_fail.h"
 #include "lib/support.h"
@@ -22,7 +22,7 @@ static pl_graph *parse(const char *text)
     return g;
 }
 
-/* The seed of the fuzzer that shows every op. */
+/* Reads the seed of the fuzzer, which has every op. */
 static char *every_op(void)
 {
     const char *path = test_file("fuzz/corpus/graph/every_op.txt");
@@ -45,7 +45,7 @@ TEST(graph_text_every_op_reads_and_prints_the_same)
     for (int i = 0; i < g->n_node; i++)
         seen[g->node[i].op] = true;
     for (int i = 0; i < OP_COUNT; i++)
-        if (!seen[i] && i != OP_custom) /* its name is its user's */
+        if (!seen[i] && i != OP_custom) /* its name is the user's */
             fail_msg("the text lacks %s", op_info((enum op)i)->name);
     pl_graph_free(g);
     free(s);
@@ -110,7 +110,7 @@ TEST(graph_text_floats_survive_exactly)
 
         memcpy(&f, &bits, sizeof f);
         if (f != f)
-            continue; /* a NaN is a NaN, whichever */
+            continue; /* any NaN is a NaN */
         assert_int_equal(pl_graph_create(&g, NULL), PL_OK);
         pl_scale(g, pl_input(g, "x", PL_F32, 1, &d), f);
         print(g, &a);

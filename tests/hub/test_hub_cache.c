@@ -1,4 +1,4 @@
-/* The cache folder: revisions, split models, what is there without the hub, and
+/* The cache folder: revisions, split models, models found without the hub, and
  * files of any address. */
 #include "lib/alloc_fail.h"
 #include "lib/hub_try.h"
@@ -20,7 +20,7 @@ TEST(hub_split_models_come_whole)
 
     hub_try_start(&t);
     (void)hub_try_add_random(&t, "m-Q8_0-00001-of-00001.gguf", 100);
-    for (int i = 2; i >= 0; i--) { /* a hub may list them anyhow */
+    for (int i = 2; i >= 0; i--) { /* a hub may list them in any order */
         snprintf(path, sizeof path, "d/m-Q4_K_M-%05d-of-00003.gguf", i + 1);
         f[i] = hub_try_add_random(&t, path, N + (size_t)i);
     }
@@ -41,7 +41,7 @@ TEST(hub_split_models_come_whole)
     hub_try_stop(&t);
 }
 
-/* Who changes a README makes a new revision. */
+/* A change of a README makes a new revision. */
 TEST(hub_a_new_revision_of_the_same_file_is_no_download)
 {
     struct hub_try_file *f, *g;
@@ -69,7 +69,7 @@ TEST(hub_a_new_revision_of_the_same_file_is_no_download)
     hub_use(&u, "T/R:Q8_0", NULL, PL_OK, "already there");
     hub_use_has(&u, g);
     assert_int_equal(t.n_sent, N - 1000);
-    /* Another file of the same name is another file, and both stay. */
+    /* Another file of the same name counts as another, and both stay. */
     t.revision = "77770000";
     f->data[5] ^= 1;
     f->sum[0] = '\0';
@@ -97,7 +97,7 @@ TEST(hub_the_cache_serves_without_the_hub)
     hub_use(&u, "T/R", NULL, PL_NOT_FOUND, "--offline");
     u.o.offline = false;
     hub_use(&u, "T/R", NULL, PL_OK, NULL);
-    /* A newer revision of which nothing was downloaded hides nothing. */
+    /* A newer revision without downloads hides nothing. */
     t.revision = "fedc0000fedc0000";
     f->data[0] ^= 1;
     f->sum[0] = '\0';
@@ -113,7 +113,7 @@ TEST(hub_the_cache_serves_without_the_hub)
     hub_use(&u, "T/R", "m-Q4_K_M.gguf", PL_OK, NULL);
     hub_use(&u, "T/R:Q8_0", NULL, PL_NOT_FOUND, "T/R: Q8_0 is not in");
     assert_int_equal(t.n_api + t.n_get, 0);
-    /* The hub is in trouble, then gone. */
+    /* The hub has errors, then is gone. */
     u.o.offline = false;
     t.status = 500;
     t.status_of_files = false;
@@ -129,7 +129,7 @@ TEST(hub_the_cache_serves_without_the_hub)
     hub_use_fini(&u);
 }
 
-/* Somebody else's cache, which has it all, is enough. */
+/* Another program's cache with all files suffices. */
 TEST(hub_a_cache_that_has_it_is_not_written_to)
 {
     struct hub_try_file *f;
@@ -171,7 +171,7 @@ TEST(hub_out_of_memory_gives_a_status)
     hub_try_stop(&t);
 }
 
-/* A listing that is damaged counts as none. */
+/* A damaged listing is ignored. */
 TEST(hub_a_damaged_listing_is_made_anew)
 {
     struct hub_try_file *f;
@@ -229,7 +229,8 @@ TEST(hub_names_never_lead_out_of_the_cache)
                  names[i]);
         hub_use(&u, "T/R", NULL, PL_BAD_FILE, "the hub's listing");
         assert_int_equal(t.n_get, 0);
-        assert_int_not_equal(access(u.o.cache, F_OK), 0); /* nothing is made */
+        assert_int_not_equal(access(u.o.cache, F_OK), 0); /* nothing is
+                                                           * created */
         hub_use_fini(&u);
     }
     t.listing = NULL;
@@ -297,7 +298,7 @@ TEST(hub_files_of_addresses_are_asked_for_by_their_tag)
     hub_use_has(&u, f);
     hub_use_url(&u, url, PL_OK, NULL);
     assert_int_equal(t.n_same, 2);
-    /* A part of a version that is no more, of another size. */
+    /* A part of an old version of another size. */
     snprintf(f->etag, sizeof f->etag, "\"third\"");
     u.o.n_try = 1;
     t.n_cut = 1;

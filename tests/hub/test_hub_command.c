@@ -1,5 +1,5 @@
-/* -hf and -mu as they are used: the command, once or twice at a time, killed,
- * stopped, without room. */
+/* The command with -hf and -mu as users run it: once or twice at a time,
+ * killed, stopped, on a full disk. */
 #include "lib/command.h"
 #include "lib/hub_try.h"
 
@@ -13,10 +13,10 @@
 
 struct scene {
     struct hub_try t;
-    struct hub_use u; /* for its cache's place */
+    struct hub_use u; /* for the path of its cache */
 };
 
-/* A hub that has the bundled model. */
+/* Opens a hub that has the bundled model. */
 static struct hub_try_file *open_scene(struct scene *s)
 {
     size_t n;
@@ -72,7 +72,7 @@ static int ended(pid_t pid)
     return command_status(status);
 }
 
-/* Until so much of it is there. */
+/* Waits until n bytes are present. */
 static void wait_for_part(const struct scene *s, int64_t n)
 {
     TEST_UNTIL(part_size(s) >= n);
@@ -111,7 +111,7 @@ TEST(hub_command_runs_a_model_of_a_hub)
     close_scene(&s);
 }
 
-/* Its path is known once it is there. */
+/* Its path is known only after the download. */
 TEST(hub_command_never_writes_its_model)
 {
     struct scene s;
@@ -119,7 +119,7 @@ TEST(hub_command_never_writes_its_model)
     const char *place;
 
     (void)open_scene(&s);
-    (void)sh(0, "plait inspect -hf T/R"); /* its folder is there */
+    (void)sh(0, "plait inspect -hf T/R"); /* creates the folder */
     place = hub_use_place(&s.u, &s.t, s.t.revision, "fable-Q8_0.gguf");
     snprintf(line, sizeof line, "plait plan -hf T/R --svg '%s'", place);
     must_say(sh(2, line), "would overwrite the file of -m");
@@ -164,8 +164,8 @@ TEST(hub_command_waits_for_another)
     close_scene(&s);
 }
 
-/* Killed again and again, at points of chance, it comes whole in the end, and
- * no byte that was there is asked for twice. */
+/* Killed again and again at random points, it finishes in the end, and no byte
+ * that was present is requested twice. */
 TEST(hub_command_killed_in_the_middle_goes_on)
 {
     uint64_t random = test_seed();
@@ -214,7 +214,7 @@ TEST(hub_command_stops_at_an_interrupt)
     close_scene(&s);
 }
 
-/* A file at its limit is what a test can have of a full disk. */
+/* A limit on the file's size is as near as a test gets to a full disk. */
 TEST(hub_command_without_room_keeps_what_came)
 {
     struct hub_try_file *f;

@@ -1,4 +1,4 @@
-/* Listings, and which file is meant by a name. */
+/* Listings are read or rejected, and a name selects the right file. */
 #include "hub/hub.h"
 #include "hub/hub_listing.h"
 #include "lib/support.h"
@@ -25,7 +25,7 @@ TEST(hub_addresses_are_shown_without_secrets)
         {"https://a.b?pw", "https://a.b?..."},
         {"https://a.b/c#pw", "https://a.b/c?..."},
         {"me:pw@a.b/x?u=http://y", "...@a.b/x?..."},
-        {"//me:pw@a.b", "//me:pw@a.b"}, /* a path of no host */
+        {"//me:pw@a.b", "//me:pw@a.b"}, /* a path without a host */
         {"", ""},
     };
     char buf[HUB_SHOWN], url[9000];
@@ -119,7 +119,7 @@ TEST(hub_path_that_is_safe_stays_below)
     assert_false(hub_path_is_safe(name));
 }
 
-/* ---- which file is meant ------------------------------------------------- */
+/* ---- the file that is selected ------------------------------------------- */
 
 static void make(struct hub_listing *l, const char *paths)
 {

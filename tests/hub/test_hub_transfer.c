@@ -1,5 +1,5 @@
-/* Downloads from a hub that does all that servers and nets do wrong. What comes
- * in the end is the file that the hub lists, or nothing. */
+/* Downloads from a hub with all errors of servers and networks. The result is
+ * the file that the hub lists, or nothing. */
 #include "lib/http_try.h"
 #include "lib/hub_try.h"
 
@@ -26,7 +26,7 @@ static int64_t size_of(const char *path)
     return stat(path, &st) == 0 ? (int64_t)st.st_size : -1;
 }
 
-/* A hub that has one file, and who asks for it. */
+/* Sets up a hub that has one file, and a client. */
 static struct hub_try_file *begin(struct hub_try *t, struct hub_use *u)
 {
     hub_try_start(t);
@@ -68,7 +68,7 @@ TEST(hub_a_file_comes_once)
     end(&t, &u);
 }
 
-/* Bytes of a path that an address may not have as they are. */
+/* Bytes of a path that an address must escape. */
 TEST(hub_paths_are_escaped_in_addresses)
 {
     const struct hub_options o = {.endpoint = "http://a//"};
@@ -86,7 +86,7 @@ TEST(hub_a_cut_connection_is_gone_on_with)
     struct hub_use u;
 
     f = begin(&t, &u);
-    /* More often than there are tries: what brings bytes does not count. */
+    /* More cuts than tries: a try that brings bytes does not count. */
     t.n_cut = 5;
     t.cut_at = 150000;
     hub_use(&u, "T/R", NULL, PL_OK, "trying again");
@@ -98,7 +98,7 @@ TEST(hub_a_cut_connection_is_gone_on_with)
     end(&t, &u);
 }
 
-/* It ends without a file, and the next run goes on with what came. */
+/* It ends without a file, and the next run continues the part. */
 TEST(hub_a_part_is_gone_on_with_in_the_next_run)
 {
     struct hub_try_file *f;
@@ -163,7 +163,7 @@ TEST(hub_a_body_of_no_length_is_counted)
     end(&t, &u);
 }
 
-/* Another version has come between two tries. */
+/* The version changes between two tries. */
 TEST(hub_a_part_of_another_version_is_dropped)
 {
     struct hub_try_file *f;
@@ -198,7 +198,7 @@ TEST(hub_a_wrong_sum_is_never_used)
     end(&t, &u);
 }
 
-/* The part that an earlier run has left is damaged: the sum tells. */
+/* The part of an earlier run is damaged, which the sum shows. */
 TEST(hub_a_damaged_part_is_downloaded_again)
 {
     struct hub_try_file *f;
@@ -219,7 +219,7 @@ TEST(hub_a_damaged_part_is_downloaded_again)
     fclose(part);
     hub_use(&u, "T/R", NULL, PL_OK, "is damaged");
     hub_use_has(&u, f);
-    /* And one that is longer than the file. */
+    /* And a part that is longer than the file. */
     unlink(u.path);
     part = fopen(hub_use_place(&u, &t, t.revision, "m-Q4_K_M.gguf.part"), "wb");
     assert_non_null(part);
@@ -230,7 +230,7 @@ TEST(hub_a_damaged_part_is_downloaded_again)
     end(&t, &u);
 }
 
-/* All of it has come when the connection ends before its time. */
+/* All bytes have arrived when the connection ends early. */
 TEST(hub_a_file_that_is_whole_is_taken)
 {
     struct hub_try_file *f;
@@ -309,7 +309,7 @@ TEST(hub_the_token_goes_to_no_other_host)
         assert_null(strstr(u.log, "hf_secret"));
         hub_use_fini(&u);
     }
-    /* Nor does a listing that goes on elsewhere get it. */
+    /* A listing that continues on another host does not get it either. */
     hub_use_init(&u, &t);
     u.o.token = "hf_secret";
     hub_try_count(&elsewhere);
@@ -397,7 +397,7 @@ TEST(hub_a_server_in_trouble_is_asked_again)
     end(&t, &u);
 }
 
-/* A server that sends nothing any more is left. */
+/* A server that sends nothing any more is given up. */
 TEST(hub_silence_ends)
 {
     struct hub_try_file *f;
@@ -408,7 +408,7 @@ TEST(hub_silence_ends)
     u.o.timeout_s = 1;
     u.o.n_try = 1;
     t.silent_at = 100000;
-    do /* a slow machine may be silent before any of it came */
+    do /* a slow machine may have received nothing yet */
         hub_use(&u, "T/R", NULL, PL_IO, "no data for 1 s");
     while (!strstr(u.err.message, "1 s; run the command again"));
     u.o.timeout_s = 1 << 20;
@@ -471,7 +471,7 @@ static bool take_data(void *user, const void *data, size_t n)
     return n > 0;
 }
 
-/* A server whose certificate is signed by itself. */
+/* A server with a self-signed certificate. */
 TEST(hub_trusts_the_certificates_of_a_named_file)
 {
     const char *cert = test_temp("hub-cert.pem"), *key = test_temp("hub-key");

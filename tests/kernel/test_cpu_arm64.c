@@ -1,5 +1,5 @@
-/* The kernels of AArch64, on whatever machine: tests/long/arm64.sh builds the
- * tests for it and runs those of kernels in an emulator. */
+/* The kernels of AArch64 on any machine: tests/long/arm64.sh builds the tests
+ * for it and runs those of kernels in an emulator. */
 #include "lib/support.h"
 
 #include <stdio.h>

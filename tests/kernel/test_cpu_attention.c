@@ -1,9 +1,9 @@
 /* Attention and its cache against a naive softmax in double, and against
- * itself: kernel sets, threads, company, page numbers.
+ * itself: kernel sets, threads, other tokens, page numbers do not change bits.
  *
- * Whatever a token may not see is NaN in the cache: slots never written, keys
- * behind its position (unless other tokens of the batch need them), keys before
- * every window. One trace of it in a sum would show. */
+ * Cache slots that a token may not see are NaN: slots never written, keys after
+ * its position (unless other tokens of the batch need them), keys before every
+ * window. One trace of them in a sum would show. */
 #include "base/bf16.h"
 #include "device/cpu/cpu_lanes_math.h"
 #include "lib/cpu_call.h"
@@ -22,10 +22,10 @@ struct setting {
     int window;
     float softcap;
     bool sinks;
-    int room; /* pages of a sequence that stay empty */
+    int room; /* empty pages of a sequence */
     int n_seq;
     struct {
-        int first, n; /* positions first .. first + n - 1 are asked */
+        int first, n; /* tokens at positions first .. first + n - 1 */
     } seq[MAX_SEQ];
 };
 
@@ -61,7 +61,7 @@ static enum kernel kernel_of(const struct setting *s)
 }
 
 /* Writes positions lo .. hi - 1 of a sequence through the kernel, `values`
- * times per token's width; the numbers depend on the position alone. */
+ * times per token's width. The numbers depend only on the position. */
 static void fill(const struct scene *s, const struct cpu_tensor *cache,
                  bool values, int seq, int64_t lo, int64_t hi)
 {
@@ -95,7 +95,7 @@ static void fill(const struct scene *s, const struct cpu_tensor *cache,
     free(row);
 }
 
-/* The least position that any token of sequence `seq` sees. */
+/* Returns the least position that any token of sequence `seq` sees. */
 static int64_t first_seen(const struct setting *s, int seq)
 {
     int64_t first = (int64_t)s->seq[seq].first - s->window + 1;
@@ -115,7 +115,7 @@ static void scene_fill(struct scene *s)
     }
 }
 
-/* Deals all pages at random. */
+/* Assigns all pages at random. */
 static void scene_pages(struct scene *s, uint64_t *seed)
 {
     int32_t *page = (int32_t *)(uintptr_t)s->table.pages;
@@ -202,7 +202,7 @@ static void scene_fini(struct scene *s)
     free((void *)(uintptr_t)s->table.pages);
 }
 
-/* A key or its value; of latents both are one. */
+/* Reads a key or its value; of latents both are one. */
 static void read_row(const struct scene *s, int which, int seq, int64_t pos,
                      int head, float *x)
 {
@@ -215,14 +215,14 @@ static void read_row(const struct scene *s, int which, int seq, int64_t pos,
     format_info(t->format)->decode(x, raw, t->dim[2]);
 }
 
-/* As it is multiplied. */
+/* Returns x as it is multiplied. */
 static float taken(const struct scene *s, float x)
 {
     return s->s.bf16 ? bf16_to_f32(bf16_round(x)) : x;
 }
 
-/* Token t, query head h by the book, to 2e-6 of values of up to 2 (sums of
- * some thousand products in float). A probability that is rounded to BF16 is
+/* Checks token t, query head h by the definition, to 2e-6 of values of up to 2
+ * (sums of some thousand products in float). A probability rounded to BF16 is
  * off by at most 2^-9 of itself. */
 static void check_head(const struct scene *s, int t, int h)
 {
@@ -261,8 +261,8 @@ static void check_head(const struct scene *s, int t, int h)
     }
 }
 
-/* The order of additions as cpu_attention_template.h writes it down, one number
- * at a time: the kernels' bits, not only their values. */
+/* The order of additions that cpu_attention_template.h states, one number at a
+ * time. It gives the kernels' bits, not only their values. */
 struct spec {
     float m, l[16], acc[512];
 };
@@ -275,7 +275,7 @@ static float spec_exp(float x)
     return y[0];
 }
 
-/* A score before it is scaled. */
+/* Computes a score before it is scaled. */
 static float spec_score(const struct scene *s, const float *q, const float *x)
 {
     float p = 0;
@@ -292,7 +292,8 @@ static float spec_score(const struct scene *s, const float *q, const float *x)
     return p;
 }
 
-/* acc takes the values of positions u and u + 1, of which [lo, hi) are seen. */
+/* Adds the values of positions u and u + 1 to acc; [lo, hi) of them are
+ * seen. */
 static void spec_pair(const struct scene *s, int t, int h, int64_t u,
                       int64_t lo, int64_t hi, const float p[2], float *acc)
 {
@@ -310,7 +311,7 @@ static void spec_pair(const struct scene *s, int t, int h, int64_t u,
                                bf16_pair(x[0][i], x[1][i]));
 }
 
-/* The positions lo .. hi - 1 of one span. */
+/* Computes the positions lo .. hi - 1 of one span. */
 static void spec_span(const struct scene *s, int t, int h, int64_t lo,
                       int64_t hi, struct spec *o)
 {
@@ -352,7 +353,7 @@ static void spec_span(const struct scene *s, int t, int h, int64_t lo,
     }
 }
 
-/* n spans from `first`, positions lo .. hi - 1 of them. */
+/* Computes n spans from `first`, positions lo .. hi - 1 of them. */
 static void spec_tree(const struct scene *s, int t, int h, int64_t first,
                       int64_t n, int64_t lo, int64_t hi, struct spec *o)
 {
@@ -472,7 +473,7 @@ TEST(cpu_attention_any_head_size)
 }
 
 /* Any number of query heads a KV head; so few tokens that the cache's own
- * elements are read, one more than that, and more than a tile has; their
+ * elements are read, one more than that, and more than a tile has. Their
  * positions cross blocks and a span. */
 TEST(cpu_attention_any_number_of_rows)
 {
@@ -500,7 +501,7 @@ TEST(cpu_attention_any_number_of_rows)
     }
 }
 
-/* So many tokens that a device computes them by tiles. */
+/* So many tokens that a device computes them in tiles. */
 TEST(cpu_attention_of_prompts)
 {
     static const pl_format formats[] = {PL_F16, PL_F32, PL_BF16, PL_Q8_0};
@@ -565,8 +566,8 @@ TEST(cpu_attention_merges_spans_of_long_contexts)
               &seed);
 }
 
-/* As many heads, tokens and slots as make a device take them in parts, or
- * several spans one after another. */
+/* So many heads, tokens and cache slots that a device computes them in parts,
+ * or several spans one after another. */
 TEST(cpu_attention_of_much_at_once)
 {
     const struct setting set[] = {
@@ -651,9 +652,8 @@ TEST(cpu_attention_many_sequences_in_a_batch)
     }
 }
 
-/* Of any width and format, a value as wide as its key or narrower, by any
- * number of query heads; positions that cross blocks and a span; two sequences.
- */
+/* Any width and format, a value as wide as its key or narrower, any number of
+ * query heads; positions that cross blocks and a span; two sequences. */
 TEST(cpu_latent_attention_equals_double_in_every_format)
 {
     static const pl_format formats[] = {PL_F32, PL_F16, PL_BF16, PL_Q8_0};
@@ -797,8 +797,8 @@ TEST(cpu_cache_rows_are_the_format_s_encoding)
     }
 }
 
-/* Tokens that lie side by side are written at once: any number of them, behind
- * others of their sequence, across pages, and with gaps between. */
+/* Adjacent tokens are written at once: any number of them, after others of
+ * their sequence, across pages, and with gaps between. */
 TEST(cpu_cache_takes_any_run_of_tokens)
 {
     static const pl_format formats[] = {PL_F32, PL_F16, PL_BF16, PL_Q8_0};

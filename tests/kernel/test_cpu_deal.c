@@ -1,5 +1,5 @@
-/* Work that threads deal out among themselves: each item is done once, whoever
- * comes when, and one who does not come is helped. */
+/* Work that threads steal from each other: each item is done once, in whatever
+ * order threads arrive, and the work of a missing thread is done too. */
 #include "device/cpu/cpu_steal.h"
 #include "lib/support.h"
 
@@ -23,7 +23,7 @@ static void crew_init(struct crew *c, int64_t n, int64_t grain, int nth)
     }
 }
 
-/* A portion of a thread's work. False: there is none. */
+/* Does a portion of a thread's work. Returns false if there is none. */
 static bool crew_work(struct crew *c, int thread)
 {
     struct cpu_part p;
@@ -81,7 +81,7 @@ TEST(cpu_deal_needs_none_of_the_threads)
         }
 }
 
-/* What is short is not worth a look at what others have. */
+/* Short work is not worth a look at the other threads' parts. */
 TEST(cpu_deal_of_few_items_gives_each_its_part)
 {
     static struct crew c;

@@ -1,4 +1,4 @@
-/* What stands beside the contractions in a kernel set's table: rows by index,
+/* The other kernels of a kernel set, besides contractions: rows by index,
  * activations to 8 bits, sums, names. */
 #include "lib/support.h"
 
@@ -69,8 +69,8 @@ TEST(gather_rows_decodes_and_pads)
     }
 }
 
-/* Five ranks share a table of 50 rows, 10 each; the device carries 1 .. 3, and
- * also stores rows of rank 4, which another device answers for. */
+/* Five ranks share a table of 50 rows, 10 each. The device carries 1 .. 3, and
+ * also stores rows of rank 4, which another device computes. */
 TEST(gather_rows_of_a_split_table)
 {
     static const struct rank_span span[] = {
@@ -209,13 +209,13 @@ TEST(kernel_sets_have_names)
     assert_false(cpu_wants_q8(&k, KERNEL_gather_rows, PL_Q8_0));
 }
 
-/* A processor with AVX-512 but not VNNI has the ops of the one and the
- * contractions of what is below. */
+/* A processor with AVX-512 but not VNNI gets the ops of AVX-512 and the
+ * contractions of a lower set. */
 TEST(kernel_sets_stand_on_those_that_need_less)
 {
     struct cpu_kernels generic, avx2, avx512, vnni;
 
-    /* What fills a set's table is compiled for its processors too. */
+    /* The code that fills a set's table is compiled for its processors too. */
     if (!kernel_set_runs(KERNEL_SET_AVX512_VNNI))
         TEST_SKIP("this machine does not run avx512_vnni");
     cpu_kernels_init(&generic, KERNEL_SET_GENERIC);

@@ -1,9 +1,10 @@
-/* Contractions on the CPU: every format in every kernel set this machine runs.
+/* Contractions on the CPU: every format in every kernel set that this machine
+ * runs.
  *
- * generic is the specification and the fast kernel sets must have its bits;
- * generic and reference are held to a double computation, so nothing rests on
- * itself. Buffers are as long as they must be and no longer, so a sanitizer
- * sees every step beyond. */
+ * generic is the specification, and the fast kernel sets must have its bits.
+ * generic and reference are compared with a double computation, so nothing
+ * rests on itself. Buffers have exactly the size they need, so a sanitizer sees
+ * every access beyond. */
 #include "lib/support.h"
 
 #include <math.h>
@@ -15,8 +16,8 @@
 #include "lib/gpu_bridge.h"
 #include "lib/kernel_sets.h"
 
-/* Every kernel set that has gemm takes it for a matmul of MOST_TOK / 2 tokens,
- * and for one of a few it takes jobs. */
+/* A kernel set with gemm uses it for a matmul of MOST_TOK / 2 tokens, and jobs
+ * for one of a few. */
 enum { MAX_SPAN = 16, MAX_THREAD = 3, MOST_TOK = 64 };
 
 /* ---- calls --------------------------------------------------------------- */
@@ -25,7 +26,7 @@ struct problem {
     enum kernel kernel;
     const struct weights *w;
     const float *x;    /* [n_tok, k] or [n_tok, x_used, k] */
-    const int32_t *id; /* [n_tok, n_used]; of heads: token by token all */
+    const int32_t *id; /* [n_tok, n_used]; heads: all, token by token */
     int64_t n_tok, n_used, x_used;
     bool plain; /* weights as plain F32 rows */
     bool bf16;  /* products of BF16, of weights of 16 bits */
@@ -33,13 +34,14 @@ struct problem {
 
 static const struct graph_attr attr_of[2] = {{0}, {.bf16 = 1}};
 
-/* The kernels of AMX in plain C and the GPUs' have no products of BF16. */
+/* Returns false for products of BF16 in the kernels of AMX in plain C and the
+ * GPUs', which lack them. */
 static bool is_there(const struct cpu_kernels *k, const struct problem *p)
 {
     return cpu_entry_of(k, p->kernel, &attr_of[p->bf16])->run != NULL;
 }
 
-/* Result values of one tree entry. */
+/* Returns the number of result values of one tree entry. */
 static int64_t result_count(const struct problem *p)
 {
     return p->n_tok * p->w->n *
@@ -48,8 +50,8 @@ static int64_t result_count(const struct problem *p)
                 : 1);
 }
 
-/* Rows of activations as the weight wants them: one scale a block, or one for
- * what meets a chunk. */
+/* Quantizes rows of activations as the weight needs them: one scale a block, or
+ * one for the values of a chunk. */
 static void quantize(const struct cpu_kernels *k, const struct pack *p,
                      const float *x, int64_t n_row, struct q8_block *q8)
 {
@@ -64,8 +66,8 @@ static void quantize(const struct cpu_kernels *k, const struct pack *p,
     }
 }
 
-/* Runs the kernel on nth threads, one after another, so that the first ones
- * help those who come later with all they can; owned by the caller. */
+/* Runs the kernel on nth threads, one after another, so that the first ones do
+ * as much of the later ones' work as they can. The caller owns the result. */
 static float *run(const struct cpu_kernels *k, const struct problem *p,
                   const struct rank_tree *tree, int nth)
 {
@@ -141,7 +143,7 @@ static void same_bits(const float *a, const float *b, int64_t n,
     }
 }
 
-/* Whether the kernel gives the bits of `want`. */
+/* Checks that the kernel gives the bits of `want`. */
 static void must_give(const float *want, const struct cpu_kernels *k,
                       const struct problem *p, const struct rank_tree *tree,
                       int nth, const char *what)
@@ -157,9 +159,9 @@ static void must_give(const float *want, const struct cpu_kernels *k,
 
 /* ---- slices over ranks --------------------------------------------------- */
 
-/* Cuts n_full values at random multiples of 32 into n_rank parts, some empty,
- * part r given by span[r]; of these the device holds ranks first .. end-1.
- * Returns how many spans it holds, and the empty ranks. */
+/* Cuts n_full values at random multiples of 32 into n_rank parts, some empty;
+ * part r is span[r]. The device has ranks first .. end-1. Returns how many
+ * spans it has, and the empty ranks. */
 static int random_cut(int64_t n_full, int n_rank, int first, int end,
                       struct pack_span *span, uint64_t *empty, uint64_t *seed)
 {
@@ -196,8 +198,9 @@ struct scene {
     int32_t *id;
 };
 
-/* Ids of experts, and two that no expert has. A token's are random, or follow
- * one another: then many tokens share an expert, and few have one twice. */
+/* Draws ids of experts, and two that no expert has. A token's ids are random,
+ * or follow one another: then many tokens share an expert, and few have one
+ * twice. */
 static void draw_experts(int32_t *id, const struct problem *p, int64_t n_expert,
                          uint64_t *seed)
 {
@@ -252,7 +255,7 @@ static void scene_make(struct scene *s, int fi, enum kernel kernel,
     s->p.id = s->id;
 }
 
-/* The same of another k, of which the device holds the spans. */
+/* Does the same with another k, of which the device has the spans. */
 static void scene_cut(struct scene *s, int fi, int64_t k,
                       const struct pack_span *span, int n_span, uint64_t *seed)
 {
@@ -276,10 +279,10 @@ static const enum kernel kernels[] = {KERNEL_matmul, KERNEL_head_matmul,
                                       KERNEL_expert_matmul, KERNEL_expert_down};
 enum { N_KERNEL = sizeof(kernels) / sizeof(kernels[0]) };
 
-/* ---- the laws ------------------------------------------------------------ */
+/* ---- properties ---------------------------------------------------------- */
 
-/* Products of BF16 go two by two: rows of weights of any length, cut anywhere,
- * even in the middle of a pair. */
+/* Products of BF16 are added in pairs: rows of weights of any length, cut
+ * anywhere, even in the middle of a pair. */
 TEST(products_by_pairs_take_rows_of_any_length)
 {
     static const int64_t length[] = {1, 2, 31, 33, 95, 255, 257, 300, 513, 770};
@@ -356,7 +359,8 @@ TEST(threads_do_not_show)
     }
 }
 
-/* Each format met the GPUs' kernels, and so did each number of rows. */
+/* Checks that the GPUs' kernels computed each format and each number of
+ * rows. */
 static void assert_gpus_were_tried(void)
 {
     if (getenv("PLAIT_GPU_TEST")) /* OpenCL has a few formats */
@@ -384,7 +388,7 @@ static void assert_gpus_were_tried(void)
     }
 }
 
-/* Any run of fewer tokens gives its rows of MOST_TOK computed at once. */
+/* Any interval of tokens gives its rows of MOST_TOK computed at once. */
 TEST(n_tok_does_not_show)
 {
     uint64_t seed = test_seed() + 2;
@@ -414,7 +418,7 @@ TEST(n_tok_does_not_show)
             for (int j = 0; j < MOST_TOK * 2; j++)
                 id[j] = (int32_t)test_below(&seed, 3);
             p.bf16 = f16 == PL_F16 || f16 == PL_BF16;
-            /* Where it is the GPUs' turn plain C would make these. */
+            /* In the GPUs' turn plain C would compute these. */
             p.bf16 = p.bf16 && is_there(&k, &p) && f <= KERNEL_SET_COUNT;
             weights_tree_single(&t, 0);
             all = run(&k, &p, &t.t, 1);
@@ -469,7 +473,7 @@ TEST(blocks_of_tokens_do_not_show)
     }
 }
 
-/* Scratch is made once, for the most tokens: fewer need no more. */
+/* Scratch is allocated once, for the most tokens: fewer need no more. */
 TEST(scratch_for_fewer_tokens_is_no_more)
 {
     enum { N = 40, N_USED = 2, N_EXPERT = 3, MOST = 700 };
@@ -524,8 +528,8 @@ TEST(scratch_for_fewer_tokens_is_no_more)
     }
 }
 
-/* Few rows of activations meet several panels in turn: of more panels than
- * threads need, not all of them in whole jobs, with ranks to be summed. */
+/* Few rows of activations use several panels in turn: more panels than threads
+ * need, not all of them in whole jobs, with ranks to be summed. */
 TEST(panels_in_turn_do_not_show)
 {
     enum { K = 128, N = 33 * PACK_ROWS + 3, MOST = 6, N_EXPERT = 3 };
@@ -544,7 +548,7 @@ TEST(panels_in_turn_do_not_show)
                             .n_tok = 1 + i / N_KERNEL,
                             .n_used = n_used,
                             .x_used = n_used};
-        /* Formats behind the three of floats. */
+        /* Formats after the three of floats. */
         struct weights w =
             weights_make(3 + (int)test_below(&seed, WEIGHTS_N_FORMAT - 3),
                          N_EXPERT, N, 256, span, 3, &seed);
@@ -567,9 +571,9 @@ TEST(panels_in_turn_do_not_show)
     }
 }
 
-/* Whether value v of row i, of codes or of activations, is at the upper end:
- * all are, or every second one, or half of each tile, or every second four; of
- * odd rows the others. */
+/* Returns true if value v of row i, of codes or of activations, is at the upper
+ * end. All are, or every second one, or half of each tile, or every second
+ * four; in odd rows the others. */
 static bool is_upper(int64_t i, int64_t v)
 {
     const bool way[] = {true, v % 2 == 1, v / 16 % 2 == 1, v / 4 % 2 == 1};
@@ -577,7 +581,7 @@ static bool is_upper(int64_t i, int64_t v)
     return way[i / 2 % 4] != (i % 2 == 1);
 }
 
-/* The codes of the least level and of the greatest. */
+/* Finds the codes of the least level and of the greatest. */
 static void find_ends(const struct pack_rule *rule, uint8_t end[2])
 {
     int n = 1 << (rule->low_bits + rule->high_bits);
@@ -592,7 +596,7 @@ static void find_ends(const struct pack_rule *rule, uint8_t end[2])
     }
 }
 
-/* Value v of a lane, in a plane of `bits`, becomes the lower bits of `code`. */
+/* Sets value v of a lane, in a plane of `bits`, to the lower bits of `code`. */
 static void plane_set(uint8_t *plane, int bits, int lane, int v, int code)
 {
     uint8_t *at = plane + 64 * (v / 4 % bits) + 4 * lane + v % 4;
@@ -601,7 +605,7 @@ static void plane_set(uint8_t *plane, int bits, int lane, int v, int code)
     *at = (uint8_t)((*at & ~(mask << shift)) | (code & mask) << shift);
 }
 
-/* All codes of a row go to their ends; its scales stay. */
+/* Sets all codes of a row to their ends; its scales stay. */
 static void row_to_ends(struct weights *w, int64_t row)
 {
     const struct pack_rule *rule = w->pack.rule;
@@ -630,8 +634,8 @@ static void row_to_ends(struct weights *w, int64_t row)
     }
 }
 
-/* Kernels add products as int16 where the greatest ones fit. By chance sums
- * never come near to that: here all products of some rows have one sign. */
+/* Kernels add products as int16 where the greatest ones fit. Random sums never
+ * come near that, so here all products of some rows have one sign. */
 TEST(sums_of_extremes_have_the_bits_of_generic)
 {
     enum { K = 256, N = 65, N_WAY = 8, MANY = MOST_TOK / 2 + 2 };
@@ -660,7 +664,7 @@ TEST(sums_of_extremes_have_the_bits_of_generic)
         for (int f = KERNEL_SET_GENERIC; weights_next_kernel_set(&f, &k);) {
             for (size_t i = 0; i < sizeof(n_tok) / sizeof(n_tok[0]); i++) {
                 p.n_tok = n_tok[i];
-                /* Each way of activations, or as many as there are. */
+                /* Each pattern of activations, or as many as there are. */
                 for (int64_t at = 0; at == 0 || at + p.n_tok <= N_WAY;
                      at += p.n_tok) {
                     p.x = x + at * K;
@@ -674,8 +678,8 @@ TEST(sums_of_extremes_have_the_bits_of_generic)
     free(x);
 }
 
-/* The same sum written as a recursion over the addends of every rank, each
- * `n` floats; into `sum`, false if there is none. */
+/* Computes the same sum by recursion over the addends of every rank, each `n`
+ * floats, into `sum`. Returns false if there is none. */
 static bool tree_sum(const struct weights_tree *t, float *const *addend, int lo,
                      int n, int64_t len, float *sum)
 {
@@ -738,7 +742,7 @@ TEST(ranks_are_summed_along_the_tree)
     }
 }
 
-/* A device may hold a rank's k in many pieces, others' between them. */
+/* A device may have a rank's k in many pieces, with others' between them. */
 TEST(pieces_of_a_rank_follow_one_another)
 {
     enum { N_PIECE = 24, N_RANK = 3 };
@@ -856,7 +860,7 @@ TEST(expert_down_is_one_chain_over_expert_and_k)
     weights_free(&w);
 }
 
-/* More experts a token than a GPU's group orders at once. */
+/* More experts a token than a GPU's group sorts at once. */
 TEST(expert_down_takes_hundreds_of_experts)
 {
     enum { N_TOK = 2, N_USED = 300, N_EXPERT = 5, K = 32, N = 17 };
@@ -892,14 +896,14 @@ TEST(expert_down_takes_hundreds_of_experts)
 
 /* ---- against double ------------------------------------------------------ */
 
-/* As products of BF16 take it. */
+/* Returns v as products of BF16 read it. */
 static float rounded(float v, bool bf16)
 {
     return bf16 ? bf16_to_f32(bf16_round(v)) : v;
 }
 
-/* w . x in double, and in *scale the sum over blocks of 32 of 32 max|w| max|x|,
- * which bounds every partial sum also where minima cancel. */
+/* Returns w . x in double. *scale becomes the sum over blocks of 32 of 32
+ * max|w| max|x|, which bounds every partial sum, also where minima cancel. */
 static double exact_dot(const float *w, const float *x, int64_t n, bool bf16,
                         double *scale)
 {
@@ -918,7 +922,7 @@ static double exact_dot(const float *w, const float *x, int64_t n, bool bf16,
     return sum;
 }
 
-/* What activations are after quantizing, for kernels that do so. */
+/* Returns the activations after quantizing, for kernels that do so. */
 static float *as_read(const struct cpu_kernels *k, const struct problem *p,
                       int64_t n)
 {
@@ -935,10 +939,10 @@ static float *as_read(const struct cpu_kernels *k, const struct problem *p,
     return y;
 }
 
-/* All of k on one rank; every result against a double computation on the
- * decoded weights and the activations as the kernel set reads them. Rounding
- * stays below 2^-23 for each addition, at most k + 8 of them, times the
- * scale. */
+/* Checks with all of k on one rank. Every result is compared with a double
+ * computation on the decoded weights and the activations as the kernel set
+ * reads them. Rounding stays below 2^-23 for each addition, at most k + 8 of
+ * them, times the scale. */
 static void check_against_double(const struct cpu_kernels *k,
                                  const struct problem *p, int fi)
 {
@@ -1001,8 +1005,8 @@ TEST(every_kernel_set_agrees_with_double)
     }
 }
 
-/* An operand that is computed, not loaded, has plain rows: the packed F32
- * result. */
+/* An operand that is computed, not loaded, has plain rows: the result of packed
+ * F32. */
 TEST(plain_weights_equal_packed)
 {
     uint64_t seed = test_seed() + 5;

@@ -1,5 +1,5 @@
-/* Meetings of a device's threads, pair by pair: between two steps that may not
- * run at once the threads meet, and they meet nowhere else. */
+/* Barriers of a device's threads, pair by pair: there is one between two
+ * instructions that may not run at once, and no other. */
 #include "device/cpu/cpu_barriers.h"
 
 #include "lib/support.h"
@@ -20,9 +20,9 @@ struct plan {
     struct merge_item item[N_STEP][2];
     struct merge_addend addend[N_STEP][2][3];
     struct copy_desc piece[N_STEP][2][3];
-    struct range range[N_STEP][MAX_RANGE]; /* what a step touches */
+    struct range range[N_STEP][MAX_RANGE]; /* accesses of an instruction */
     int n_range[N_STEP];
-    unsigned char how[N_STEP]; /* what cpu_barriers found */
+    unsigned char how[N_STEP]; /* result of cpu_barriers */
 };
 
 static void put(struct plan *p, int s, int tensor, size_t more, size_t off,
@@ -73,7 +73,8 @@ static void draw_kernel(struct plan *p, int s, uint64_t *seed)
     put(p, s, k->arg[0].tensor, k->out_stride, 0, true);
 }
 
-/* Device 0's; what it reads of others is not its threads' affair. */
+/* Draws a merge of device 0. Its reads of other devices do not concern its
+ * threads. */
 static void draw_merge(struct plan *p, int s, uint64_t *seed)
 {
     struct insn_merge *st = &p->insn[s].merge;
@@ -111,7 +112,8 @@ static void draw_merge(struct plan *p, int s, uint64_t *seed)
     }
 }
 
-/* From another device, which is not this one's threads' affair. */
+/* Draws a pull from another device, which does not concern this one's
+ * threads. */
 static void draw_pull(struct plan *p, int s, uint64_t *seed)
 {
     struct insn *st = &p->insn[s];
@@ -168,7 +170,7 @@ static void find(struct plan *p)
     assert_true(cpu_barriers(&variant, p->tensor, 0, p->how));
 }
 
-/* May the two steps not run at the same time? */
+/* Returns true if the two instructions may not run at the same time. */
 static bool clash(const struct plan *p, int a, int b)
 {
     for (int i = 0; i < p->n_range[a]; i++)
@@ -191,7 +193,7 @@ TEST(cpu_threads_meet_between_steps_that_clash)
 
     for (int trial = 0; trial < n_trial; trial++) {
         static struct plan p;
-        int last = 0; /* the step before which they met last */
+        int last = 0; /* the instruction after the last barrier */
 
         draw(&p, &seed);
         find(&p);
@@ -203,11 +205,11 @@ TEST(cpu_threads_meet_between_steps_that_clash)
             for (int k = last; k < s; k++)
                 needed |= clash(&p, k, s);
             if (st->kind == INSN_WAIT || st->queue == QUEUE_COPY)
-                continue; /* each thread waits for itself, for events */
+                continue; /* each thread waits for events by itself */
             if (st->kind == INSN_POST)
-                assert_true(meet); /* others rely on what is before */
+                assert_true(meet); /* others rely on the instructions before */
             else if (fixed)
-                assert_false(meet); /* they meet there anyhow */
+                assert_false(meet); /* it is a barrier itself */
             else
                 assert_int_equal(meet, needed);
             if (fixed || meet)
@@ -221,8 +223,8 @@ TEST(cpu_threads_meet_between_steps_that_clash)
 
 static const struct graph_sizes one = {1, 1, 1, {0}};
 
-/* In a run of a single token: do all threads meet before a step of first + 1
- * to last? */
+/* Returns true if all threads reach a barrier before an instruction of first +
+ * 1 to last, in a step of a single token. */
 static bool all_meet(const struct plan *p, int first, int last,
                      const struct graph_sizes *z)
 {
@@ -234,7 +236,8 @@ static bool all_meet(const struct plan *p, int first, int last,
     return false;
 }
 
-/* In a run of a single token: must they meet between the steps i and j? */
+/* Returns true if instructions i and j need a barrier between them, in a step
+ * of a single token. */
 static bool must_meet(const struct plan *p, int i, int j)
 {
     const struct insn *a = &p->insn[i], *b = &p->insn[j];
@@ -248,16 +251,17 @@ static bool must_meet(const struct plan *p, int i, int j)
            (insn_is_barrier(a) && a_alone && works && !b_alone);
 }
 
-/* The tensor whose values tell how much a kernel does: its result, or what it
- * puts in there. */
+/* Returns the tensor whose values measure a kernel's work: its result, or what
+ * it writes there. */
 static int most_of(const struct insn_kernel *k)
 {
     return k->arg[k->arg[0].access == ACCESS_UPDATE].tensor;
 }
 
-/* The first thread does small steps alone, in order; what else clashes has a
- * meeting between. What is posted, or told to peers, is complete. When the
- * first has met peers alone, nobody goes on to a shared step without it. */
+/* The first thread executes small instructions alone, in order. All other
+ * conflicts have a barrier between. Before a POST or a barrier with peers, all
+ * work is complete. After the first thread alone has met peers, no thread
+ * starts a shared instruction without a barrier. */
 TEST(cpu_threads_meet_seldom_for_a_single_token)
 {
     uint64_t seed = test_seed() + 1;
@@ -312,7 +316,8 @@ static void guard_some(struct plan *p, uint64_t *seed)
     }
 }
 
-/* In a run of more: do they meet before a step of first + 1 to last? */
+/* Returns true if there is a barrier before an instruction of first + 1 to
+ * last, in a larger step. */
 static bool meet_in(const struct plan *p, int first, int last,
                     const struct graph_sizes *z)
 {
@@ -323,7 +328,7 @@ static bool meet_in(const struct plan *p, int first, int last,
     return false;
 }
 
-/* A run without a step lacks its meeting too. */
+/* A step that skips an instruction skips its barrier too. */
 TEST(cpu_threads_meet_whatever_a_run_passes_over)
 {
     static const struct graph_sizes size[] = {{1, 1, 1, {0}},
@@ -354,8 +359,9 @@ TEST(cpu_threads_meet_whatever_a_run_passes_over)
     }
 }
 
-/* Steps that no run of a single token has change nothing in one: the others
- * are done alone, or met before, as if they were not there. */
+/* Instructions that no step of a single token executes change nothing in one:
+ * the others are executed alone, or have barriers, as if these did not
+ * exist. */
 TEST(cpu_threads_of_a_single_token_know_no_steps_of_many)
 {
     uint64_t seed = test_seed() + 3;
@@ -384,8 +390,8 @@ TEST(cpu_threads_of_a_single_token_know_no_steps_of_many)
     }
 }
 
-/* What a step touches is looked at only as far as a table has room; the values
- * of a long message count even where the device has no addend of its own. */
+/* Accesses are compared only as far as a table has space. The values of a long
+ * collective count even if the device has no addend of its own. */
 TEST(cpu_threads_meet_around_a_message_of_many_values)
 {
     enum { N = 2000 };

@@ -1,11 +1,11 @@
-/* Every kernel of cpu_ops.h but attention against a naive evaluation in double,
- * and against itself: kernel sets, threads, company of other rows. */
+/* Every kernel of cpu_ops.h but attention agrees with a naive evaluation in
+ * double. Kernel sets, threads and other rows do not change its bits. */
 #include "base/half.h"
 #include "lib/cpu_call.h"
 
 #include <math.h>
 
-/* |x - want| <= tol * (|want| + floor) */
+/* Checks |x - want| <= tol * (|want| + floor). */
 static void close_to(double x, double want, double tol, double floor)
 {
     if (isnan(want) ? isnan(x) : x == want)
@@ -67,10 +67,10 @@ static double ref_unary(enum kernel kernel, double x,
     }
 }
 
-/* Tolerances in units of 2^-24, half a unit of the last place (and where the
- * value is subnormal, of the smallest normal number): exact rounding
- * is 1; exp, tanh and what divides by 1 + exp are within two units; GELU's
- * argument, at most 40, carries its own rounding into an exponent. */
+/* Tolerances in units of 2^-24, half a unit of the last place (for subnormal
+ * values, of the smallest normal number). Exact rounding is 1; exp, tanh and
+ * divisions by 1 + exp are within two units. GELU's argument, at most 40,
+ * carries its own rounding into an exponent. */
 static const struct {
     enum kernel kernel;
     double tol;
@@ -268,8 +268,8 @@ TEST(cpu_ops_cast_rounds_to_nearest_even)
 
 /* ---- rows ---------------------------------------------------------------- */
 
-/* The written order: 64 fused sums by i mod 64, four of them added for each of
- * 16 lanes, then the lanes' tree. */
+/* The specified order: 64 fused sums by i mod 64, four of them added for each
+ * of 16 lanes, then the lanes' tree. */
 static float spec_sum_squares(const float *x, int64_t n)
 {
     float s[64] = {0};
@@ -443,7 +443,7 @@ TEST(cpu_ops_rope_equals_double_at_any_position)
     }
 }
 
-/* Every row alone gives what it gives in company. */
+/* Every row alone gives what it gives together with others. */
 static void rows_alone(enum kernel kernel, const struct cpu_call *c,
                        int64_t n_tok, const bool *by_token)
 {
@@ -625,7 +625,7 @@ TEST(cpu_ops_router_ties_go_to_the_lowest_id)
     call_all(KERNEL_router_topk, &c, sizeof(id));
     assert_memory_equal(id, want, sizeof(want));
     for (int i = 0; i < 6; i++)
-        logit[i] = NAN; /* ids stay in range whatever comes */
+        logit[i] = NAN; /* ids stay in range for any logits */
     call_all(KERNEL_router_topk, &c, sizeof(id));
     for (int i = 0; i < 4; i++)
         assert_in_range(id[i], 0, 5);

@@ -1,7 +1,7 @@
-/* The short convolution and the gated delta net: every kernel set against the
- * order of operations as it is written, number by number, however a sequence is
- * cut into runs, a run is shared among threads, and wherever states lie; and
- * that order against the recurrence in double. */
+/* The short convolution and the gated delta net. Every kernel set has the bits
+ * of the specified order of operations, however a sequence is cut into runs,
+ * threads share a run, and wherever states are. That order agrees with the
+ * recurrence in double. */
 #include "device/cpu/cpu_lanes_math.h"
 #include "lib/support.h"
 
@@ -23,7 +23,7 @@ static float *floats(int64_t n, float range, uint64_t *seed)
     return x;
 }
 
-/* n bytes that no kernel writes by chance. */
+/* Allocates n bytes that no kernel writes by chance. */
 static void *rubbish(size_t n)
 {
     return memset(test_need(n + 1, 1), 0xa5, n);
@@ -45,7 +45,7 @@ static void scratch_free(char *s, size_t n)
     free(s);
 }
 
-/* |x - want| <= 1e-5 of the greatest value of their kind. */
+/* Checks |x - want| <= 1e-5 of the greatest of the values. */
 static void close_to(const float *x, const double *want, int64_t n)
 {
     double top = 0;
@@ -58,7 +58,7 @@ static void close_to(const float *x, const double *want, int64_t n)
     }
 }
 
-/* How a sequence is cut into runs: the next run's tokens. */
+/* Returns the next run's tokens in a random cut of a sequence. */
 static int64_t next_run(int64_t left, uint64_t *seed)
 {
     switch (test_below(seed, 3)) {
@@ -71,7 +71,7 @@ static int64_t next_run(int64_t left, uint64_t *seed)
     }
 }
 
-/* Where a run's state goes: in place now and then. */
+/* Returns the slot for a run's state: sometimes in place. */
 static int next_state(int now, uint64_t *seed)
 {
     return test_below(seed, 2) && now >= 0 ? now : (now + 1) % N_STATE;
@@ -87,7 +87,7 @@ static float one_lane(lanes v)
 
 /* ---- short convolution --------------------------------------------------- */
 
-/* A sequence and what must come of it. */
+/* A sequence and its expected result. */
 struct conv {
     struct cpu_short_conv a; /* of the whole sequence */
     float *before;           /* the state it starts from; NULL: zeros */
@@ -95,7 +95,7 @@ struct conv {
     double *exact;           /* out */
 };
 
-/* The sums as they are written. */
+/* Computes the sums as specified. */
 static void conv_plain(struct conv *s)
 {
     const struct cpu_short_conv *a = &s->a;
@@ -125,7 +125,7 @@ static void conv_plain(struct conv *s)
     free(x);
 }
 
-/* The same by a kernel set, in any runs and by any threads. */
+/* Computes the same with a kernel set, in any runs and by any threads. */
 static void conv_runs(const struct conv *s, enum kernel_set set, uint64_t *seed)
 {
     int64_t n = s->a.n_channel;
@@ -213,7 +213,7 @@ TEST(cpu_short_conv_is_the_chain_that_is_written)
 
 /* ---- gated delta net ----------------------------------------------------- */
 
-/* A sequence and what must come of it. */
+/* A sequence and its expected result. */
 struct net {
     struct cpu_delta_net a; /* of the whole sequence */
     float *before;          /* the state it starts from; NULL: zeros */
@@ -221,7 +221,7 @@ struct net {
     int64_t n_state;
 };
 
-/* 64 sums by index mod 64, then their tree. */
+/* Returns 64 sums by index mod 64, added along their tree. */
 static float sum_of_squares(const float *x, int64_t n)
 {
     float s[64] = {0};
@@ -236,7 +236,7 @@ static float sum_of_squares(const float *x, int64_t n)
     return s[0];
 }
 
-/* Four chains over d mod 4; x lies `step` floats apart. */
+/* Returns four chains over d mod 4; x has a stride of `step` floats. */
 static float four_chains(const float *x, int64_t step, const float *y,
                          int64_t n)
 {
@@ -255,7 +255,7 @@ static void normed(float *dst, const float *x, int64_t n, float eps)
         dst[d] = x[d] * f;
 }
 
-/* One value head as it is written: m[d_k][d_v] is its state. */
+/* Computes one value head as specified: m[d_k][d_v] is its state. */
 static void net_head_plain(const struct net *s, int64_t head, float *m)
 {
     const struct cpu_delta_net *a = &s->a;
@@ -299,7 +299,7 @@ static void normed64(double *dst, const float *x, int64_t n, double eps)
         dst[d] = (double)x[d] / fmax(sqrt(sum), eps);
 }
 
-/* The recurrence of one column in double: out[n_tok], m[d_k]. */
+/* Computes the recurrence of one column in double: out[n_tok], m[d_k]. */
 static void net_column64(const struct net *s, int64_t head, int64_t e,
                          double *out, double *m)
 {
@@ -330,7 +330,7 @@ static void net_column64(const struct net *s, int64_t head, int64_t e,
     free(qn);
 }
 
-/* What is wanted, held to the recurrence. */
+/* Computes the expected result and compares it with the recurrence. */
 static void net_plain(struct net *s)
 {
     const struct cpu_delta_net *a = &s->a;
@@ -364,7 +364,7 @@ static void net_plain(struct net *s)
     free(m);
 }
 
-/* The same by a kernel set, in any runs and by any threads. */
+/* Computes the same with a kernel set, in any runs and by any threads. */
 static void net_runs(const struct net *s, enum kernel_set set, uint64_t *seed)
 {
     int64_t n = s->a.n_head_v * s->a.d_v;
@@ -418,7 +418,8 @@ static void net_runs(const struct net *s, enum kernel_set set, uint64_t *seed)
     free(want);
 }
 
-/* Rows of n floats for all tokens, with a gap between them now and then. */
+/* Returns rows of n floats for all tokens, sometimes with a gap between
+ * them. */
 static float *token_rows(const struct cpu_delta_net *a, int64_t n, float range,
                          int64_t *stride, uint64_t *seed)
 {
@@ -490,7 +491,7 @@ TEST(cpu_delta_net_is_the_recurrence_as_it_is_written)
     }
 }
 
-/* A key of zeros is no direction: it changes nothing but the decay. */
+/* A key of zeros has no direction: only the decay changes the state. */
 TEST(cpu_delta_net_takes_keys_of_zeros)
 {
     static const float key[16], query[16] = {3, -4};

@@ -1,8 +1,8 @@
-/* The GPUs' kernels in the emulator, where the tests of the CPU's kernels do
- * not come by: sizes beyond a group's memory and beyond a lane's single
- * element, formats as they lie in a file, states in their slots; and what has
- * no kernel on a CPU: copies of pieces, sums of messages, pages. Generic C has
- * the bits that are wanted. */
+/* The GPUs' kernels in the emulator have the bits of generic C where tests of
+ * the CPU's kernels do not reach: sizes beyond a group's memory and beyond a
+ * lane's single element, formats as in a file, states in their slots. Also
+ * those without a CPU kernel: copies by copy descriptors, sums of collectives,
+ * pages. */
 #include "lib/cpu_call.h"
 
 #include <math.h>
@@ -73,7 +73,7 @@ TEST(gpu_rows_of_any_length)
     }
 }
 
-/* Rank 1 has no rows here and still an addend; columns go beyond a group. */
+/* Rank 1 has no rows here but an addend; columns exceed a group. */
 TEST(gpu_sum_of_wide_rows)
 {
     static const struct rank_span span[] = {
@@ -117,7 +117,7 @@ static void route(const struct graph_attr *a, int64_t e, uint64_t *seed)
     call_all(KERNEL_router_topk, &c, bytes_of(&c.out));
     w.in[0] = c.in[0];
     w.in[1] = c.out;
-    for (int i = 0; i < 3 * a->n_used; i++) /* NaN has no bits of its own */
+    for (int i = 0; i < 3 * a->n_used; i++) /* NaN has no specified bits */
         if (isnan(x[i / a->n_used * e + ((int32_t *)c.out.data)[i]]))
             x[i / a->n_used * e + ((int32_t *)c.out.data)[i]] = 1;
     call_all(KERNEL_router_weights, &w, bytes_of(&w.out));
@@ -181,7 +181,7 @@ TEST(gpu_quantize_by_blocks_and_by_parts_of_spans)
 
 /* ---- rows by index ------------------------------------------------------- */
 
-/* As it lies in a file: whole rows, one behind another. */
+/* Returns rows as in a file: whole and contiguous. */
 static void *plain_rows(const struct weights *w)
 {
     size_t row = format_row_bytes(w->pack.format, w->k);
@@ -249,8 +249,8 @@ TEST(gpu_gather_reads_every_format)
 
 enum contraction { DENSE, UP, DOWN };
 
-/* The kernel of a contraction with [n, 256] for each of n_expert experts, of
- * which a token has two; what sorts them is passed over. */
+/* Returns the kernel of a contraction with [n, 256] for each of n_expert
+ * experts, of which a token has two, without the kernels that sort. */
 static enum gpu_kernel contracts_by(enum contraction x, int64_t n,
                                     int64_t n_expert, int n_unit, int64_t n_tok)
 {
@@ -285,7 +285,7 @@ static enum gpu_kernel contracts_by(enum contraction x, int64_t n,
     return k;
 }
 
-/* The fewest tokens that go by the kernel for many rows. */
+/* Returns the fewest tokens for which the kernel for many rows is used. */
 static int64_t many_from(enum contraction x, int64_t n, int64_t n_expert,
                          int n_unit)
 {
@@ -304,9 +304,9 @@ static int64_t many_from(enum contraction x, int64_t n, int64_t n_expert,
     return from;
 }
 
-/* Kernels for many rows are those of more rows where their groups leave units
- * of the GPU idle, and of as many from some number on: what a program asks for
- * before it runs is made of its largest sizes. */
+/* Kernels for many rows begin at more rows if their groups leave units of the
+ * GPU idle. From some number on they are always used, because a program lists
+ * its kernels in advance from its largest sizes. */
 TEST(gpu_few_rows_are_what_fills_few_units)
 {
     static const struct {
@@ -337,7 +337,7 @@ TEST(gpu_few_rows_are_what_fills_few_units)
 
 /* ---- attention ----------------------------------------------------------- */
 
-/* The kernel of attention by one KV head. */
+/* Returns the kernel of attention with one KV head. */
 static enum gpu_kernel attends_by(int64_t n_head, int64_t n_tok, int64_t n_seq)
 {
     static const struct graph_attr attr = {.scale = 1};
@@ -362,8 +362,8 @@ static enum gpu_kernel attends_by(int64_t n_head, int64_t n_tok, int64_t n_seq)
     return k;
 }
 
-/* Rows are those of one sequence: what tokens of others would fill is computed
- * for nothing. */
+/* The rows of a tile are those of one sequence: rows for other sequences'
+ * tokens would be wasted. */
 TEST(gpu_attention_has_rows_for_tokens_that_share_keys)
 {
     static const struct {
@@ -384,7 +384,7 @@ TEST(gpu_attention_has_rows_for_tokens_that_share_keys)
             wanted[i].kernel);
 }
 
-/* Attention's launches: groups of the first, levels of the tree. */
+/* Checks attention's launches: groups of the first, levels of the tree. */
 static void attention_takes(const struct gpu_call *c, int64_t groups, int level)
 {
     struct launch_list l = {0};
@@ -396,7 +396,7 @@ static void attention_takes(const struct gpu_call *c, int64_t groups, int level)
     gpu_list_free(&l);
 }
 
-/* Of a table with room for much, what a run's sequences reach into. */
+/* In a large table, only the pages that the step's sequences use get groups. */
 TEST(gpu_attention_has_groups_for_pages_in_use)
 {
     static const int32_t map[4];
@@ -495,8 +495,8 @@ TEST(gpu_moves_of_narrow_elements_and_of_one_that_repeats)
 
 enum { N_SEQ = 5, N_SLOT = 12, PAGE_STRIDE = 4 };
 
-/* Sequences side by side, in no order, each with slots of its own: some begin,
- * some go on from where they are, some from a slot that they leave. */
+/* Sequences mixed in no order, each with slots of its own. Some begin, some
+ * continue in place, some continue from a slot that they leave. */
 struct sequences {
     int32_t pos[64], seq[64], pages[N_SEQ * PAGE_STRIDE];
     struct token_table table;
@@ -535,7 +535,7 @@ static void sequences_make(struct sequences *s, int64_t longest, uint64_t *seed)
                                     .page_stride = PAGE_STRIDE};
 }
 
-/* The GPU's kernel gives generic C's result and leaves its states. */
+/* The GPU's kernel gives generic C's result and the same states. */
 static void same_states(enum kernel kernel, struct cpu_call c, int state)
 {
     size_t n_out = bytes_of(&c.out), n_state = bytes_of(&c.in[state]);
@@ -664,7 +664,7 @@ TEST(gpu_delta_net_of_many_sequences)
     free_call(&c);
 }
 
-/* ---- what steps move ----------------------------------------------------- */
+/* ---- copies of instructions ---------------------------------------------- */
 
 static void launch(enum gpu_kernel k, int64_t n_group, const void *args)
 {
@@ -683,7 +683,8 @@ static uint64_t address(const void *p)
     return (uint64_t)(uintptr_t)p;
 }
 
-/* A piece whose runs do not meet where they go, in `unit`s. */
+/* Draws a copy descriptor whose runs do not overlap at the destination, in
+ * `unit`s. */
 static struct text_piece random_piece(int64_t unit, uint64_t *seed)
 {
     struct text_piece p = {.unit = (int32_t)unit};
@@ -703,7 +704,7 @@ static int64_t piece_end(const struct text_piece *p)
     return p->dst_s0 * p->n0;
 }
 
-/* The loops as they are written: program.h. */
+/* Copies with the loops as specified: program.h. */
 static void copy_plain(const struct text_piece *p, unsigned char *dst,
                        const unsigned char *src)
 {
@@ -753,7 +754,7 @@ TEST(gpu_copy_pieces_follows_the_loops)
     free(want);
 }
 
-/* The stack program of struct merge_item, value by value. */
+/* Computes the stack program of struct merge_item, value by value. */
 static float merge_plain(const struct merge_tree_args *a,
                          const float *const *addend, int64_t at)
 {
@@ -798,7 +799,7 @@ TEST(gpu_merge_tree_adds_along_the_stack)
             d[i].skip_tok = 8 * test_below(&seed, 3);
             d[i].skip_out = -4 * test_below(&seed, 3);
             addend[i] = weights_floats(LENGTH, &seed);
-            addend[i] += 64; /* what it does not begin with */
+            addend[i] += 64; /* an offset that it does not begin with */
             d[i].at = address(addend[i]);
             d[i].n_add = t.item[i].n_add;
         }
@@ -829,8 +830,8 @@ TEST(gpu_merge_tree_adds_along_the_stack)
     free(want);
 }
 
-/* What cpu_pages.c copies: of each sequence in the table the pages from its
- * first to the one of its last token, without holes. */
+/* Does the copies of cpu_pages.c: of each sequence in the table, the pages from
+ * its first to the one of its last token, without holes. */
 static void pages_plain(const struct pages_args *a, const int32_t *pages,
                         const int32_t *map, const int32_t *last, int n_row,
                         unsigned char *out, const unsigned char *x)

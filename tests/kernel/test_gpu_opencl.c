@@ -1,8 +1,8 @@
-/* The driver for OpenCL: what it lists, what it refuses and how it says so, its
- * queues and memory, what it keeps of compiled kernels; and the kernels on a
- * device of this machine, by the tests of the CPU's in processes of their own
- * (lib/gpu_bridge.h). What needs a device is skipped where there is none;
- * Debian's pocl-opencl-icd makes one of any processor. */
+/* The driver for OpenCL: its list, rejections and their messages, queues and
+ * memory, cached kernels. Also the kernels on a device of this machine, through
+ * the tests of the CPU's in processes of their own (lib/gpu_bridge.h). Cases
+ * that need a device are skipped without one; Debian's pocl-opencl-icd makes
+ * one of any processor. */
 #include "lib/support.h"
 
 #include <dirent.h>
@@ -22,7 +22,7 @@
 #include "lib/program_build.h"
 #include "test_paths.h"
 
-/* The library of that path; NULL: the one that the tests were started with. */
+/* Sets the library's path; NULL: the one that the tests were started with. */
 static void library(const char *path)
 {
     static const char *before;
@@ -39,9 +39,9 @@ static void library(const char *path)
         unsetenv("PLAIT_LIBOPENCL");
 }
 
-/* ---- what fails --------------------------------------------------------- */
+/* ---- failures ----------------------------------------------------------- */
 
-/* Neither list() nor open() works, and both say why. */
+/* Checks that list() and open() fail with this reason. */
 static void must_refuse(int index, pl_status s, const char *why)
 {
     struct gpu *g;
@@ -65,12 +65,12 @@ TEST(opencl_names_the_library_that_is_missing)
     assert_non_null(strstr(err.message, "/nonexistent"));
     assert_non_null(strstr(err.message, "PLAIT_LIBOPENCL"));
     must_refuse(0, PL_UNSUPPORTED, "/nonexistent");
-    library("libm.so.6"); /* it is there, and no OpenCL */
+    library("libm.so.6"); /* exists, but is not OpenCL */
     must_refuse(0, PL_UNSUPPORTED, "libm.so.6 has no clGetPlatformIDs");
     library(NULL);
 }
 
-/* PoCL aborts where there is no /sys. */
+/* PoCL aborts without /sys. */
 TEST(opencl_refuses_a_driver_that_ends_the_process)
 {
     static const struct {
@@ -131,7 +131,7 @@ TEST(opencl_names_the_function_and_the_error)
     library(NULL);
 }
 
-/* When kernels are to be ready, and where they are not asked for before. */
+/* Kernels prepared in advance, and kernels compiled at their launch. */
 TEST(opencl_shows_what_the_compiler_said)
 {
     static const char why[] =
@@ -208,7 +208,8 @@ TEST(opencl_lists_devices_with_their_bus)
 
 /* ---- a device of this machine ------------------------------------------- */
 
-/* What the driver, and those below it, keep; the group's own. */
+/* Returns the group's own folder for caches of the driver and those below
+ * it. */
 static const char *cache(void)
 {
     static const char *path;
@@ -219,7 +220,7 @@ static const char *cache(void)
     return path;
 }
 
-/* Opens the first that can run the kernels, or skips the case. */
+/* Opens the first device that can run the kernels, or skips the case. */
 static struct gpu *device(int *index)
 {
     struct gpu_info info[OPENCL_MAX_DEVICE];
@@ -264,7 +265,8 @@ TEST(opencl_queues_work_in_order_and_meet_at_marks)
         in[i] = (unsigned char)test_random(&seed);
         out[i] = 0;
     }
-    /* Bytes go round: written by one queue, copied by the other, read back. */
+    /* Bytes travel in a circle: written by one queue, copied by the other, read
+     * back. */
     for (int i = 0; i < 8; i++) {
         size_t at = (size_t)i * PART;
 
@@ -280,7 +282,7 @@ TEST(opencl_queues_work_in_order_and_meet_at_marks)
     }
     TEST_OK(d->finish(g, QUEUE_COPY, &err), err);
     assert_memory_equal(in, out, N);
-    d->host_release(g, in); /* close() takes the other */
+    d->host_release(g, in); /* close() frees the other */
     d->release(g, a);
     d->close(g);
     d->close(NULL);
@@ -317,7 +319,8 @@ TEST(opencl_memory_has_bounds_and_an_end)
     d->close(g);
 }
 
-/* x + x of whole numbers, with operands in the allocation of that number. */
+/* Computes x + x of whole numbers, with operands in the allocation of that
+ * number. */
 static void must_compute(struct gpu *g)
 {
     enum { N = 1000 };
@@ -336,7 +339,7 @@ static void must_compute(struct gpu *g)
     TEST_OK(d->write(g, QUEUE_COMPUTE, at, x, sizeof x, &err), err);
     TEST_OK(d->launch(g, QUEUE_COMPUTE, GPU_binary, (N + 255) / 256, &a, &err),
             err);
-    memset(&a, 0xff, sizeof a); /* they were taken over */
+    memset(&a, 0xff, sizeof a); /* they were copied */
     TEST_OK(d->read(g, QUEUE_COMPUTE, y, at + sizeof x, sizeof y, &err), err);
     TEST_OK(d->finish(g, QUEUE_COMPUTE, &err), err);
     for (int i = 0; i < N; i++)
@@ -353,9 +356,9 @@ TEST_LONG(opencl_kernels_find_each_allocation)
     gpu_opencl.close(g);
 }
 
-/* ---- what is kept -------------------------------------------------------- */
+/* ---- the cache of kernels ------------------------------------------------ */
 
-/* The one file that is kept; the caller frees the path. */
+/* Returns the path of the one cached file; the caller frees it. */
 static char *kept(void)
 {
     char *dir, *path = NULL;
@@ -401,7 +404,7 @@ TEST(gpu_cache_gives_what_is_whole_or_nothing)
     assert_null(gpu_cache_load(key, sizeof key - 1, &n));
     path = kept();
     file = test_read(path, &n_file);
-    for (size_t i = 0; i < n_file; i++) { /* any byte, or what is behind it */
+    for (size_t i = 0; i < n_file; i++) { /* any byte, or one after the end */
         file[i] ^= 4;
         overwrite(path, file, n_file);
         assert_null(gpu_cache_load(key, sizeof key, &n));
@@ -414,7 +417,7 @@ TEST(gpu_cache_gives_what_is_whole_or_nothing)
     free(path);
 }
 
-/* A program of one kernel, built where the first device is; it must fill. */
+/* Builds a program of one kernel on the first device; it must fill. */
 static void must_fill(void)
 {
     static const char *const name[] = {"fill"};
@@ -459,8 +462,9 @@ static void must_fill(void)
     opencl_unload(&cl);
 }
 
-/* A head of four words, the key, the binary: the head's second word is the hash
- * of the binary, the third says how long the key is (gpu_kernel_cache.h). */
+/* The file has a head of four words, the key, the binary. The head's second
+ * word is the hash of the binary, the third the length of the key
+ * (gpu_kernel_cache.h). */
 static unsigned char *binary_of(unsigned char *file, size_t n, size_t *n_binary)
 {
     uint64_t word[4];
@@ -471,8 +475,8 @@ static unsigned char *binary_of(unsigned char *file, size_t n, size_t *n_binary)
     return file + sizeof word + word[2];
 }
 
-/* Opens with that file kept; afterwards there is a good one, which a driver may
- * make in more than one way. */
+/* Opens with that cached file. Afterwards there is a good one, which a driver
+ * may make in more than one form. */
 static void must_mend(const char *path, const void *bytes, size_t n)
 {
     unsigned char *now, *binary;
@@ -501,7 +505,7 @@ TEST(opencl_takes_no_damaged_binary)
     path = kept();
     good = test_read(path, &n);
     bad = test_need(1, n);
-    must_fill(); /* from what was kept */
+    must_fill(); /* from the cache */
     must_mend(path, good, n / 2);
     must_mend(path, good, 0);
     for (int i = 0; i < 3; i++) { /* head, key, binary */
@@ -509,7 +513,7 @@ TEST(opencl_takes_no_damaged_binary)
         bad[i == 0 ? 20 : i == 1 ? 40 : n - 1] ^= 1;
         must_mend(path, bad, n);
     }
-    /* A file that is whole, with bytes that are no binary. */
+    /* A file that is complete, with bytes that are not a binary. */
     memcpy(bad, good, n);
     binary = binary_of(bad, n, &n_binary);
     memset(binary, 'x', n_binary);
@@ -523,8 +527,8 @@ TEST(opencl_takes_no_damaged_binary)
 
 /* ---- the kernels --------------------------------------------------------- */
 
-/* What this program says when it runs that group or case in an environment;
- * *status is its exit code. The caller frees it. */
+/* Returns the output of this program for that group or case in an environment,
+ * which the caller frees; *status is its exit code. */
 static char *run_self(const char *environment, const char *what, int *status)
 {
     const char *out = test_temp("said");
@@ -543,8 +547,8 @@ static char *run_self(const char *environment, const char *what, int *status)
     return said;
 }
 
-/* The group of tests that calls kernel k, in a process whose GPU is a device of
- * OpenCL. */
+/* Runs the group of tests that calls kernel k, in a process whose GPU is a
+ * device of OpenCL. */
 static void run_bits(const char *environment, const char *group)
 {
     int status;
@@ -592,8 +596,8 @@ TEST_LONG(opencl_has_the_bits_of_generic_attention)
     run_group("test_cpu_attention", KERNEL_attention);
 }
 
-/* The self test of a device, here of all kernels: compilers might access memory
- * beyond their rows. */
+/* The self test of a device, here of all kernels: a compiler might access
+ * memory beyond rows. */
 TEST_LONG(opencl_passes_the_trials_of_kernels)
 {
     struct device_options opt = {.kernel_set = KERNEL_SET_GENERIC};
@@ -619,8 +623,8 @@ TEST_LONG(opencl_passes_the_trials_of_kernels)
 
 /* ---- another compiler ---------------------------------------------------- */
 
-/* Mesa's OpenCL on this machine's processors. That of Mesa 22.3 has no doubles,
- * and is refused; the case says what this one lacks. */
+/* Mesa's OpenCL on this machine's processors. That of Mesa 22.3 lacks doubles
+ * and is rejected; the case reports what this one lacks. */
 TEST_LONG(opencl_of_mesa_has_the_bits_of_generic)
 {
     static const char vendor[] = "/etc/OpenCL/vendors/rusticl.icd";

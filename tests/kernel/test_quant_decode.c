@@ -1,5 +1,5 @@
-/* Decoders against reference vectors, encoders against their promises, half
- * floats against arithmetic. */
+/* Decoders give the reference vectors, encoders keep their error bounds, and
+ * half floats follow arithmetic. */
 #include "lib/support.h"
 
 #include <float.h>
@@ -77,8 +77,8 @@ VECTORS(quant_decode_equals_reference_tq1_0, TQ1_0, "tq1_0")
 VECTORS(quant_decode_equals_reference_tq2_0, TQ2_0, "tq2_0")
 VECTORS(quant_decode_equals_reference_nvfp4, NVFP4, "nvfp4")
 
-/* The comparison itself is tests/long/quant_against_gguf_py.py; its driver was
- * built beside this program. */
+/* tests/long/quant_against_gguf_py.py does the comparison; its driver was built
+ * next to this program. */
 TEST_LONG(quant_decode_equals_gguf_python_package)
 {
     const char *script = test_file("tests/long/quant_against_gguf_py.py");

@@ -1,4 +1,5 @@
-/* Packing: for every format, any bytes, any cut of the rows over ranks. */
+/* Packing: rows packed and unpacked are the same, for every format, any bytes,
+ * and any cut of the rows over ranks. */
 #include "lib/support.h"
 
 #include <math.h>
@@ -15,13 +16,13 @@ static void random_bytes(uint64_t *seed, void *p, size_t n)
         ((uint8_t *)p)[i] = (uint8_t)test_random(seed);
 }
 
-/* The same bits, or NaN both. */
+/* Returns true if both have the same bits or are NaN. */
 static bool same(float a, float b)
 {
     return memcmp(&a, &b, sizeof(a)) == 0 || (isnan(a) && isnan(b));
 }
 
-/* One matrix cut over ranks; each rank is a device of its own, or all are one
+/* One matrix cut over ranks. Each rank is a device of its own, or all are one
  * device. */
 struct sample {
     pl_format f;
@@ -33,7 +34,8 @@ struct sample {
     struct pack_span span[MAX_RANK]; /* some may be empty */
 };
 
-/* Of bytes that stand for the same codes, the one that comes back. */
+/* Replaces bytes that stand for the same codes by those that unpacking
+ * gives. */
 static void as_encoders_write(struct sample *s)
 {
     for (int64_t i = 0; i < s->n_row * s->k / s->fi->block; i++)
@@ -80,7 +82,7 @@ static void sample_init(struct sample *s, pl_format f, uint64_t *seed)
         s->span[i] = (struct pack_span){cut[i], cut[i + 1] - cut[i], i};
 }
 
-/* A device that holds spans first .. first + n - 1. */
+/* A device with spans first .. first + n - 1. */
 struct device {
     struct pack p;
     struct pack_chunk *chunks;
@@ -164,7 +166,7 @@ TEST(pack_inverse_restores_every_byte)
     for_all(check_inverse);
 }
 
-/* One tile of a row: as a lane, or a float format's 32 elements. */
+/* Reads one tile of a row: as a lane, or a float format's 32 elements. */
 static void take_tile(const struct sample *s, const uint8_t *row, int64_t k,
                       struct quant_lane *l)
 {
@@ -219,7 +221,8 @@ TEST(pack_inverse_leaves_what_is_not_held)
 
 /* ---- whole panels -------------------------------------------------------- */
 
-/* Panels packed at once, over whatever was there, against rows one by one. */
+/* Compares panels packed at once, over old contents, with rows packed one by
+ * one. */
 static void compare_panels(const struct device *d, const struct sample *s,
                            uint64_t *seed)
 {
@@ -371,7 +374,7 @@ static void check_chunks(const struct sample *s, uint64_t *seed)
 
         assert_true(c->n > 0);
         assert_int_equal(c->k_loc, k_loc);
-        assert_int_equal(c->k, k_loc); /* this device holds all of the row */
+        assert_int_equal(c->k, k_loc); /* this device has all of the row */
         assert_true(s->span[c->rank].k <= c->k);
         assert_true(c->k + c->n <= s->span[c->rank].k + s->span[c->rank].n);
         if (s->fi->pack->sup != PACK_SUP_NONE)
@@ -389,7 +392,8 @@ TEST(pack_chunks_keep_to_super_blocks_and_ranks)
     for_all(check_chunks);
 }
 
-/* Formats that are packed wider, and the bits a value that pack.h states. */
+/* Returns true for the stated bits a value of pack.h; some formats are packed
+ * wider. */
 static bool is_near_stated(pl_format f, size_t bytes)
 {
     static const struct {
@@ -429,7 +433,7 @@ TEST(pack_whole_rows_stay_near_file_size)
     }
 }
 
-/* The bit of a plane that holds a code, as pack.h words it. */
+/* Returns the bit of a plane that has a code, as pack.h defines it. */
 static unsigned plane_bits(const uint8_t *plane, int w, int lane, int v)
 {
     int q = 0, shift = 0;

@@ -1,4 +1,4 @@
-/* Activations in 8 bits: the promises of quant/q8.h. */
+/* Activations in 8 bits keep the promises of quant/q8.h. */
 #include "lib/support.h"
 
 #include <math.h>
@@ -109,8 +109,8 @@ TEST(quant_q8_zero_tiny_and_damaged_blocks)
     }
 }
 
-/* A scale is that of all values that share it; what is left at the end has one
- * of its own. */
+/* All values that share a scale decide it; the rest at the end has one of its
+ * own. */
 TEST(quant_q8_chunks_share_a_scale)
 {
     enum { N = 8 };
@@ -142,7 +142,7 @@ TEST(quant_q8_chunks_share_a_scale)
     }
 }
 
-/* What is damaged is all that shares the scale. */
+/* A damaged value damages all that share its scale. */
 TEST(quant_q8_damage_is_the_chunks)
 {
     struct q8_block b[3];

@@ -1,4 +1,4 @@
-/* The minimum vertex cut against exhaustive search. */
+/* The minimum vertex cut equals that of an exhaustive search. */
 #include "layout/cut.h"
 #include "lib/alloc_fail.h"
 #include "lib/support.h"
@@ -15,7 +15,7 @@ struct region {
     int from[MAX_E], to[MAX_E];
 };
 
-/* Values in graph order; an edge leads from a lower to a higher one. */
+/* Draws values in graph order; an edge leads from a lower to a higher one. */
 static void draw(struct region *r, uint64_t *seed)
 {
     memset(r, 0, sizeof *r);
@@ -42,7 +42,7 @@ static void draw(struct region *r, uint64_t *seed)
     }
 }
 
-/* Which values are still PARTIAL when those of `cut` are reduced. */
+/* Returns the values that are still PARTIAL when those of `cut` are reduced. */
 static unsigned unsummed(const struct region *r, unsigned cut)
 {
     unsigned partial = 0;
@@ -87,8 +87,8 @@ static unsigned solve(const struct region *r)
     return s;
 }
 
-/* Nearest the contractions: what lies before the cut (PARTIAL and unsummed) is
- * a subset of what lies before any other minimum cut. */
+/* The cut is nearest the contractions: the values before it (PARTIAL and
+ * unsummed) are a subset of those before any other minimum cut. */
 TEST(layout_cut_equals_exhaustive_search)
 {
     uint64_t seed = test_seed();
@@ -110,14 +110,14 @@ TEST(layout_cut_equals_exhaustive_search)
         assert_int_equal(price(&r, mine), least);
         for (unsigned c = 0; c < 1u << r.g.n; c++)
             if (price(&r, c) == least && !(unsummed(&r, c) & need)) {
-                /* the sides of a cut: reached unsummed and on to a reader */
+                /* the sides of a cut: unsummed, and connected to a reader */
                 unsigned other = unsummed(&r, c);
 
                 for (int v = 0; v < r.g.n; v++)
                     if (before >> v & 1 && !(other >> v & 1)) {
-                        /* v carries a sum under c, though it is PARTIAL
-                           under ours: then ours was further away, unless v
-                           leads to no reader at all */
+                        /* v is summed under c, but PARTIAL under ours: then
+                         * ours was further away, unless v has no reader at
+                         * all */
                         unsigned reach = 1u << v;
 
                         for (int w = v; w < r.g.n; w++)
@@ -148,11 +148,11 @@ TEST(layout_cut_takes_the_contraction_of_equals)
     assert_int_equal(solve(&r), 4);
     r.needed[1] = true;
     assert_int_equal(solve(&r), 1);
-    r.needed[1] = r.needed[2] = false; /* nobody reads it: nothing to sum */
+    r.needed[1] = r.needed[2] = false; /* without a reader: nothing to sum */
     assert_int_equal(solve(&r), 0);
 }
 
-/* A long chain: linear enough, and no recursion. */
+/* A long chain: about linear time, and no recursion. */
 TEST(layout_cut_long_chain_is_solved)
 {
     enum { N = 20000 };

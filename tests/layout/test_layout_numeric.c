@@ -1,9 +1,9 @@
-/* Numeric plans as text: graph in, layouts and conversions out.
+/* Numeric plans as text: a graph gives the expected layouts and conversions.
  *
- * The text has one line a node, `name: layout = op(operands)`; a value's later
- * versions, made by conversions, bear primes. Leaves that everybody holds are
- * left out. Blocks of models are then counted: a layer of experts sends two
- * messages, however its experts are written. */
+ * The text has one line a node, `name: layout = op(operands)`. A value's later
+ * versions, made by conversions, have primes. Leaves that all ranks hold are
+ * left out. In blocks of models, a layer of experts has two collectives,
+ * however its experts are written. */
 #include "base/err.h"
 #include "layout/numeric.h"
 #include "lib/alloc_fail.h"
@@ -62,7 +62,7 @@ static void plan(struct planned_text *t, const char *graph, int n_rank,
     TEST_OK(make(t, graph, n_rank, share, &err), err);
 }
 
-/* "x''": the third version of x. */
+/* Writes "x''" for the third version of x. */
 static int put_label(char *buf, size_t size, const struct numeric *p, int i)
 {
     int n = snprintf(buf, size, "%s", p->g->node[p->node[i].node].name);
@@ -278,8 +278,8 @@ static const struct {
      "cv: split(1: 1{0,1} 1{2,3} 1{4,5} 1{6,7}) = cache_write(cache_v.0, vh)\n"
      "att: split(1: 1{0} 1{1} 1{2} 1{3} 1{4} 1{5} 1{6} 1{7}) = attention(qh, "
      "ck, cv)\n"},
-    /* a reshape that runs cannot follow gathers; what is SPLIT already takes
-       its share of a sum */
+    /* a reshape that runs cannot follow gathers; a SPLIT value already takes
+     * its share of a sum */
     {2,
      "x: f32[n_tok, 12] = input !want=split(1: 5{0} 7{1})\n"
      "r: f32[n_tok, 3, 4] = reshape(x) !output\n"
@@ -295,7 +295,7 @@ static const struct {
      "p': split(1: 2{0} 4{1}) = ReduceScatter(p)\n"
      "s: split(1: 2{0} 4{1})\n"
      "t: split(1: 2{0} 4{1}) = add(p', s)\n"},
-    /* wishes are met by exchanges */
+    /* requested layouts are met by exchanges */
     {3,
      "x: f32[n_tok, 8] = input !want=split(1: 6{0} 2{1,2})\n"
      "y: f32[n_tok, 8] = sqr(x)\n"
@@ -327,7 +327,7 @@ static const struct {
      "h: mirrored = rms_norm(x', n)\n"
      "r: mirrored = gather_rows(h, out)\n"
      "logits: split(1: 128{0} 128{1}) = matmul(r, token_embd.weight)\n"},
-    /* only the rows wanted are summed */
+    /* only the wanted rows are summed */
     {2,
      "a: f32[n_tok, 96] = input\n"
      "x: f32[n_tok, 64] = input\n"
@@ -344,7 +344,7 @@ static const struct {
      "r: partial = gather_rows(y, out)\n"
      "r': mirrored = AllReduce(r)\n"
      "h: mirrored = rms_norm(r')\n"},
-    /* a split that gives everybody everything is none */
+    /* a split that gives all ranks everything is not a split */
     {2,
      "q: f32[n_tok, 6, 4] = input !want=split(1: 3{0} 3{1})\n"
      "cache_k: f32[n_slot, 1, 4] = memory values=0 !want=split(1: 1{0,1})\n"
@@ -353,7 +353,7 @@ static const struct {
      "!output\n",
      "q: split(1: 3{0} 3{1})\n"
      "att: split(1: 3{0} 3{1}) = attention(q, cache_k, cache_v)\n"},
-    /* caches asked to differ are held by the owners of either */
+    /* if caches should differ, the owners of either hold both */
     {3,
      "q: f32[n_tok, 4, 4] = input\n"
      "x: f32[n_tok, 2, 4] = input\n"
@@ -381,7 +381,7 @@ static const struct {
      "q': split(1: 1{0} 1{1,2}) = Slice(q)\n"
      "a: split(1: 1{0} 1{1,2}) = attention(q', k, v)\n"
      "b: split(1: 1{0} 1{1,2}) = attention(q', l, v)\n"},
-    /* and mirrored if either is to be */
+    /* and mirrored if either should be */
     {2,
      "q: f32[n_tok, 2, 4] = input !want=split(1: 1{1} 1{0})\n"
      "k: f32[n_slot, 2, 4] = memory values=0 !want=split(1: 1{0} 1{1})\n"
@@ -509,7 +509,7 @@ TEST(layout_numeric_expert_layer_sums_twice)
         }
 }
 
-/* ---- laws of every plan -------------------------------------------------- */
+/* ---- properties of every plan -------------------------------------------- */
 
 static bool fits_kind(const struct num_node *from, const struct num_node *to,
                       int64_t size)
@@ -533,9 +533,9 @@ static bool fits_kind(const struct num_node *from, const struct num_node *to,
     }
 }
 
-/* Operands stand before their readers; conversions do what their kind says;
- * what is PARTIAL is read by rows that allow it, or by its sum; nothing outside
- * reads a PARTIAL; wishes are met. */
+/* Checks every plan: operands precede their readers; conversions do what their
+ * kind says; a PARTIAL is read by rows that allow it, or by its sum, and by
+ * nothing outside; requests are met. */
 static void check_plan(const struct numeric *p)
 {
     for (int i = 0; i < p->n; i++) {
@@ -707,7 +707,7 @@ TEST(layout_numeric_shares_are_met_within_a_grain)
     }
 }
 
-/* ---- refusals ------------------------------------------------------------ */
+/* ---- rejections ---------------------------------------------------------- */
 
 TEST(layout_numeric_refusals_name_the_tensor)
 {
@@ -742,9 +742,9 @@ TEST(layout_numeric_refusals_name_the_tensor)
     }
 }
 
-/* A layer of a delta net with 2 key heads and 6 value heads of 3 values, behind
- * a convolution; gates are of two matrices, or of one with their rows in pairs
- * of threes. */
+/* A layer of a delta net with 2 key heads and 6 value heads of 3 values, after
+ * a convolution. Gates are from two matrices, or from one with their rows in
+ * pairs of threes. */
 #define DELTA_TOP                                                              \
     "x: f32[n_tok, 8] = input\n"                                               \
     "qkv: f32[30, 8] = weight role=attn_qkv\n"                                 \
@@ -802,7 +802,7 @@ static void owned(const struct planned_text *t, const char *name, int64_t i,
                  t->p->n_rank, (int)i, name);
 }
 
-/* Who has a value head has all that is its own, and its key head. */
+/* The owner of a value head has all of its own data and its key head. */
 static void delta_net_lies_together(const char *text, bool tiled, bool pairs,
                                     int n_rank)
 {

@@ -1,6 +1,5 @@
-/* What propagation pays: of two ways to bring operands together it takes the
- * one that moves fewer bytes, and a weight stays where it is stored while an
- * activation can be moved instead. */
+/* Propagation moves the fewest bytes: of two ways to bring operands together it
+ * takes the cheaper, and a weight is not moved if an activation can be. */
 #include "layout/numeric.h"
 
 #include "lib/support.h"
@@ -8,8 +7,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Counts of conversions by kind, and of versions of the weight w, in the plan
- * of a matmul of x [n_tok, k] and w [n, k] on two ranks. */
+/* Counts conversions by kind, and versions of the weight w, in the plan of a
+ * matmul of x [n_tok, k] and w [n, k] on two ranks. */
 struct moved {
     int kind[NUM_KIND_COUNT];
     int n_weight;
@@ -47,7 +46,7 @@ static void want(char *buf, size_t size, int dim, int64_t first, int64_t all)
              (long long)first, (long long)(all - first));
 }
 
-/* x is split along k and everybody has w: gather x, or sum y? */
+/* x is split along k and all ranks have w: either x is gathered or y summed. */
 TEST(layout_price_gathers_what_is_smaller_than_its_sum)
 {
     uint64_t seed = test_seed();
@@ -65,7 +64,7 @@ TEST(layout_price_gathers_what_is_smaller_than_its_sum)
     }
 }
 
-/* x is split along k and w along n: it is x that moves, at any size. */
+/* x is split along k and w along n: x is moved, at any size. */
 TEST(layout_price_stores_no_weight_twice)
 {
     uint64_t seed = test_seed();

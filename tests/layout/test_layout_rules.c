@@ -1,13 +1,13 @@
-/* Every row of ops.def against computation.
+/* Every row of ops.def agrees with computation.
  *
- * A rule says: split a letter of one operand so, then the others must be held
+ * A rule says: if a letter of one operand is split so, the others must be held
  * so, and the result is held so (or PARTIAL). It is right if every rank can
  * compute its part of the result from what it holds (all else is NaN), or if
  * the ranks' results, each from its own addends (all else is zero), sum up to
  * the unsplit one. It is complete if no rank needs less than the rule demands,
  * if a PARTIAL result could not have been SPLIT, and if what the row forbids is
- * wrong indeed, or named in its reason. Any combination of splits is thereby
- * decided: it is legal where it contains what some rule demands.
+ * really wrong, or named in its reason. This decides any combination of splits:
+ * it is legal if it contains what some rule demands.
  *
  * The evaluator is eval64.c, which knows neither letters nor layouts. */
 #include "layout/rules.h"
@@ -22,8 +22,8 @@
 
 enum { N_TOK = 3, N_SEQ = 2, MAX_POS = 3, N_DRAW = 60 };
 
-/* Leaves, then nodes of one op that differ in their attributes alone: a rule
- * has to hold for all. */
+/* Leaves, then nodes of one op that differ only in their attributes: a rule
+ * must hold for all. */
 static const char *const cases[] = {
     "w: f32[4, 6] = weight\ni: i32[7] = input\n"
     "y: f32[7, 6] = gather_rows(w, i)\n",
@@ -202,7 +202,7 @@ static bool has(const struct try *t, int i)
     return i < t->n->n_in && t->n->in[i] >= 0;
 }
 
-/* Ids of a row are distinct where the op needs them so. */
+/* Draws a value; ids of a row are distinct if the op needs that. */
 static double draw_value(const struct try *t, int i, int64_t k)
 {
     const struct graph_node *n = t->n;
@@ -277,7 +277,7 @@ static void try_free(struct try *t)
     pl_graph_free(t->g);
 }
 
-/* Index along dimension d of value k. */
+/* Returns the index along dimension d of value k. */
 static int64_t index_of(const struct eval_value *v, int d, int64_t k)
 {
     for (int i = v->n_dim - 1; i > d; i--)
@@ -311,9 +311,9 @@ static void clone(struct eval_value *to, const struct eval_value *v)
     memcpy(to->x, v->x, (size_t)v->n * sizeof *v->x);
 }
 
-/* The op on what one rank holds; elsewhere `fill` (NaN: absent; 0: somebody
- * else's addend). Index `gone` of dimension `dim` of operand `of` is taken
- * away as well. */
+/* Computes the op on what one rank holds; elsewhere `fill` (NaN: absent; 0:
+ * another rank's addend). Index `gone` of dimension `dim` of operand `of` is
+ * removed as well. */
 static void run_rank(struct try *t, const pl_layout *const *l, int rank,
                      double fill, int of, int dim, int64_t gone,
                      struct eval_value *out)
@@ -336,7 +336,7 @@ static void run_rank(struct try *t, const pl_layout *const *l, int rank,
         eval_value_free(&in[i]);
 }
 
-/* Can every rank compute its part of the result? */
+/* Returns true if every rank can compute its part of the result. */
 static bool fits(struct try *t, const pl_layout *const *l,
                  const pl_layout *result, int n_rank)
 {
@@ -353,7 +353,7 @@ static bool fits(struct try *t, const pl_layout *const *l,
     return ok;
 }
 
-/* Is the result the sum of the ranks' results? */
+/* Returns true if the result is the sum of the ranks' results. */
 static bool adds_up(struct try *t, const pl_layout *const *l, int n_rank)
 {
     struct eval_value sum;
@@ -381,7 +381,8 @@ struct rule {
     bool forbidden;                          /* by '!' */
 };
 
-/* False where a symbolic dimension would be split: that is never tried. */
+/* Returns false if a symbolic dimension would be split, which is never
+ * tried. */
 static bool rule_of(const struct try *t, struct arena *a,
                     const struct rule_split *s, int n_rank, struct rule *r)
 {
@@ -423,7 +424,7 @@ static bool variants_agree(struct try *t, const struct rule *r, int n_rank)
     return ok;
 }
 
-/* Is each index that a rank must hold read by it in some draw? */
+/* Checks that each index that a rank must hold is read by it in some draw. */
 static void rule_is_tight(struct try *t, const struct rule *r, int n_rank)
 {
     for (int i = 0; i < t->n->n_in; i++) {
@@ -467,8 +468,8 @@ static void rule_is_tight(struct try *t, const struct rule *r, int n_rank)
     try_variant(t, t->first);
 }
 
-/* The split of `s` as it may look on a dimension of another size: how = 0
- * outer factor, 1 inner. NULL: the sizes are unrelated. */
+/* Returns the split of `s` on a dimension of another size: how = 0 outer
+ * factor, 1 inner. NULL if the sizes are unrelated. */
 static const pl_layout *related(struct arena *a, const struct rule_split *s,
                                 int dim, int64_t size, int how, int n_rank)
 {
@@ -492,7 +493,7 @@ static const pl_layout *related(struct arena *a, const struct rule_split *s,
     return layout_split(a, dim, size, (int)size, run, n_rank);
 }
 
-/* Letters that a row's reason names: those before the colon. */
+/* Returns true if the row's reason names the letter, before the colon. */
 static bool reason_names(enum op op, int letter)
 {
     const char *s = op_info(op)->refused, *end = strchr(s, ':');
@@ -507,7 +508,7 @@ struct verdict {
     bool seen[256], legal[256]; /* letters that a '!' of the row forbids */
 };
 
-/* One dimension of one operand as the origin of splits. */
+/* Tries splits that start at one dimension of one operand. */
 static void check_origin(struct try *t, int i, int d, int n_rank,
                          struct verdict *v)
 {
@@ -579,7 +580,7 @@ static void check_origin(struct try *t, int i, int d, int n_rank,
     }
 }
 
-/* Letters that stand in the result alone: every operand is needed whole. */
+/* Checks letters that are only in the result: every operand is needed whole. */
 static void check_result_letters(struct try *t)
 {
     struct node_letters l;
@@ -652,8 +653,9 @@ TEST(layout_rules_are_right_and_complete)
 
 /* ---- PARTIAL operands ---------------------------------------------------- */
 
-/* Whether it is the sum of runs on addends: operand i is the sum of random
- * ones if bit i of `partial` is set; else all have it, or the first alone. */
+/* Returns true if the result is the sum of runs on addends: operand i is the
+ * sum of random ones if bit i of `partial` is set; else all have it, or the
+ * first alone. */
 static bool linear(struct try *t, unsigned partial, bool first_alone)
 {
     enum { R = 3 };
@@ -694,7 +696,7 @@ static bool linear(struct try *t, unsigned partial, bool first_alone)
     return ok;
 }
 
-/* Operands that can be PARTIAL at all: computed values. */
+/* Returns the operands that can be PARTIAL at all: computed values. */
 static unsigned computed(const struct try *t)
 {
     unsigned s = 0;
@@ -830,7 +832,7 @@ static void some_dims(pl_dim *dim, int *n_dim, int64_t most, uint64_t *seed)
         dim[d] = (pl_dim){1 + test_below(seed, most), PL_CONST};
 }
 
-/* Another factoring of the same number of values. */
+/* Draws another factoring of the same number of values. */
 static void refactor(const pl_dim *x, int n_x, pl_dim *y, int *n_y,
                      uint64_t *seed)
 {
@@ -913,7 +915,7 @@ static void move_draw(struct move *m, enum op op, uint64_t *seed)
     m->n = &m->g->node[y];
 }
 
-/* Owners of every value of the result, found by moving them as numbers. */
+/* Finds the owners of every value of the result by moving them as numbers. */
 static void move_owners(const struct move *m, int64_t n_tok,
                         struct eval_value *out)
 {
@@ -940,7 +942,7 @@ static void move_owners(const struct move *m, int64_t n_tok,
         eval_value_free(&in[i]);
 }
 
-/* Do the owners depend on the index along dimension d alone? */
+/* Returns true if the owners depend only on the index along dimension d. */
 static bool told_by(const struct eval_value *owners, int d)
 {
     double by[1 << 12];

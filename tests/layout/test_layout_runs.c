@@ -1,5 +1,5 @@
-/* Layouts against models that go index by index: the normal form, containment,
- * and what a device stores. */
+/* Layouts agree with models that work index by index: the normal form,
+ * containment, and what a device stores. */
 #include "layout/layout.h"
 #include "lib/random_layout.h"
 #include "lib/support.h"
@@ -17,7 +17,8 @@ static bool same_owners(const pl_layout *a, const pl_layout *b, int64_t size,
     return true;
 }
 
-/* The shortest period of the owners, or the whole size if all are equal. */
+/* Returns the shortest period of the owners, or the whole size if all are
+ * equal. */
 static int64_t naive_period(const pl_layout *l, int64_t size, int n_rank)
 {
     for (int64_t q = 1; q < size; q++) {
@@ -78,7 +79,7 @@ TEST(layout_contains_agrees_with_each_index)
 
         random_split(&raw[0], 1, size, n_rank, &seed);
         random_split(&raw[1], 1, size, n_rank, &seed);
-        /* half of the time, one that is contained by making */
+        /* half of the time, one that is contained by construction */
         for (int64_t i = 0; i < size; i++) {
             rankset o = naive_owners(&raw[1].l, i, n_rank);
 

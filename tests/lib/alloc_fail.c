@@ -1,5 +1,5 @@
-/* The other end of -Wl,--wrap: each allocator counts, perhaps fails, and calls
- * the real one. Sizes of live blocks are what malloc_usable_size says, so the
+/* Wrappers for -Wl,--wrap: each allocator counts, fails if asked to, or calls
+ * the real one. Sizes of live blocks come from malloc_usable_size, so the
  * counts are those of the heap rather than of the requests. */
 #include "lib/alloc_fail.h"
 #include "lib/support.h"
@@ -42,15 +42,15 @@ pid_t __wrap_fork(void);
 
 enum { MAX_REGION = 1024 };
 
-/* Shared with processes that this one forks: their allocations count too. Of
- * whoever asked for a failure last. */
+/* Shared with processes that this one forks, whose allocations count too. It
+ * belongs to the process that last requested a failure. */
 static struct {
     _Atomic int64_t in; /* allocations until one fails; 0: never */
     atomic_bool failed;
-} * fail; /* NULL: nobody asked yet */
+} * fail; /* NULL: no failure was requested yet */
 static pid_t fail_owner;
 static _Atomic int64_t n_call, live_bytes, peak_bytes, max_bytes;
-static size_t region[MAX_REGION]; /* the latest, by number */
+static size_t region[MAX_REGION]; /* sizes of the latest, by number */
 static atomic_int n_region;
 
 void alloc_fail_at(int64_t n)
@@ -91,7 +91,7 @@ struct alloc_stat alloc_stat_get(void)
     };
 }
 
-static int64_t each_n; /* of alloc_each's run */
+static int64_t each_n; /* in alloc_each's current iteration */
 static bool each_failed;
 
 bool alloc_each(int64_t *n)
@@ -126,7 +126,7 @@ static void raise_to(_Atomic int64_t *max, int64_t value)
         ;
 }
 
-/* Counts one request; true when it is the one that shall fail. */
+/* Counts one request. Returns true if this one must fail. */
 static bool request(size_t size)
 {
     n_call++;

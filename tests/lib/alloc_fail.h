@@ -1,9 +1,9 @@
-/* Allocations that fail on request, and counts of those that did not.
+/* Allocations that fail on request, and counts of those that succeeded.
  *
- * The test binary is linked with --wrap, so every allocation made by the
- * library and by tests passes here; those of other libraries do not. So does
- * fork, which may want for memory too. Off until asked for; any thread may
- * allocate at any time, and so may processes forked later. */
+ * The test binary is linked with --wrap, so every allocation by the library and
+ * the tests passes here; those of other libraries do not. So does fork, which
+ * may run out of memory too. Off until requested. Any thread may allocate at
+ * any time, and so may processes forked later. */
 #ifndef TEST_ALLOC_FAIL_H
 #define TEST_ALLOC_FAIL_H
 
@@ -14,27 +14,28 @@
 #include <stdint.h>
 
 struct alloc_stat {
-    int64_t n_call;     /* allocations asked for since alloc_stat_reset */
-    int64_t live_bytes; /* now held beyond what was held at the reset */
-    int64_t peak_bytes; /* the most live_bytes ever was */
+    int64_t n_call;     /* allocations requested since alloc_stat_reset */
+    int64_t live_bytes; /* bytes allocated now, less those at the reset */
+    int64_t peak_bytes; /* the maximum of live_bytes */
     int64_t max_bytes;  /* the largest single request */
 };
 
-/* The n-th allocation from now fails once, n = 1 being the next. */
+/* Lets the n-th allocation from now fail once; n = 1 is the next. */
 void alloc_fail_at(int64_t n);
 
-/* Turns failing off. True when the allocation asked for was reached, that is,
- * when one has failed since alloc_fail_at. */
+/* Turns failing off. Returns true if an allocation has failed since
+ * alloc_fail_at. */
 bool alloc_fail_off(void);
 
 void alloc_stat_reset(void);
 struct alloc_stat alloc_stat_get(void);
 
-/* Runs a loop's body again and again; in its n-th run, n = 1, 2, ..., the n-th
- * allocation fails, until none did. Each run ends its allocations with
- * alloc_ran(), which takes the status of what allocated: PL_NO_MEMORY where one
- * failed, which alloc_ran returns, and else PL_OK. After each run nothing may
- * be held that was not held before.
+/* Repeats a loop's body. In its n-th iteration, n = 1, 2, ..., the n-th
+ * allocation fails, until an iteration has no failure. Each iteration ends its
+ * allocations with alloc_ran(), which takes the status of the call and fails
+ * the case unless that is PL_NO_MEMORY after a failure, and else PL_OK. It
+ * returns true after a failure. After each iteration, nothing may be allocated
+ * that was not before it.
  *
  *     for (int64_t n = 0; alloc_each(&n);) {
  *         alloc_ran(thing_create(&t));
@@ -43,8 +44,8 @@ struct alloc_stat alloc_stat_get(void);
 bool alloc_each(int64_t *n);
 bool alloc_ran(pl_status s);
 
-/* Sizes of memory asked for on behalf of devices (topology_alloc) since
- * alloc_stat_reset, in order: the last `most` of them. Returns how many. */
+/* Reads the sizes of device memory requested (topology_alloc) since
+ * alloc_stat_reset, in order: the last `most` of them. Returns their number. */
 int alloc_device_bytes(size_t *bytes, int most);
 
 #endif

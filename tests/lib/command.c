@@ -1,4 +1,4 @@
-/* Command lines by way of a shell. */
+/* Runs command lines through a shell; see command.h. */
 #include "lib/command.h"
 
 #include "lib/support.h"
@@ -30,8 +30,8 @@ int command_status(int status)
     return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
-/* A command that prints without end stops at 2 GiB, before the disk is full:
- * `ulimit -f` counts 512 bytes. */
+/* `ulimit -f` counts 512 bytes. A command that prints without end stops at 2
+ * GiB, before the disk is full. */
 struct ran sh(int code, const char *line)
 {
     static const char *dir;
@@ -46,7 +46,7 @@ struct ran sh(int code, const char *line)
     int got;
 
     if (dir == NULL) {
-        (void)test_model(); /* it is there */
+        (void)test_model(); /* fails the case if the model is absent */
         dir = test_temp("");
         if (symlink(test_file("models"), test_temp("models")) != 0)
             fail_msg("symlink: %s", strerror(errno));

@@ -1,4 +1,4 @@
-/* The command, run as its users run it. */
+/* Runs the command-line program as its users do. */
 #ifndef TEST_COMMAND_H
 #define TEST_COMMAND_H
 
@@ -6,26 +6,27 @@
 
 #define MODEL "-m models/fable-moe-Q8_0.gguf "
 
-/* What a command line left behind, until sixteen more have run. */
+/* The result of a command line, valid until sixteen more have run. */
 struct ran {
     const char *line;
     char *out, *err; /* terminated */
     size_t n_out;
 };
 
-/* Where the command is: $PLAIT_COMMAND, else the one built here. */
+/* Returns the path of the command: $PLAIT_COMMAND, else the one built here. */
 const char *command_path(void);
-/* A Python that has the packages of the server's clients, if scripts/clients.sh
- * could fetch them; else the system's. */
+/* Returns a Python that has the packages of the server's clients, if
+ * scripts/clients.sh could fetch them; else the system's. */
 const char *command_python(void);
-/* Exit status of a process that was waited for; 128 + n after signal n. */
+/* Returns the exit status of a process that was waited for; 128 + n after
+ * signal n. */
 int command_status(int status);
 
-/* A shell runs `line` in a directory that has `models` as the checkout does,
- * with the command in its path and nothing to read; it must exit with `code`.
- */
+/* Runs `line` in a shell, in a directory that has `models` as the checkout
+ * does. The command is in its path and its input is empty. It must exit with
+ * `code`. */
 struct ran sh(int code, const char *line);
-/* It must have said this. */
+/* Fails the case unless standard error contains the text. */
 void must_say(struct ran r, const char *text);
 
 #endif

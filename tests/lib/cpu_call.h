@@ -1,8 +1,10 @@
-/* Calling kernels from tests: tensors on the heap, any number of threads one
- * after another, which share nothing but the result, of attention also what
- * they do; scratch of exactly the size asked for, and one law for all: every
- * kernel set that runs here, with 1, 2, 3 and 7 threads, and the GPUs' kernels
- * give the bits of plain C with one; products of BF16 are the CPU's alone. */
+/* Calls kernels from tests. Tensors are on the heap. Any number of threads run
+ * one after another and share nothing but the result and, in attention, the
+ * work they do. Scratch has exactly the size that the kernel asks for.
+ *
+ * One rule holds for all: every kernel set that runs here, with 1, 2, 3 and 7
+ * threads, and the GPUs' kernels give the bits of plain C with one thread.
+ * Products of BF16 are for the CPU alone. */
 #ifndef TEST_CPU_CALL_H
 #define TEST_CPU_CALL_H
 
@@ -16,7 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A tensor of random values in [-range, range); free(t.data). */
+/* Returns a tensor of random values in [-range, range); free(t.data). */
 static inline struct cpu_tensor call_tensor(pl_format f, int n_dim,
                                             const int64_t *dim, float range,
                                             uint64_t *seed)
@@ -42,7 +44,7 @@ static inline struct cpu_tensor call_tensor(pl_format f, int n_dim,
     return t;
 }
 
-/* Element i of a plain tensor. */
+/* Returns element i of a plain tensor. */
 static inline double call_value(const struct cpu_tensor *t, int64_t i)
 {
     if (t->format == PL_F16)
@@ -75,8 +77,8 @@ static inline void call_table(const struct cpu_kernels *k, enum kernel kernel,
     free(scratch);
 }
 
-/* The same where threads may share work: in any order, the scratch of all side
- * by side. */
+/* Does the same where threads may share work: in any order, with the scratch of
+ * all side by side. */
 static inline void call_helping(const struct cpu_kernels *k, enum kernel kernel,
                                 struct cpu_call c, int nth, uint64_t *seed)
 {
@@ -113,8 +115,8 @@ static inline void call_run(enum kernel_set set, enum kernel kernel,
     call_table(&k, kernel, c, nth);
 }
 
-/* Runs plain C into c.out.data (out_bytes), then holds all kernel sets and
- * thread counts, and the GPUs' kernel, to its bits. */
+/* Runs plain C into c.out.data (out_bytes). Then checks that all kernel sets
+ * and thread counts, and the GPUs' kernel, give the same bits. */
 static inline void call_all(enum kernel kernel, const struct cpu_call *c,
                             size_t out_bytes)
 {

@@ -48,7 +48,7 @@ void *weights_alloc(size_t size)
     return p;
 }
 
-/* One row in four has the largest and smallest codes only. */
+/* One row in four has only the largest and smallest codes. */
 static void random_row(int fi, uint8_t *row, int64_t n, uint64_t *seed)
 {
     static const uint8_t extreme[] = {0x00, 0xff, 0x80, 0x7f};
@@ -67,7 +67,7 @@ static void random_row(int fi, uint8_t *row, int64_t n, uint64_t *seed)
             info->encode(row, &x, 1);
         if (f == PL_MXFP4)
             row[0] = (uint8_t)(120 + test_below(seed, 8));
-        if (f == PL_NVFP4) /* now and then a scale below all exponents */
+        if (f == PL_NVFP4) /* sometimes a scale below all exponents */
             for (int i = 0; i < 4; i++)
                 row[i] = (uint8_t)test_below(seed, 30);
         if (f == PL_IQ1_M) { /* a nibble of d in each of four words */
@@ -145,7 +145,7 @@ int weights_tree_left(int n)
     return left;
 }
 
-/* Emits the items under ranks lo .. lo+n-1; true if there is an addend. */
+/* Emits the items of ranks lo .. lo+n-1. Returns true if there is an addend. */
 static bool tree_emit(struct weights_tree *t, int lo, int n)
 {
     int left = weights_tree_left(n);

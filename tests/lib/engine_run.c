@@ -1,5 +1,4 @@
-/* Engines for tests; see engine_run.h. What they are asked to show stands in
- * the tests. */
+/* Engines for tests; see engine_run.h. The checks are in the tests. */
 #include "lib/engine_run.h"
 
 #include <stdlib.h>

@@ -1,5 +1,5 @@
-/* One loop an op; see eval64.h. Formulas: pl.h, and for rotary positions and
- * routers the papers that the kernels name. */
+/* One loop per op; see eval64.h. Formulas are from pl.h, and for rotary
+ * positions and routers from the papers that the kernels name. */
 #include "lib/eval64.h"
 
 #include "lib/support.h"
@@ -37,7 +37,7 @@ static int64_t rows_of(const struct eval_value *v)
     return last(v) ? v->n / last(v) : 0;
 }
 
-/* To a format and back, one row. */
+/* Rounds one row to a format and back. */
 static void round_row(pl_format f, double *x, int64_t n)
 {
     const struct format_info *info = format_info(f);
@@ -111,7 +111,7 @@ static void head_matmul(const struct eval_value *in, struct eval_value *out)
                 dot(in[0].x + r * k, in[1].x + (r % h * n + j) * k, k);
 }
 
-/* Row j of expert `id` times x; 0 for no expert. */
+/* Returns row j of expert `id` times x; 0 if there is no expert. */
 static double expert(const struct eval_value *w, double id, int64_t j,
                      const double *x)
 {
@@ -263,7 +263,7 @@ static void attention(const struct graph_attr *a, const struct eval_value *in,
     free(p);
 }
 
-/* The first d_value of each head's d are its values. */
+/* The first d_value values of each head's d are its value. */
 static void latent_attention(const struct graph_attr *a,
                              const struct eval_value *in,
                              const struct eval_rows *rows,
@@ -284,7 +284,7 @@ static void latent_attention(const struct graph_attr *a,
 
 /* ---- states -------------------------------------------------------------- */
 
-/* The row of token t's sequence in a state; zeros for a first token. */
+/* Returns the row of token t's sequence in a state; zeros for a first token. */
 static double *state_row(const struct eval_value *state,
                          const struct eval_rows *rows, int64_t t)
 {
@@ -318,7 +318,7 @@ static void short_conv(const struct graph_attr *a, const struct eval_value *in,
     }
 }
 
-/* 1 / a vector's length, which is taken to be eps at least. */
+/* Returns 1 / the length of a vector, which is taken as eps at least. */
 static double per_length(const double *x, int64_t n, double eps)
 {
     double length = sqrt(dot(x, x, n));
@@ -407,7 +407,7 @@ static void scores(double *y, const double *x, int64_t n, int gating)
         y[i] = gating == PL_GATING_SIGMOID ? 1 / (1 + exp(-x[i])) : x[i];
 }
 
-/* The best `k` of x, best first; *gap as in eval64_op. */
+/* Finds the best `k` of x, best first; *gap as in eval64_op. */
 static void best(const double *x, int64_t n, int64_t k, int64_t *id,
                  double *gap)
 {
@@ -430,7 +430,7 @@ static void best(const double *x, int64_t n, int64_t k, int64_t *id,
     free(taken);
 }
 
-/* Leaves only the best groups' scores. */
+/* Keeps only the scores of the best groups. */
 static void keep_groups(const struct graph_attr *a, double *s, int64_t n,
                         double *gap)
 {
@@ -445,7 +445,7 @@ static void keep_groups(const struct graph_attr *a, double *s, int64_t n,
         if (a->gating != PL_GATING_SOFTMAX)
             group[g] += s[g * size + id[1]];
     }
-    /* the order of groups does not matter, only who is in */
+    /* only the set of groups matters, not their order */
     best(group, a->n_group, a->n_group_used, id, NULL);
     for (int k = 0; k < a->n_group_used; k++)
         kept[id[k]] = 1;
@@ -534,7 +534,7 @@ static double gelu(double x)
                      (x + 0.044715 * x * x * x)));
 }
 
-/* Comparisons are written so that NaN comes through. */
+/* Comparisons are written so that NaN passes through. */
 static double clamp(double x, double lo, double hi)
 {
     return x < lo ? lo : x > hi ? hi : x;
@@ -741,7 +741,7 @@ static void concat(const struct graph_node *n, const struct eval_value *in,
 
 /* ---- ops and graphs ------------------------------------------------------ */
 
-/* A state among the operands; NULL: there is none. */
+/* Returns the state among the operands, or NULL. */
 static const struct eval_value *state_of(const struct graph_node *n,
                                          const struct eval_value *in)
 {
@@ -750,7 +750,7 @@ static const struct eval_value *state_of(const struct graph_node *n,
     return o->is_new && o->updates >= 0 ? &in[o->updates] : NULL;
 }
 
-/* eval64_op(), which brings the state up to date as well. */
+/* Does what eval64_op() does, and updates the state as well. */
 static void apply(const struct graph_node *n, const struct eval_value *in,
                   const struct eval_rows *rows, struct eval_value *out,
                   double *gap)
@@ -857,7 +857,8 @@ static void sizes(const struct eval64 *e, int node,
                             .n_out = rows ? rows->n_out : 0,
                             .n_seq = e->n_seq};
 
-    for (int k = 0; k < PL_MAX_POOL; k++) /* windows keep all here */
+    for (int k = 0; k < PL_MAX_POOL; k++) /* pools of windows keep all positions
+                                           * here */
         s.n_slot[k] = e->n_seq * (e->g->pool[k].state ? 1 : e->max_pos);
 
     for (int d = 0; d < n->n_dim; d++)
@@ -917,7 +918,8 @@ struct eval_value *eval64_input(struct eval64 *e, int node,
     return &e->value[node];
 }
 
-/* An error as rounding makes it: of the value, and of its neighbours' size. */
+/* Adds an error like that of rounding: relative to the value and to its
+ * neighbours' size. */
 static void disturb(struct eval64 *e, struct eval_value *v)
 {
     double mean = 0;
@@ -952,7 +954,7 @@ void eval64_step(struct eval64 *e, const struct eval_rows *rows)
         }
         if (e->noise != 0 && n->format != PL_I32 && n->op != OP_cache_write)
             disturb(e, &e->value[i]);
-        if (n->op == OP_cache_write) /* the cache itself keeps it */
+        if (n->op == OP_cache_write) /* the cache's own storage keeps it */
             memcpy(e->value[n->in[0]].x, e->value[i].x,
                    (size_t)e->value[i].n * sizeof(double));
     }

@@ -1,6 +1,5 @@
-/* The clock of the day as it is where somebody sets it all the time: three
- * years forward, three back, at each look. Preloaded into a process; clocks
- * that only run forward are left alone. */
+/* A wall clock that is set all the time: each reading is three years forward or
+ * three back. Preloaded into a process. Monotonic clocks are left alone. */
 #include <stdatomic.h>
 #include <stddef.h>
 #include <sys/syscall.h>

@@ -1,11 +1,11 @@
-/* A CUDA library for tests: its devices run the kernels' text in the emulator.
+/* A CUDA library for tests: its devices run the kernels' source in the
+ * emulator.
  *
- * It keeps books on contexts, streams, events, modules and memory, and says
- * when one is used that is not there, or not in the thread's context. What is
- * put into a stream is done as late as can be, an order of chance between
- * streams; so an event that is missing shows, and arguments or bytes of the
- * host that did not stay. Launches of a graph come in any order that its edges
- * allow. */
+ * It keeps track of contexts, streams, events, modules and memory. It complains
+ * if one is used that does not exist or is not in the thread's context.
+ * Commands of a stream run as late as possible, in random order between
+ * streams. So a missing event shows, and so do arguments or host bytes that did
+ * not stay valid. Launches of a graph run in any order that its edges allow. */
 #include "lib/fake_cuda.h"
 
 #include <pthread.h>
@@ -25,7 +25,7 @@ enum {
     MAX_DEPTH = 8,
     ALIGN = 256,
     POISON = 0xFF,
-    PAGE = 4096, /* memory is registered by whole pages */
+    PAGE = 4096, /* memory is registered in whole pages */
     INVALID_VALUE = 1,
     NOT_INITIALIZED = 3,
     INVALID_DEVICE = 101,
@@ -41,13 +41,14 @@ enum {
 struct cuda_context {
     int device, n_retained;
     unsigned lost;            /* an error that all later calls return */
-    unsigned refused;         /* what retaining it returns; 0: it may be */
+    unsigned refused;         /* what retaining it returns; 0: success */
     bool shut_out;            /* a thread could not enter it */
-    bool reaches[FAKE_COUNT]; /* memory of the others, as it has asked for */
+    bool reaches[FAKE_COUNT]; /* devices whose memory it may access, as it
+                               * requested */
 };
 
-/* HIP's library for tests (fake_hip.c) is this one under other names; where it
- * differs is there, or so marked here. */
+/* HIP's library for tests (fake_hip.c) is this one under other names.
+ * Differences are in that file or marked here. */
 #ifndef FAKE_HIP
 #define FAKE_HIP 0
 #endif
@@ -83,11 +84,11 @@ enum kind {
     REGISTERED
 };
 
-/* Anything that is made and given back; handles point at these. */
+/* Anything that is created and freed; handles point to these. */
 struct thing {
     struct thing *next;
     enum kind kind;
-    struct cuda_context *context; /* it was made in */
+    struct cuda_context *context; /* in which it was made */
     unsigned char *p;             /* memory */
     size_t bytes;
     char *text; /* of a module, owned */
@@ -96,8 +97,8 @@ struct thing {
     uint64_t n_set, n_reached;    /* of an event */
     struct command *first, *last; /* of a stream */
     unsigned flags;               /* of an event */
-    bool shared;                  /* memory: peers may write it; of HIP */
-    bool fenced;                  /* of a stream: so its last command is */
+    bool shared;                  /* of HIP's memory: peers may write it */
+    bool fenced;                  /* of a stream: its last command is a fence */
     struct thing *captures;       /* of a stream: the graph, owned */
     struct node *node;            /* of a graph, owned; the last one first */
     int n_node;
@@ -109,7 +110,7 @@ struct node {
     struct thing *function;
     int i, n_after; /* its number */
     int32_t n_group;
-    int *after; /* owned, numbers, with room for one more */
+    int *after; /* owned, numbers, with space for one more */
     bool done;
     _Alignas(16) unsigned char args[GPU_MAX_ARGS];
 };
@@ -164,9 +165,9 @@ static struct {
     int fail_in;
     unsigned fail_code;
     bool failed;
-    size_t n_loose; /* bytes copied to and from what is not known */
-    bool swallows;  /* what is written into memory of peers goes nowhere */
-    bool hasty;     /* launches that overlap wait for nothing */
+    size_t n_loose; /* bytes copied from and to unknown memory */
+    bool swallows;  /* writes into memory of peers are dropped */
+    bool hasty;     /* overlapping launches do not wait */
     char wrong[256], told[256];
     uint64_t random;
 } all = {.lock = PTHREAD_MUTEX_INITIALIZER, .random = 1};
@@ -174,7 +175,7 @@ static struct {
 static _Thread_local struct cuda_context *stack[MAX_DEPTH];
 static _Thread_local int depth;
 
-/* ---- books --------------------------------------------------------------- */
+/* ---- error checks -------------------------------------------------------- */
 
 __attribute__((format(printf, 2, 3))) static unsigned
 blame(unsigned code, const char *fmt, ...)
@@ -199,7 +200,7 @@ static struct cuda_context *current(void)
     return depth ? stack[depth - 1] : NULL;
 }
 
-/* Counts the call; the code that it must return by what the test wants. */
+/* Counts the call. Returns the error that the test requested for it, or 0. */
 static unsigned count(enum function f)
 {
     all.n_call[f]++;
@@ -211,7 +212,7 @@ static unsigned count(enum function f)
     return 0;
 }
 
-/* The same for functions that may be called at any time after cuInit. */
+/* Does the same for functions that may be called at any time after cuInit. */
 static unsigned call(enum function f)
 {
     if (!all.ready)
@@ -219,7 +220,7 @@ static unsigned call(enum function f)
     return count(f);
 }
 
-/* The same for functions of a context. */
+/* Does the same for functions of a context. */
 static unsigned call_inside(enum function f)
 {
     unsigned code = call(f);
@@ -251,7 +252,7 @@ static bool lives(const void *handle, enum kind kind)
     return false;
 }
 
-/* Lives, and belongs to the thread's context. */
+/* Returns true if the handle is live and belongs to the thread's context. */
 static bool usable(const void *handle, enum kind kind, const char *what)
 {
     if (lives(handle, kind) &&
@@ -287,7 +288,7 @@ static void drop(struct thing *t)
     free(t);
 }
 
-/* The memory in which the range lies; NULL: it is not known. */
+/* Returns the memory that contains the range, or NULL if it is unknown. */
 static struct thing *memory_at(const void *p, size_t bytes)
 {
     const unsigned char *at = p;
@@ -342,7 +343,7 @@ static bool ready(const struct command *c)
     return c->kind != WAIT || atomic_load(c->word) >= c->value;
 }
 
-/* Is that memory of another device's which this one may not touch? */
+/* Returns true if p is another device's memory that this one may not access. */
 static bool is_barred(const struct cuda_context *c, const void *p)
 {
     const struct thing *m = memory_at(p, 1);
@@ -351,7 +352,7 @@ static bool is_barred(const struct cuda_context *c, const void *p)
            (!c->reaches[m->context - all.context] || (FAKE_HIP && !m->shared));
 }
 
-/* Whatever may be an address among a kernel's arguments. */
+/* Checks every argument of the kernel that may be an address. */
 static void look_at_launch(const struct cuda_context *on,
                            const struct command *c)
 {
@@ -405,7 +406,7 @@ static void run(struct thing *s, struct command *c)
     }
 }
 
-/* Takes one command of a stream that has one to take; false: none. */
+/* Runs the first command of a stream. Returns false if none is ready. */
 static bool step(struct thing *s)
 {
     struct command *c = s->first;
@@ -418,7 +419,7 @@ static bool step(struct thing *s)
     return true;
 }
 
-/* Chance takes a command here and there. */
+/* Runs a command of some streams, at random. */
 static void stir(void)
 {
     for (struct thing *t = all.thing; t; t = t->next)
@@ -441,7 +442,8 @@ static struct command *push(struct api_stream *handle, enum command_kind kind)
     return c;
 }
 
-/* Until the stream is empty; the lock is held, but for between steps. */
+/* Runs commands until the stream is empty. The caller holds the lock, which is
+ * released between steps. */
 static void drain(struct thing *s)
 {
     int idle = 0;
@@ -457,7 +459,7 @@ static void drain(struct thing *s)
         pthread_mutex_unlock(&all.lock);
         if (idle++ < 20)
             sched_yield();
-        else /* for long: processors may have other work */
+        else /* a long wait: other work may need the processors */
             nanosleep(&(struct timespec){.tv_nsec = 50000}, NULL);
         pthread_mutex_lock(&all.lock);
     }
@@ -478,7 +480,7 @@ CUDA_LATER_CALL_MAP(DECLARE)
 #endif
 #undef DECLARE
 
-/* Every function below has the lock from here to GIVE. */
+/* Every function below holds the lock from here to GIVE. */
 #define TAKE(code)                                                             \
     unsigned e;                                                                \
     pthread_mutex_lock(&all.lock);                                             \
@@ -531,7 +533,7 @@ unsigned cuDeviceGetCount(int *n)
     GIVE;
 }
 
-/* Handles of CUDA's devices are not their ordinals. */
+/* Handles of CUDA's devices differ from their ordinals. */
 enum { HANDLE = FAKE_HIP ? 0 : 40 };
 
 static unsigned is_device(unsigned e, int device)
@@ -650,8 +652,8 @@ unsigned cuDevicePrimaryCtxRetain(struct cuda_context **out, int device)
     GIVE;
 }
 
-/* What a context holds ends with it. Who could enter it always gave all of it
- * back before. */
+/* Ends everything that the context still has. The caller must have freed all of
+ * it before, unless it could not enter the context. */
 static void end_all(const struct cuda_context *c)
 {
     for (struct thing *next, *t = all.thing; t; t = next) {
@@ -724,7 +726,7 @@ unsigned cuDeviceCanAccessPeer(int *out, int device, int peer)
     GIVE;
 }
 
-/* The current device reaches memory of another from now on. */
+/* Enables the current device's access to a peer's memory. */
 static unsigned enable(int peer, unsigned flags)
 {
     struct cuda_context *c = current();
@@ -773,7 +775,7 @@ static void say_log(unsigned n, const unsigned *option, void **value)
     }
 }
 
-/* What loading it returns. */
+/* Returns the result of loading the image. */
 static unsigned check_image(const char *image)
 {
     const char *target = strstr(image, "\n.target sm_");
@@ -855,7 +857,7 @@ unsigned cuModuleGetFunction(struct api_function **out, struct api_module *m,
     GIVE;
 }
 
-/* A stream that captures puts a launch behind all others of its graph. */
+/* Records a launch of a capturing stream, after all others of its graph. */
 static void take_down(struct thing *g, struct thing *f, int32_t n_group,
                       const void *args)
 {
@@ -981,7 +983,7 @@ unsigned cuGraphAddKernelNode(struct cuda_graph_node **out,
 }
 
 #if HAVE_LATER
-/* Do groups of the kernel wait for what their launch comes after? */
+/* Returns true if the kernel's groups wait for the launches before theirs. */
 static bool awaits(const struct thing *function)
 {
     const char *text = function->module->text;
@@ -1015,7 +1017,7 @@ unsigned cuGraphAddDependencies_v2(struct api_graph *graph,
 }
 #endif
 
-/* A copy of the graph, which may go then. */
+/* Copies the graph, which may be destroyed after that. */
 unsigned cuGraphInstantiateWithFlags(struct api_graph_exec **out,
                                      struct api_graph *graph,
                                      unsigned long long flags)
@@ -1058,7 +1060,7 @@ static bool node_ready(struct node *const *node, const struct node *n)
     return !n->done;
 }
 
-/* All launches into the stream. */
+/* Submits all launches of the graph to the stream. */
 static unsigned put_nodes(struct thing *g, struct api_stream *s)
 {
     struct node **node = calloc((size_t)g->n_node + 1, sizeof *node);
@@ -1267,7 +1269,7 @@ static struct thing *allocate(enum kind kind, size_t bytes)
     return t;
 }
 
-/* The thing of this kind that begins there. */
+/* Returns the object of this kind that begins at p. */
 static struct thing *begins_at(enum kind kind, const void *p)
 {
     for (struct thing *t = all.thing; t; t = t->next)
@@ -1277,7 +1279,7 @@ static struct thing *begins_at(enum kind kind, const void *p)
     return NULL;
 }
 
-/* Gives back, when nothing is under way that may use it. */
+/* Frees memory once no command may use it any more. */
 static void give_back(enum kind kind, const void *p)
 {
     struct thing *m = begins_at(kind, p);
@@ -1325,8 +1327,8 @@ unsigned cuMemFreeHost(void *p)
     GIVE;
 }
 
-/* All of it lies where this process may write. It is left alone: others may be
- * at work on it. */
+/* Returns true if this process may write the whole range. It does not touch the
+ * memory, because other threads may be using it. */
 static bool writable(const void *p, size_t bytes)
 {
     uintptr_t at = (uintptr_t)p, end = at + bytes;
@@ -1456,7 +1458,8 @@ static void break_at(const char *function, int nth, unsigned code)
 static void refuse(int device, unsigned code)
 {
     pthread_mutex_lock(&all.lock);
-    all.context[device].refused = code; /* of HIP: what is asked inside */
+    all.context[device].refused = code; /* of HIP: calls inside the context
+                                         * return it */
     pthread_mutex_unlock(&all.lock);
 }
 

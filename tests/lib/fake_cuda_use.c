@@ -11,8 +11,8 @@
 
 #include "device/gpu/stream_api.h"
 
-/* The fakes run on processors, so the watchdog counts the processors' time:
- * beside much other work a step may take longer than a card is given. */
+/* The fakes run on processors, so the watchdog counts processor time: on a busy
+ * machine a step may take longer than a card is allowed. */
 static const struct fake_cuda *find(const char *path, const char *name)
 {
     const struct fake_cuda *f;
@@ -121,7 +121,7 @@ const char *fake_call_name(const char *call)
 
 /* ---- failures ------------------------------------------------------------ */
 
-/* Those that are called when something has failed. */
+/* Returns true for functions that are called after a failure. */
 static bool tells_of_failures(const char *call)
 {
     return strncmp(call, "cuGetError", 10) == 0 ||
@@ -137,7 +137,7 @@ static int run_long(const struct fake_failures *t, const char *call)
     return n;
 }
 
-/* One call of each of n_draw parts of as many as are made. */
+/* Tries a random call from each of n_draw equal parts of the calls made. */
 static int run_drawn(const struct fake_failures *t, const char *call, int made,
                      uint64_t *seed)
 {

@@ -1,51 +1,52 @@
-/* The libraries of CUDA and HIP made for tests, where the test program meets
- * them, and what tests of either have in common. */
+/* Gives the test program the fake libraries of CUDA and HIP, and what tests of
+ * both have in common. */
 #ifndef TEST_FAKE_CUDA_USE_H
 #define TEST_FAKE_CUDA_USE_H
 
 #include "lib/fake_cuda.h"
 #include "lib/gpu_work.h"
 
-/* From now on the driver's CUDA library is the one made for tests. */
+/* Makes the driver use the fake CUDA library from now on. */
 const struct fake_cuda *fake_cuda_use(void);
-/* The same of one of an older driver, which lacks CUDA_LATER_CALL_MAP. */
+/* Does the same with that of an older driver, which lacks
+ * CUDA_LATER_CALL_MAP. */
 const struct fake_cuda *fake_cuda_old_use(void);
-/* The same of HIP's library, and of its compiler. */
+/* Does the same with HIP's library and its compiler. */
 const struct fake_cuda *fake_hip_use(void);
 
-/* A make of GPUs, by its library made for tests. */
+/* A vendor of GPUs, by its fake library. */
 struct fake_make {
     const char *name; /* of its devices: "cuda" */
     const struct gpu_driver *driver;
     const struct fake_cuda *(*use)(void);
-    const char *const *call; /* its functions: n_common that CUDA and HIP */
-    int n_common, n_call;    /* have, then those that it alone has */
-    const char *enter;       /* a device is entered by this one */
-    const char *compile;     /* and a kernel compiled */
-    const char *unknown;     /* what it says of an error that it does not know
-                                the name of */
+    const char *const *call; /* its functions: n_common that both */
+    int n_common, n_call;    /* vendors have, then those it has alone */
+    const char *enter;       /* the function that enters a device */
+    const char *compile;     /* the function that compiles a kernel */
+    const char *unknown;     /* its text for an error without a name */
 };
 
 extern const struct fake_make fake_make_cuda, fake_make_hip;
 
-/* Returns the name in stream_api.h of a function that both makes have: "alloc"
- * of cuMemAlloc and hipMalloc; or `call`, where only one make has it. */
+/* Returns the name in stream_api.h of a function that both vendors have:
+ * "alloc" for cuMemAlloc and hipMalloc. Returns `call` if only one vendor has
+ * it. */
 const char *fake_call_name(const char *call);
 
-/* The library has no complaint, and nothing is held; else the case fails and
- * says in which situation. */
+/* Fails the case unless the library has no complaint and nothing is live.
+ * `when` names the situation in the message. */
 void fake_cuda_assert_clean(const struct fake_cuda *f, const char *when);
 
-/* Calls of a library that fail, one at a time, while a test does the same again
- * and again. */
+/* Calls of a library that fail, one at a time, while a test repeats the same
+ * work. */
 struct fake_failures {
     const struct fake_cuda *f;
     const char *const *call; /* functions */
     int n_call;
-    int n_draw; /* of each function's calls, in the short tier */
-    int every;  /* the long tier takes all of the first so many, then fewer */
-    /* Does all of it; the nth call of the function fails, or none if that is
-     * NULL. Returns true if it was made. */
+    int n_draw; /* calls of each function, in the short tier */
+    int every;  /* the long tier tries all of the first `every`, then fewer */
+    /* Does all the work. The nth call of the function fails; with NULL none
+     * does. Returns true if that call was made. */
     bool (*run)(void *user, const char *call, int nth);
     void *user;
 };

@@ -1,7 +1,7 @@
-/* A HIP library for tests, with its compiler: the CUDA library for tests under
- * HIP's names, and what HIP has of its own. A thread's device is the one that
- * it has set. The compiler makes "ARCH\n.entry KERNEL(" of a text in which the
- * one kernel is wanted. */
+/* A HIP library for tests, with its compiler: the fake CUDA library under HIP's
+ * names, and HIP's own functions. A thread's device is the one that it has set.
+ * The compiler makes "ARCH\n.entry KERNEL(" from a source in which that kernel
+ * is requested. */
 #define FAKE_HIP 1
 #include "lib/fake_cuda.c"
 
@@ -76,7 +76,8 @@ unsigned hipExtMallocWithFlags(unsigned long long *out, size_t bytes,
     GIVE;
 }
 
-/* As long as those of version 6; the architecture stands somewhere in it. */
+/* The struct is as long as that of version 6; the architecture is somewhere in
+ * it. */
 unsigned hipGetDeviceProperties(struct hip_properties *out, int device)
 {
     enum { BYTES = 1472, ARCH = 1160 };
@@ -138,7 +139,8 @@ unsigned hipStreamBeginCapture(struct api_stream *s, unsigned mode)
     GIVE;
 }
 
-/* The capture ends whatever is returned; a graph not handed out goes. */
+/* The capture ends whatever is returned. A graph that is not returned is
+ * freed. */
 unsigned hipStreamEndCapture(struct api_stream *s, struct api_graph **out)
 {
     struct thing *t = (struct thing *)s;
@@ -192,7 +194,7 @@ unsigned hiprtcCreateProgram(struct hiprtc_program **out, const char *text,
     GIVE;
 }
 
-/* The name that a line of the text wants. */
+/* Reads the name that a line of the source requests. */
 static bool wanted(const char *text, char name[64])
 {
     static const char line[] = "#define SOME_KERNELS\n#define WANT_%63s ~, "
@@ -268,13 +270,13 @@ unsigned hiprtcDestroyProgram(struct hiprtc_program **p)
     GIVE;
 }
 
-/* Programs are counted, too. */
+/* Counts programs as well. */
 static int n_live_hip(void)
 {
     return n_live() + n_program;
 }
 
-/* What the test program asks, by another name. */
+/* The test program looks for this name. */
 extern EXPORT const struct fake_cuda fake_hip;
 const struct fake_cuda fake_hip = {break_at, refuse, failed,   n_live_hip,
                                    wrong,    n_call, set_free, swallow,

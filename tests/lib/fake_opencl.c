@@ -1,6 +1,6 @@
-/* A library of OpenCL with devices that are rows of a table, for what no
- * device at hand shows: PCI addresses as each vendor tells them, devices that
- * lack something, functions that fail. It computes nothing. */
+/* An OpenCL library whose devices are rows of a table, for cases that no real
+ * device at hand shows: PCI addresses in each vendor's form, devices that lack
+ * something, functions that fail. It computes nothing. */
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,7 +19,7 @@ struct cl_device {
     const char *name, *version, *extensions;
     uint64_t floats, doubles, local;
     size_t group;
-    int32_t context; /* what clCreateContext says */
+    int32_t context; /* the result of clCreateContext */
 };
 
 static struct cl_device device[N_DEVICE] = {
@@ -38,10 +38,10 @@ static struct cl_device device[N_DEVICE] = {
     {"small", "OpenCL 1.2 x", "", GOOD, GOOD, 16384, 1024, CL_OK},
     {"narrow", "OpenCL 1.2 x", "", GOOD, GOOD, 65536, 64, CL_OK},
     {"twin", "OpenCL 3.0 x", "cl_khr_pci_bus_info", GOOD, GOOD, 65536, 1024,
-     CL_OK}, /* of fake_cuda.c's first */
+     CL_OK}, /* the same card as fake_cuda.c's first */
 };
 
-/* Those that are GPUs, with what cl_khr_pci_bus_info tells. */
+/* The devices that are GPUs, with what cl_khr_pci_bus_info reports. */
 static const struct gpu {
     const struct cl_device *device;
     uint32_t pci[4];
@@ -108,7 +108,7 @@ static const char *text_of(const struct cl_device *d, uint32_t what)
     return NULL;
 }
 
-/* Bytes of the answer; 0: it has none. */
+/* Returns the size of the value in bytes; 0 if the device lacks it. */
 static size_t value_of(const struct cl_device *d, uint32_t what, uint64_t *out)
 {
     static const uint64_t free_kib[] = {4096, 1024};
@@ -218,7 +218,7 @@ int32_t clGetProgramBuildInfo(struct cl_program *p, struct cl_device *d,
     return give(log, sizeof log, max, out, n);
 }
 
-/* The others do nothing, with success. */
+/* The other functions do nothing and succeed. */
 #define NOTHING(name)                                                          \
     void *name(void)                                                           \
     {                                                                          \

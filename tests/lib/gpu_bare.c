@@ -1,4 +1,4 @@
-/* The emulator's driver, less some functions, or with small allocations. */
+/* The emulator's driver without some functions, or with small allocations. */
 #include "lib/gpu_bare.h"
 #include "lib/gpu_odd.h"
 

@@ -1,5 +1,6 @@
-/* The kind `bare`: the emulator without what some drivers lack. Kernels reach
- * no memory of the process, and queues neither wait for words nor post them. */
+/* The backend `bare`: the emulator without what some drivers lack. Kernels
+ * cannot access the process's memory, and queues neither wait for words nor
+ * post them. */
 #ifndef TEST_GPU_BARE_H
 #define TEST_GPU_BARE_H
 
@@ -7,8 +8,8 @@
 
 extern const struct backend_ops bare_ops;
 
-/* The kind `parts`: the emulator, which promises no allocation of more bytes
- * than these. */
+/* The backend `parts`: the emulator with allocations limited to this many
+ * bytes. */
 enum { GPU_PARTS_LARGEST = 192 << 10 };
 
 extern const struct backend_ops parts_ops;

@@ -1,5 +1,5 @@
-/* From a cpu_call to launches of the emulator, or of a driver (gpu_bridge.h).
- */
+/* Translates a cpu_call into launches of the emulator or of a driver
+ * (gpu_bridge.h). */
 #include "lib/gpu_bridge.h"
 
 #include "lib/gpu_copies.h"
@@ -60,8 +60,8 @@ static struct gpu_call translate(const struct cpu_call *c)
     return g;
 }
 
-/* Units of the GPU, by which kernels for few rows and for many are chosen:
- * unknown, one, more than any call has groups for, in turn. */
+/* Returns the GPU's number of units, which chooses between kernels for few rows
+ * and for many: unknown, one, or more than any call has groups for, in turn. */
 static int units(int turn)
 {
     static const int n[] = {0, 1, 4096};
@@ -71,7 +71,7 @@ static int units(int turn)
 
 /* ---- in the emulator ----------------------------------------------------- */
 
-/* known: what the host knows of tokens is told. */
+/* known: the host's knowledge of the tokens is passed on. */
 static void emulate(const struct cpu_call *c, enum kernel k, int turn,
                     bool known)
 {
@@ -107,8 +107,9 @@ static void emulate(const struct cpu_call *c, enum kernel k, int turn,
     free(scratch);
 }
 
-/* Launches of attention are others where less is known, and their results are
- * not: some calls are tried both ways, all of tables that are mostly empty. */
+/* With less knowledge of the tokens, attention has other launches but the same
+ * results. Some calls are tried both ways, and all those with mostly empty
+ * tables. */
 static void run_emulated(const struct cpu_call *c, enum kernel k, int turn)
 {
     static _Thread_local int both;
@@ -132,14 +133,14 @@ static void run_emulated(const struct cpu_call *c, enum kernel k, int turn)
 /* ---- by a driver --------------------------------------------------------- */
 
 static struct {
-    const struct gpu_driver *d; /* NULL: the emulator's turn */
+    const struct gpu_driver *d; /* NULL: use the emulator */
     struct gpu *g;
     uint64_t at; /* what operands are copied to */
     size_t bytes;
     int n_call;
 } driver;
 
-/* The i-th GPU that the driver lists: -dev means the same. */
+/* Opens the i-th GPU that the driver lists, in the order of -dev. */
 static pl_status open_listed(int i, pl_err *err)
 {
     struct gpu_info info[64];
@@ -157,7 +158,7 @@ static void say_calls(void)
     driver.d->close(driver.g);
 }
 
-/* $PLAIT_GPU_TEST is NAME or NAME:I, a driver and a number of its list. */
+/* $PLAIT_GPU_TEST is NAME or NAME:I, a driver and an index into its list. */
 static void begin(void)
 {
     static const struct gpu_driver *const drivers[] = {&gpu_emu, &gpu_cuda,
@@ -196,7 +197,7 @@ enum { MAX_KIND = 2048 };
 
 static struct seen {
     struct kind kind;
-    int n, n_run; /* calls, and how many of them a GPU's kernel has made */
+    int n, n_run; /* calls, and how many of them a GPU's kernel computed */
 } seen[MAX_KIND];
 static int n_seen;
 
@@ -249,18 +250,19 @@ int gpu_bridge_calls(enum kernel k, pl_format weights,
     return n;
 }
 
-/* OpenCL's compilers take seconds for a kernel, and each format of weights has
- * some. */
+/* Returns true for the formats tried through OpenCL in the short tier. Its
+ * compilers take seconds a kernel, and each weight format has several
+ * kernels. */
 static bool is_common(const struct cpu_tensor *w)
 {
     return test_long() || !w->pack || w->format == PL_Q8_0 ||
            w->format == PL_Q4_K || w->format == PL_BF16;
 }
 
-/* Through OpenCL three calls of each kind, then one in sixteen. In the emulator
- * contractions, which are most of the work, have some of each kind, then one in
- * eight, in the short tier, and fewer in the brief one. All else is called, and
- * by other drivers all is. */
+/* Returns true if a GPU's kernel computes the call. OpenCL: three calls of each
+ * kind, then one in sixteen. Emulator, short tier: contractions, which are most
+ * of the work, some of each kind, then one in eight; fewer in the brief tier.
+ * Everything else is computed, and so is all with other drivers. */
 static bool chosen(const struct cpu_call *c, enum kernel k, int nth)
 {
     if (driver.d == &gpu_opencl)
@@ -322,7 +324,7 @@ static void run_driven(const struct cpu_call *c, enum kernel k)
     free(image);
 }
 
-/* What was not chosen. */
+/* Computes in plain C a call that was not chosen. */
 static void run_plain(const struct cpu_call *c, enum kernel k)
 {
     struct cpu_kernels plain;
@@ -355,7 +357,7 @@ static void run(const struct cpu_call *c, enum kernel k)
     of->n_run++;
     if (driver.d)
         run_driven(c, k);
-    else /* of each kind, with units by turns */
+    else /* of each kind, with the unit counts in turn */
         run_emulated(c, k, (int)(of - seen) + of->n_run);
 }
 

@@ -1,14 +1,13 @@
-/* The GPUs' kernels where a CPU's are called: launches made from a cpu_call,
- * run by the emulator. So each test of a CPU kernel is one of a GPU's. The
- * emulator is slow: in the short tier a selection of the calls goes through it.
+/* Runs GPU kernels where a CPU's are called: each cpu_call becomes launches in
+ * the emulator. So each test of a CPU kernel also tests a GPU's. The emulator
+ * is slow: in the short tier it computes a selection of the calls.
  *
- * In a process with PLAIT_GPU_TEST=DRIVER:INDEX, "cuda:0" for one, the calls go
- * through that GPU instead, operands copied there and back: through OpenCL,
- * whose compilers are slow, a selection, and what is not chosen is plain C's.
- * PLAIT_TEST_CACHE names a directory for what drivers keep from group to group.
- * The test fails where a kernel writes what is not its own. How many calls went
- * through is printed at the end, behind GPU_BRIDGE_CALLS
- * (kernel/test_gpu_opencl.c). */
+ * With PLAIT_GPU_TEST=DRIVER:INDEX, "cuda:0" for one, the calls use that GPU
+ * instead, with operands copied there and back. OpenCL, whose compilers are
+ * slow, gets a selection; plain C computes the rest. PLAIT_TEST_CACHE names a
+ * directory for what drivers cache between groups. The test fails if a kernel
+ * writes outside its results. The number of calls is printed at the end, after
+ * GPU_BRIDGE_CALLS (kernel/test_gpu_opencl.c). */
 #ifndef TEST_GPU_BRIDGE_H
 #define TEST_GPU_BRIDGE_H
 
@@ -16,9 +15,9 @@
 
 #define GPU_BRIDGE_CALLS "calls that went through the GPU: "
 
-/* Fills the table with the GPUs' kernels; what they lack is plain C's. They
- * work on the first thread alone. Fails the test where a kernel does what no
- * GPU could. */
+/* Fills the table with the GPUs' kernels, and with plain C where they have
+ * none. They work on the first thread alone. Fails the test if a kernel does
+ * what no GPU could. */
 void gpu_bridge_init(struct cpu_kernels *k);
 enum gpu_bridge_rows {
     ROWS_ONE,
@@ -27,12 +26,12 @@ enum gpu_bridge_rows {
     ROWS_MANY,
     ROWS_COUNT
 };
-/* Returns how many calls with so many rows of activations, and weights of that
- * format, a GPU's kernel has made in this process. The long tier leaves none to
+/* Returns how many calls with this many rows of activations and weights of that
+ * format a GPU's kernel computed in this process. The long tier leaves none to
  * plain C, the others many. */
 int gpu_bridge_calls(enum kernel k, pl_format weights,
                      enum gpu_bridge_rows rows);
-/* Has it a kernel of its own? */
+/* Returns true if the GPUs have a kernel of their own for it. */
 bool gpu_bridge_has(enum kernel k);
 
 #endif

@@ -19,7 +19,7 @@ static int64_t count_of(const struct cpu_tensor *t)
     return n;
 }
 
-/* Bytes of argument i of the kernel. */
+/* Returns the bytes of the kernel's argument i. */
 static size_t bytes_of(enum kernel k, int i, const struct cpu_tensor *t)
 {
     int64_t n = count_of(t), last = t->n_dim > 0 ? t->dim[t->n_dim - 1] : 1;
@@ -37,7 +37,7 @@ static size_t bytes_of(enum kernel k, int i, const struct cpu_tensor *t)
     return (size_t)(n / last) * format_row_bytes(t->format, last);
 }
 
-/* What overlaps becomes one range. */
+/* Overlapping ranges become one. */
 static void add(struct gpu_copies *m, const void *p, size_t n, bool written)
 {
     struct gpu_range r = {p, n, 0, written};

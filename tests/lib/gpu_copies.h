@@ -1,5 +1,5 @@
-/* The operands of a call in a GPU's memory: what a kernel reads and writes is
- * copied there before it runs, and what it may write back again. */
+/* The operands of a call in a GPU's memory. What a kernel reads and writes is
+ * copied there before it runs; what it may write is copied back. */
 #ifndef TEST_GPU_COPIES_H
 #define TEST_GPU_COPIES_H
 
@@ -11,7 +11,7 @@ enum { GPU_MAX_COPIES = 64 };
 struct gpu_copies {
     int n;
     struct gpu_range {
-        const char *p; /* of this process */
+        const char *p; /* in this process's memory */
         size_t n;      /* bytes */
         size_t off;    /* from the start of the image */
         bool written;
@@ -21,19 +21,19 @@ struct gpu_copies {
     size_t scratch; /* offset of the kernel's scratch there */
 };
 
-/* Where the call's operands go: one image of all, with gaps. */
+/* Lays out the call's operands: one image of all, with gaps. */
 void gpu_copies_of(struct gpu_copies *m, enum kernel k,
                    const struct cpu_call *c);
-/* Room for the kernel's scratch behind them. */
+/* Adds space for the kernel's scratch after them. */
 void gpu_copies_add_scratch(struct gpu_copies *m, size_t bytes);
-/* The address of what p points at, 0 for NULL; fails the test if the kernel
- * has no such operand. */
+/* Returns the device address of what p points to, 0 for NULL. Fails the test if
+ * the kernel has no such operand. */
 uint64_t gpu_copies_at(const struct gpu_copies *m, const void *p);
 
-/* The image, bytes long, of ones where no operand is. */
+/* Fills the image, `bytes` long, with all bits one between operands. */
 void gpu_copies_fill(const struct gpu_copies *m, unsigned char *image);
-/* Takes over what the kernel wrote, and fails the test where it wrote what it
- * must not. */
+/* Copies back what the kernel wrote. Fails the test if it wrote anywhere
+ * else. */
 void gpu_copies_take(const struct gpu_copies *m, const unsigned char *image);
 
 #endif

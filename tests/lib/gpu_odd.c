@@ -14,7 +14,7 @@
 
 enum { MAX_GPU = 16 };
 
-/* Of each GPU that is open. */
+/* For each open GPU, the kernels that ready() was asked for. */
 static struct asked {
     struct gpu *g;
     bool kernel[GPU_KERNEL_COUNT];
@@ -30,7 +30,7 @@ static struct asked *asked_of(const struct gpu *g)
 
 atomic_int gpu_eager_waits;
 
-/* A kernel takes as long as the test says. */
+/* Compiles a kernel for as long as the test says. */
 static pl_status eager_compile(void *user, int i, pl_err *err)
 {
     const struct timespec ms = {.tv_nsec = 1000 * 1000};
@@ -113,7 +113,7 @@ static bool hangs(const struct gpu *g)
     return g == gpu_hung.who && gpu_hung.n_left <= 0;
 }
 
-/* Counts a call of what would not return; false: it hangs. */
+/* Counts a call that would not return. Returns false if the GPU hangs. */
 static bool works(const struct gpu *g)
 {
     if (!hangs(g))
@@ -122,8 +122,8 @@ static bool works(const struct gpu *g)
     return false;
 }
 
-/* The leak sanitizer's, where there is one. What a GPU that hangs cannot give
- * back any more is no leak. */
+/* From the leak sanitizer, if present. Memory that a hung GPU cannot free any
+ * more is not a leak. */
 void __lsan_disable(void) __attribute__((weak));
 void __lsan_enable(void) __attribute__((weak));
 
@@ -194,7 +194,7 @@ static pl_status hung_flush(struct gpu *g, enum queue q, pl_err *err)
     return !hangs(g) ? gpu_emu.flush(g, q, err) : PL_OK;
 }
 
-/* Which marks were set before it hung: they are reached. */
+/* Fences recorded before it hung: they are reached. */
 static atomic_bool early[GPU_MAX_MARKS];
 
 static pl_status hung_mark(struct gpu *g, enum queue q, int i, pl_err *err)
@@ -216,7 +216,7 @@ static bool hung_words(const struct gpu *g)
     return !gpu_hung.wordless;
 }
 
-/* Without words it could only wait. */
+/* A GPU without words could only wait. */
 static pl_status hung_post(struct gpu *g, enum queue q, _Atomic uint64_t *word,
                            uint64_t value, pl_err *err)
 {
@@ -275,7 +275,8 @@ static void hung_unmap(struct gpu *g, void *p)
 
 atomic_int gpu_wrong_kernel = GPU_KERNEL_COUNT;
 
-/* Where a kernel writes: most arguments begin with that. */
+/* Returns the address that a kernel writes; most argument structs begin with
+ * it. */
 static uint64_t result_of(enum gpu_kernel k, const void *args)
 {
     const char *name = gpu_kernel_name(k);
@@ -303,7 +304,8 @@ static uint64_t result_of(enum gpu_kernel k, const void *args)
     return at;
 }
 
-/* What others go on with may be rounded away. */
+/* Returns the bit to flip. Values that other kernels read may be rounded, so
+ * their lowest bit could get lost. */
 static uint32_t wrong_bit(enum gpu_kernel k)
 {
     bool inner =
@@ -325,14 +327,14 @@ static pl_status wrong_launch(struct gpu *g, enum queue q, enum gpu_kernel k,
     return PL_OK;
 }
 
-/* ---- the kinds ----------------------------------------------------------- */
+/* ---- the backends -------------------------------------------------------- */
 
 static struct gpu_driver gpu_eager, gpu_hangs, gpu_wrong;
 
 __attribute__((constructor)) static void make(void)
 {
     gpu_eager = gpu_emu;
-    gpu_eager.graph_make = NULL; /* each launch is seen */
+    gpu_eager.graph_make = NULL; /* so that each launch is seen */
     gpu_eager.name = "eager";
     gpu_eager.identity = gpu_odd_identity;
     gpu_eager.compile_kernels = eager_ready;
@@ -345,7 +347,7 @@ __attribute__((constructor)) static void make(void)
     gpu_hangs = gpu_emu;
     gpu_hangs.graph_make = NULL;
     gpu_hangs.name = "hung";
-    gpu_hangs.cancel_queue = NULL; /* nothing can be taken out */
+    gpu_hangs.cancel_queue = NULL; /* so that nothing can be cancelled */
     gpu_hangs.open = hung_open;
     gpu_hangs.alloc = hung_alloc;
     gpu_hangs.host_alloc = hung_host_alloc;

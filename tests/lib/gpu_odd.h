@@ -1,9 +1,9 @@
-/* Kinds of GPU for tests: the emulator with a habit.
+/* GPU backends for tests: the emulator with one odd behaviour each.
  *
  *   eager  launches no kernel that ready() was not asked for
- *   wrong  has the lowest bit of a float other than it should, now and then
- *   hung   does nothing more when it has launched so many kernels; the first
- *          of them, the others work */
+ *   wrong  flips the lowest bit of a float in some results
+ *   hung   does nothing more after so many kernels; only the first GPU hangs,
+ *          the others work */
 #ifndef TEST_GPU_ODD_H
 #define TEST_GPU_ODD_H
 
@@ -14,32 +14,32 @@
 
 extern const struct backend_ops eager_ops, hung_ops, wrong_ops;
 
-/* For kinds that are the emulator's, which has none: a self test that one of
- * them has passed is kept where the environment lets it be, for all of them. */
+/* For backends based on the emulator, which has no identity: a passed self test
+ * is cached where the environment allows, for all of them together. */
 pl_status gpu_odd_identity(struct gpu *g, char *out, size_t size, pl_err *err);
 
-/* Of all GPUs of the kind `eager`: while this is above zero its compilers do
- * not come to an end, and fail after a while. */
+/* For all GPUs of the backend `eager`: while this is above zero, compiling does
+ * not end, and fails after a while. */
 extern atomic_int gpu_eager_waits;
 
-/* Of all GPUs of the kind `wrong`: the kernel whose results are wrong, an enum
- * gpu_kernel. */
+/* For all GPUs of the backend `wrong`: the kernel whose results are wrong, an
+ * enum gpu_kernel. */
 extern atomic_int gpu_wrong_kernel;
 
-/* Of all GPUs of the kind `hung`. */
+/* For all GPUs of the backend `hung`. */
 extern struct gpu_hung {
-    atomic_int n_left; /* kernels to launch until it hangs */
+    atomic_int n_left; /* kernels to launch before it hangs */
     bool at_copy;      /* it hangs at its first copy */
-    atomic_int n_call; /* of functions that would not return then */
-    bool wordless;     /* its queues neither post nor wait for words */
-    bool blind;        /* it maps nothing of the host */
-    struct gpu *who;   /* that hangs; NULL: the next that is opened */
-    uint64_t watched;  /* memory of another one; 0: it has been given back */
-    bool watches;      /* what another one allocates next */
+    atomic_int n_call; /* calls of functions that would not return then */
+    bool wordless;     /* its queues neither post words nor wait for them */
+    bool blind;        /* it maps no host memory */
+    struct gpu *who;   /* the GPU that hangs; NULL: the next that is opened */
+    uint64_t watched;  /* memory of another GPU; 0: it has been freed */
+    bool watches;      /* watch what another GPU allocates next */
 } gpu_hung;
 
-/* The next GPU that is opened works until n_left is set. Whether it hangs is
- * judged by this process's time on processors, until gpu_hung_end(). */
+/* Lets the next GPU that is opened work until n_left is set. Until
+ * gpu_hung_end(), this process's processor time decides whether it hangs. */
 void gpu_hung_begin(void);
 void gpu_hung_end(void);
 

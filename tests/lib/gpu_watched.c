@@ -1,4 +1,4 @@
-/* The emulator's driver behind functions that look at what they are given. */
+/* The emulator's driver, wrapped in functions that inspect their arguments. */
 #include "lib/gpu_watched.h"
 #include "lib/gpu_odd.h"
 
@@ -21,7 +21,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct range range[MAX_RANGE];
 static int n_range;
 static struct gpu_watched seen;
-static pthread_t writer; /* the first */
+static pthread_t writer; /* the first thread that copied */
 
 void gpu_watch_reset(void)
 {
@@ -40,7 +40,7 @@ struct gpu_watched gpu_watch_seen(void)
     return s;
 }
 
-/* ---- what is mapped ------------------------------------------------------ */
+/* ---- mapped memory ------------------------------------------------------- */
 
 bool gpu_watch_blind;
 size_t gpu_watch_most;
@@ -71,7 +71,7 @@ static void unmap(struct gpu *g, void *p)
     gpu_emu.unmap(g, p);
 }
 
-/* What the driver gives of the host's memory. */
+/* Host memory that the driver allocated. */
 static struct range given[MAX_RANGE];
 static int n_given;
 
@@ -116,8 +116,8 @@ static bool is_mapped(uint64_t at)
 
 /* ---- launches ------------------------------------------------------------ */
 
-/* A GPU that has nothing mapped tests itself, with tables that may be on their
- * way. */
+/* Returns true during the self test of a GPU, which has nothing mapped yet. Its
+ * tables may still be on their way. */
 static bool is_tested(const struct gpu *g)
 {
     for (int i = 0; i < n_range; i++)
@@ -126,7 +126,8 @@ static bool is_tested(const struct gpu *g)
     return true;
 }
 
-/* Does some argument, or what an address among them may be, lie there? */
+/* Returns true if an argument, or any word in it that may be an address, is in
+ * mapped memory. */
 static bool names_mapped(enum gpu_kernel k, const void *args)
 {
     for (size_t i = 0; i + 8 <= gpu_kernel_args(k); i += 8) {
@@ -225,14 +226,14 @@ static pl_status reach(struct gpu *g, struct gpu *peer, pl_err *err)
     return gpu_watch_apart ? PL_UNSUPPORTED : PL_OK;
 }
 
-/* ---- the kind ------------------------------------------------------------ */
+/* ---- the backend --------------------------------------------------------- */
 
 static struct gpu_driver gpu_watch;
 
 __attribute__((constructor)) static void make(void)
 {
     gpu_watch = gpu_emu;
-    gpu_watch.graph_make = NULL; /* each launch is seen */
+    gpu_watch.graph_make = NULL; /* so that each launch is seen */
     gpu_watch.name = "watched";
     gpu_watch.identity = gpu_odd_identity;
     gpu_watch.map = map;

@@ -44,7 +44,8 @@ pl_status gpu_work_take(struct gpu_work *w, int index, pl_err *err)
     return w->d->map(w->g, (void *)w->shared, PAGE, &w->shared_at, err);
 }
 
-/* out = 4 out by a graph: the two halves first, in any order. */
+/* Computes out = 4 out with a device graph: the two halves first, in any
+ * order. */
 static pl_status run_graph(struct gpu_work *w, pl_err *err)
 {
     static const int after[] = {0, 1};
@@ -104,7 +105,7 @@ pl_status gpu_work_do(struct gpu_work *w, pl_err *err)
     return PL_OK;
 }
 
-/* A copy, and a kernel. */
+/* Writes to the peer with a copy and with a kernel. */
 static pl_status put_to_peer(struct gpu_work *w, pl_err *err)
 {
     const size_t bytes = N * sizeof(float);
@@ -132,7 +133,7 @@ pl_status gpu_work_meet(struct gpu_work *w, int peer, pl_err *err)
 
 void gpu_work_give_back(struct gpu_work *w)
 {
-    if (w->peer) { /* which nothing may be under way to */
+    if (w->peer) { /* before it is closed, its memory must be unused */
         w->d->finish(w->g, QUEUE_COMPUTE, NULL);
         w->d->release(w->peer, w->peer_at);
     }

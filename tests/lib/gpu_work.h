@@ -1,5 +1,6 @@
-/* Everything that a GPU is for, once, by its driver: out = 4 (x + y), one queue
- * after the other, a graph, and a word in mapped memory. What fails ends it. */
+/* Uses every function of a GPU's driver once: out = 4 (x + y), one queue after
+ * the other, a device graph, and a word in mapped memory. It ends at the first
+ * failure. */
 #ifndef TEST_GPU_WORK_H
 #define TEST_GPU_WORK_H
 
@@ -18,7 +19,7 @@ struct gpu_work {
     struct gpu_graph *graph;
     struct gpu *peer;
     uint64_t peer_at; /* [2 GPU_WORK_N] of the peer's */
-    float *met;       /* [2 GPU_WORK_N] what came there */
+    float *met;       /* [2 GPU_WORK_N] what the peer received */
 };
 
 extern const bool gpu_work_wanted[GPU_KERNEL_COUNT];
@@ -28,14 +29,15 @@ struct binary_args gpu_work_sum(uint64_t out, uint64_t x, uint64_t y);
 
 void gpu_work_init(struct gpu_work *w, const struct gpu_driver *d);
 void gpu_work_fini(struct gpu_work *w);
-/* Opens the GPU; a page is mapped where it can be. */
+/* Opens the GPU; maps a page if it can. */
 pl_status gpu_work_take(struct gpu_work *w, int index, pl_err *err);
 pl_status gpu_work_do(struct gpu_work *w, pl_err *err);
-pl_status gpu_work_all(struct gpu_work *w, int index, pl_err *err); /* both */
-/* Behind it: into memory of a peer, out and 2 out. */
+pl_status gpu_work_all(struct gpu_work *w, int index, pl_err *err); /* both of
+                                                                     * these */
+/* Runs after gpu_work_all: writes out and 2 out into a peer's memory. */
 pl_status gpu_work_meet(struct gpu_work *w, int peer, pl_err *err);
 void gpu_work_give_back(struct gpu_work *w);
-/* All of it on a GPU, from init to fini; else the case fails. */
+/* Does all of it on a GPU, from init to fini; the case fails on an error. */
 void gpu_work_must_be_right(const struct gpu_driver *d, int index);
 
 #endif

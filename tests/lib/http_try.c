@@ -141,7 +141,7 @@ void try_start(struct http_try *t, const struct http_options *o)
     memset(t, 0, sizeof *t);
     pthread_mutex_init(&t->lock, NULL);
     pthread_cond_init(&t->came, NULL);
-    if (!mine.hosts) /* tests of hosts say which */
+    if (!mine.hosts) /* tests of hosts set their own */
         mine.hosts = "*";
     if (!mine.log) {
         mine.log = add_log;
@@ -286,7 +286,7 @@ void try_send(struct try_client *c, const char *text)
     assert_true(try_send_bytes(c, text, strlen(text)));
 }
 
-/* Reads more, no more than what is soon looked at; false: no more comes. */
+/* Reads more, but not beyond what is parsed soon. Returns false at the end. */
 static bool more(struct try_client *c)
 {
     enum { MOST = 32 << 10 };
@@ -351,7 +351,7 @@ void try_read_head(struct try_client *c, struct try_answer *a)
     add(a, "", 0);
 }
 
-/* A chunk; its length. */
+/* Reads a chunk; returns its length. */
 static size_t read_chunk(struct try_client *c, struct try_answer *a)
 {
     char *end;

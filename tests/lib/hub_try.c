@@ -14,7 +14,7 @@
 struct client {
     struct hub_try *t;
     int fd;
-    char head[8192]; /* what was asked */
+    char head[8192]; /* the head of the request */
     char path[2048];
 };
 
@@ -52,8 +52,7 @@ static bool read_head(struct client *c)
     return false;
 }
 
-/* The value of a line of what was asked, or NULL; static memory of the thread.
- */
+/* Returns the value of a request line, or NULL; static memory of the thread. */
 static const char *line_of(const struct client *c, const char *name)
 {
     static _Thread_local char value[1024];
@@ -154,7 +153,7 @@ static void say_api(struct client *c)
 
 /* ---- files --------------------------------------------------------------- */
 
-/* Behind "/T/R/resolve/REVISION/", or behind "/". */
+/* Finds the file after "/T/R/resolve/REVISION/", or after "/". */
 static const struct hub_try_file *find(const struct client *c)
 {
     const struct hub_try *t = c->t;
@@ -211,7 +210,7 @@ static void send_file(struct client *c, const char *data, size_t n)
     for (size_t at = 0; at < n; at += block) {
         size_t part = n - at < block ? n - at : block;
 
-        /* before who has them can ask how many there were */
+        /* counted before a client that has them can read the count */
         atomic_fetch_add(&t->n_sent, (long long)part);
         if (!send_all(c, data + at, part)) {
             atomic_fetch_sub(&t->n_sent, (long long)part);
@@ -423,7 +422,7 @@ struct hub_try_file *hub_try_add_random(struct hub_try *t, const char *path,
     return f;
 }
 
-/* ---- who asks it --------------------------------------------------------- */
+/* ---- the client ---------------------------------------------------------- */
 
 static void on_log(void *user, pl_log_level level, const char *text)
 {

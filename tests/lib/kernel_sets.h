@@ -1,5 +1,4 @@
-/* What tests that go through the kernel sets say of those that do not run
- * here. */
+/* For tests that try all kernel sets: reports those that do not run here. */
 #ifndef TEST_KERNEL_SETS_H
 #define TEST_KERNEL_SETS_H
 
@@ -9,8 +8,9 @@
 
 #include "device/kernel_set.h"
 
-/* Ends the running case as skipped, and names them, if there are any. Those of
- * another architecture do not count: tests/long/arm64.sh runs AArch64's. */
+/* Ends the running case as skipped and names the kernel sets that do not run
+ * here, if there are any. Those of another architecture do not count:
+ * tests/long/arm64.sh runs AArch64's. */
 static inline void kernel_sets_skip_absent(void)
 {
 #ifdef __aarch64__

@@ -1,7 +1,7 @@
-/* See kind_known.h. A thread goes through the scripts of all devices in turn,
- * raises their events, and adds up what each step would take; a device's own
- * clock waits for those of others, and the bank's is the latest of them. What a
- * step takes is worked out here from what it does, not by cost/. */
+/* See kind_known.h. A thread runs the variants of all devices in turn, posts
+ * their events, and adds up the time of each instruction. A device's clock
+ * waits for those of others, and the backend's clock is the latest of them. An
+ * instruction's time is computed here from what it does, not by cost/. */
 #include "lib/kind_known.h"
 
 #include <math.h>
@@ -25,8 +25,8 @@ double known_now(void *user)
 
 struct known_device {
     struct device *dev;
-    double *event; /* owned, [n_event] when it was posted */
-    int at;        /* the step that comes */
+    double *event; /* owned, [n_event] time at which it was posted */
+    int at;        /* index of the next instruction */
     double now, arrived;
 };
 
@@ -71,7 +71,7 @@ static size_t scratch(const struct device_desc *d,
     return 0;
 }
 
-/* ---- a bank ------------------------------------------------------------ */
+/* ---- a backend --------------------------------------------------------- */
 
 static pl_status open_bank(struct backend *b, pl_err *err)
 {
@@ -141,7 +141,7 @@ static pl_status get(struct device *d, enum region r, size_t offset, void *dst,
     return PL_OK;
 }
 
-/* ---- what steps take ----------------------------------------------------- */
+/* ---- the time of instructions -------------------------------------------- */
 
 static double values(const struct prog_tensor *t, const struct graph_sizes *z)
 {
@@ -200,7 +200,7 @@ static bool is_known(const struct known_device *x, int dev)
     return device_of(x->dev->backend->set, dev)->desc.ops == &known_ops;
 }
 
-/* Seconds of so many bytes to another. */
+/* Returns the seconds to copy these bytes to another device. */
 static double to_peer(const struct known_device *x, int dev, double bytes)
 {
     const struct device *peer = device_of(x->dev->backend->set, dev);
@@ -237,7 +237,7 @@ static void work(struct known_device *x, const struct insn *st,
     double past = 0;
 
     switch (st->kind) {
-    case INSN_KERNEL: /* what is in the cache fills its slots */
+    case INSN_KERNEL: /* the cache's contents fill its slots */
         if (st->kernel.kernel == KERNEL_attention)
             past = (double)z->n_slot[0] - (double)z->n_tok;
         x->now += known.launch_s + kernel_s(p, &st->kernel, z, past);
@@ -260,9 +260,9 @@ static void work(struct known_device *x, const struct insn *st,
     }
 }
 
-/* ---- a run ------------------------------------------------------------- */
+/* ---- a step ------------------------------------------------------------ */
 
-/* False: the event has not come yet. */
+/* Returns false if the event is not posted yet. */
 static bool await(struct known_device *x, struct insn_event e, uint64_t number)
 {
     struct device *d = device_of(x->dev->backend->set, e.dev);
@@ -274,7 +274,7 @@ static bool await(struct known_device *x, struct insn_event e, uint64_t number)
     return true;
 }
 
-/* False: it waits. */
+/* Returns false if the instruction has to wait. */
 static bool take(struct known_device *x, const struct insn *st,
                  const struct graph_sizes *z, uint64_t number)
 {

@@ -1,22 +1,23 @@
-/* A kind of device whose speed is known: it does nothing, by a clock of its
- * own, for as long as a device of these rates would take; see kind_known.c. */
+/* A backend with known speed: it computes nothing, but its own clock advances
+ * as on a device with these rates; see kind_known.c. */
 #ifndef TEST_KIND_KNOWN_H
 #define TEST_KIND_KNOWN_H
 
 #include "device/device_ops.h"
 
-/* Of all devices of the kind. */
+/* Parameters of all devices of the backend. */
 extern struct known {
-    /* seconds, and so much a second */
+    /* seconds, and units per second */
     double launch_s, copy_s, in, out, peer_s, peer;
     double bridge; /* 'a' to 'b', 'c' to 'd' ..., by bus; 0: as `peer` */
     double read, values, block, floats, attention;
-    double held, held_read; /* weights of so many bytes are read as fast */
-    int n_left;             /* runs until a device fails; -1: none does */
-    size_t most;            /* bytes that a device gives; 0: any */
-    /* what was seen */
+    double held, held_read; /* up to this many bytes of weights are read at this
+                             * rate */
+    int n_left;             /* steps until a device fails; -1: none does */
+    size_t most;            /* largest allocation of a device; 0: any */
+    /* results */
     double clock;
-    size_t largest; /* bytes of a program */
+    size_t largest; /* of a program */
     int n_run;
 } known;
 

@@ -1,10 +1,10 @@
-/* A whole kind of device: memory of its own, and a thread a device that takes
- * the steps of its script one after another. doc/adding.md goes through it.
+/* A whole backend: memory of its own, and a thread per device that runs the
+ * instructions of its variant one after another. doc/adding.md explains it.
  *
- * Its kernels are those of this machine's processors, and cpu_image.h says
- * where the tensors of a program lie in its memory. A kind with kernels of its
- * own brings these two; all else here is what any kind has to do. It copies as
- * it comes to it and hides nothing behind work. */
+ * Its kernels are those of this machine's processors, and cpu_image.h lays out
+ * the tensors of a program in its memory. A backend with its own kernels
+ * replaces these two; every backend needs the rest. It copies in program order
+ * and overlaps nothing with computation. */
 #include "lib/kind_plain.h"
 
 #include <pthread.h>
@@ -16,19 +16,19 @@
 #include "device/cpu/cpu_image.h"
 #include "device/device_spec.h"
 
-/* One device, for as long as the bank is open. */
+/* One device, for as long as the backend is open. */
 struct plain_device {
-    struct cpu_image image; /* first: see cpu_image.h; its base[] is owned, the
-                               inbox apart */
+    struct cpu_image image; /* first: see cpu_image.h; it owns base[], but not
+                             * the inbox */
     struct device *dev;
     unsigned char *scratch; /* owned */
-    pthread_t thread;       /* of the run in progress */
-    bool started;           /* there is one */
+    pthread_t thread;       /* of the step in progress */
+    bool started;           /* the thread exists */
 };
 
 struct plain_bank {
     struct cpu_kernels kernels;
-    struct plain_device dev[]; /* [n] of the bank */
+    struct plain_device dev[]; /* [n] devices of the backend */
 };
 
 /* ---- before anything is opened ----------------------------------------- */
@@ -39,9 +39,12 @@ static pl_status describe(struct device_list *l, const struct device_item *it,
     const struct device_desc d = {.ops = &plain_ops,
                                   .n_thread = 1,
                                   .numa_node = -1,
-                                  .memory = -1,       /* nobody reads it */
-                                  .reads = true,      /* it reads the host's */
-                                  .one_queue = true}; /* and takes its time */
+                                  .memory = -1,       /* no other device reads
+                                                       * it */
+                                  .reads = true,      /* it reads the host's
+                                                       * memory */
+                                  .one_queue = true}; /* and copies are not
+                                                       * overlapped */
     double v[DEVICE_FIGURES];
 
     PL_TRY(device_item_read(it, 1u << DEVICE_MEMORY, v, NULL, err));
@@ -55,7 +58,7 @@ static size_t scratch(const struct device_desc *d,
     return cpu_image_parts_scratch(opt, p);
 }
 
-/* ---- a bank ------------------------------------------------------------ */
+/* ---- a backend --------------------------------------------------------- */
 
 static pl_status open_bank(struct backend *b, pl_err *err)
 {
@@ -143,9 +146,9 @@ static pl_status get(struct device *d, enum region r, size_t offset, void *dst,
     return PL_OK;
 }
 
-/* ---- a run ------------------------------------------------------------- */
+/* ---- a step ------------------------------------------------------------ */
 
-/* False: the run has failed. */
+/* Returns false if the step has failed. */
 static bool await(const struct plain_device *x, struct insn_event e,
                   uint64_t number)
 {
@@ -160,7 +163,7 @@ static bool await(const struct plain_device *x, struct insn_event e,
     return true;
 }
 
-/* False: the run has failed. */
+/* Returns false if the step has failed. */
 static bool take(struct plain_device *x, const struct insn *st, int step,
                  uint64_t number)
 {

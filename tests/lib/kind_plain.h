@@ -1,4 +1,4 @@
-/* A kind of device that only the tests have; see kind_plain.c. */
+/* A backend that exists only in the tests; see kind_plain.c. */
 #ifndef TEST_KIND_PLAIN_H
 #define TEST_KIND_PLAIN_H
 

@@ -13,9 +13,9 @@
 struct client {
     struct load_try *t;
     int fd;
-    char *said; /* owned, terminated: all that was asked */
+    char *said; /* owned, terminated: the whole request */
     size_t n;
-    bool open; /* counted among those that wait for an answer */
+    bool open; /* counted among the requests not yet answered */
 };
 
 static void pause_ms(int ms)
@@ -36,7 +36,7 @@ static bool send_all(const struct client *c, const char *s, size_t n)
     return true;
 }
 
-/* The whole request; where its body begins, or NULL. */
+/* Reads the whole request. Returns the start of its body, or NULL. */
 static const char *read_request(struct client *c)
 {
     const char *body = NULL, *length;
@@ -67,7 +67,8 @@ static const char *read_request(struct client *c)
     return body;
 }
 
-/* Before its last bytes go, since who has them may come again at once. */
+/* Marks the request as ended. Called before the last bytes are sent, because
+ * the client may then send another at once. */
 static void end(struct client *c)
 {
     pthread_mutex_lock(&c->t->lock);
@@ -93,7 +94,7 @@ static void answer(struct client *c, int status, const char *body)
 
 /* ---- events -------------------------------------------------------------- */
 
-/* A chunk, or one for each byte. */
+/* Sends a chunk, or one for each byte. */
 static bool chunk(const struct client *c, const char *s, bool bytes)
 {
     size_t n = strlen(s), part = bytes ? 1 : n;
@@ -133,7 +134,7 @@ static void say_counts(const struct client *c, char how)
     (void)chunk(c, text, how == 'b');
 }
 
-/* Sends all that comes before the first token. */
+/* Waits until the first token is due. */
 static void come_to_it(struct load_try *t, char how)
 {
     pthread_mutex_lock(&t->lock);
@@ -179,7 +180,7 @@ static void stream(struct client *c, char how, bool chat)
     (void)send_all(c, "0\r\n\r\n", 5);
 }
 
-/* Until the client leaves. */
+/* Waits until the client disconnects. */
 static void be_silent(const struct client *c)
 {
     struct pollfd p = {.fd = c->fd, .events = POLLIN};
@@ -206,7 +207,7 @@ static void write_text(struct client *c, char how)
     }
 }
 
-/* ---- who comes ----------------------------------------------------------- */
+/* ---- requests ------------------------------------------------------------ */
 
 static char begin(struct client *c, const char *body)
 {

@@ -1,5 +1,5 @@
-/* A server of the tests' own that speaks OpenAI's protocol, from bare sockets,
- * and answers each request as a script says. One connection a request. */
+/* A server for tests that speaks OpenAI's protocol with bare sockets, and
+ * responds to each request as a script says. One connection a request. */
 #ifndef TEST_LOAD_TRY_H
 #define TEST_LOAD_TRY_H
 
@@ -9,25 +9,25 @@
 
 enum { LOAD_TRY_BODIES = 256 };
 
-/* How a request is answered:
- *   o  well: n_token events, the first after first_ms, gap_ms between, then
+/* The response to a request:
+ *   o  normal: n_token events, the first after first_ms, gap_ms between, then
  *      the counts and [DONE]
  *   l  likewise, but late_ms before the first, from when `behind` others ended
  *   h  likewise, once `crowd` requests are open
  *   b  likewise, each byte of it by itself
- *   q  well, with "timings" that say prompt_ms
+ *   q  normal, with "timings" that give prompt_ms
  *   t  429, with an error in OpenAI's shape
- *   w  500, with a text that is no JSON
+ *   w  500, with a text that is not JSON
  *   e  an error as the second event
- *   c  cut off behind the first event
+ *   c  cut off after the first event
  *   d  all of it but [DONE]
- *   s  with silence, until the client leaves */
+ *   s  silence, until the client disconnects */
 struct load_try {
     /* Set before load_try_start. */
-    const char *script; /* of the requests in the order they came, over and
-                           over */
-    const char *key;    /* that is asked for; NULL: none */
-    const char *models; /* what /v1/models says; NULL: 404 */
+    const char *script; /* one letter per request in order of arrival,
+                         * repeated */
+    const char *key;    /* required key; NULL: none */
+    const char *models; /* response to /v1/models; NULL: 404 */
     int n_token, first_ms, gap_ms, late_ms, behind, crowd, prompt_ms;
 
     int port;
@@ -36,10 +36,11 @@ struct load_try {
     pthread_cond_t changed;
     int fd, n_thread;
     pthread_t thread;
-    int n_open, most_open, n_ended; /* requests for texts */
+    int n_open, most_open, n_ended; /* requests for completions */
     int n_body;
-    char *body[LOAD_TRY_BODIES]; /* owned: what was asked for, as it came */
-    char path[64];               /* of the last */
+    char *body[LOAD_TRY_BODIES]; /* owned: request bodies, in order of
+                                  * arrival */
+    char path[64];               /* of the last request */
 };
 
 void load_try_start(struct load_try *t);

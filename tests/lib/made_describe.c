@@ -1,8 +1,9 @@
-/* Descriptions of made models, from the reference models; see made_model.h.
+/* Writes descriptions of made models from the reference models; see
+ * made_model.h.
  *
  * Keys, names, shapes and formats are copied. Only the size of the values is
- * kept. Tensors that differ by their layer alone share a row. Arrays of a
- * vocabulary go to a file of their own, which several models share. */
+ * kept. Tensors that differ only in their layer share a row. Arrays of a
+ * vocabulary are written to a file of their own, which several models share. */
 #include "lib/made_model.h"
 
 #include "gguf/gguf.h"
@@ -19,8 +20,8 @@
 enum { MAX_ROW = 512, MAX_LAYER = 64, N_GREEDY = 16, N_TRY = 2000 };
 static const int prompts[REF_SEQS] = {1, 17, 40};
 
-/* The best token leads by so much where it is chosen; so does the last expert
- * that is chosen. A different order of sums changes neither. */
+/* The margins by which the best token, and the last expert, must lead where
+ * they are chosen. A different order of sums changes neither. */
 static const double least_margin = 0.04, least_gap = 3e-4;
 enum { LEAST_DISTINCT = 4 }; /* tokens of a continuation */
 
@@ -68,7 +69,7 @@ static void put_key(FILE *f, const struct gguf_kv *kv)
     if (kv->type == GGUF_ARRAY)
         fputc('[', f);
     for (uint64_t i = 0; i < kv->count; i++) {
-        if (i > 0) /* a line an element would be long, a line for all too */
+        if (i > 0) /* one line for each element or for all would be too long */
             fputs(i % 16 ? ", " : ",\n   ", f);
         put_element(f, kv, i);
     }
@@ -80,7 +81,7 @@ static bool of_vocabulary(const struct gguf_kv *kv)
     return kv->type == GGUF_ARRAY && !strncmp(kv->key, "tokenizer.", 10);
 }
 
-/* The keys that are the vocabulary's, or the others. */
+/* Writes the keys that belong to the vocabulary, or the others. */
 static void put_keys(FILE *f, const struct gguf *g, bool vocabulary)
 {
     bool more = false;
@@ -95,8 +96,8 @@ static void put_keys(FILE *f, const struct gguf *g, bool vocabulary)
     fputs("\n]", f);
 }
 
-/* Writes the vocabulary unless there is the same one; names it. Those of one
- * kind and size, and other words, are numbered. */
+/* Writes the vocabulary unless the same one exists, and names it. Vocabularies
+ * of one kind and size but with different words are numbered. */
 static void vocabulary(const struct gguf *g, const char *folder, char name[64])
 {
     char path[512], *text = NULL;
@@ -141,12 +142,12 @@ static void vocabulary(const struct gguf *g, const char *folder, char name[64])
 
 /* ---- tensors ------------------------------------------------------------- */
 
-/* Tensors that are alike but for their layer. */
+/* Tensors that differ only in their layer. */
 struct row {
     char name[96]; /* with % for the layer's number */
     const struct gguf_tensor *t;
     int layer[MAX_LAYER], n_layer;
-    double n, sum, squares, lo, hi; /* of all values */
+    double n, sum, squares, lo, hi; /* over all values */
 };
 
 static struct row *row_of(struct row *rows, int *n, const struct gguf_tensor *t)
@@ -207,7 +208,8 @@ static void put_row(FILE *f, const struct row *r)
         fprintf(f, "%s%" PRId64, d ? ", " : "", t->dim[d]);
     if (format_info(t->format)->block > 1)
         fprintf(f, "], %.4g", sqrt(r->squares / r->n));
-    else /* as the values' mean and root mean square, but inside their range */
+    else /* with the values' mean and root mean square, but inside their
+          * range */
         fprintf(f, "], [%.4g, %.4g]", fmax(r->lo, mean - spread),
                 fmin(r->hi, mean + spread));
     for (int i = 0; i < r->n_layer; i++)
@@ -234,7 +236,7 @@ static void put_tensors(FILE *f, const struct gguf *g)
     free(rows);
 }
 
-/* The formats, and what was measured of the reference model. */
+/* Writes the formats, and what was measured of the reference model. */
 static void put_limits(FILE *f, const char *name)
 {
     char file[128];
@@ -269,7 +271,7 @@ struct told {
     double margin, gap, sum, squares, n;
 };
 
-/* The lead of the best of x[n], which is *best. */
+/* Returns the lead of the best of x[n], which is *best. */
 static double lead(const double *x, int64_t n, int32_t *best)
 {
     double first = -INFINITY, second = -INFINITY;
@@ -285,7 +287,8 @@ static double lead(const double *x, int64_t n, int32_t *best)
     return first - second;
 }
 
-/* The rows whose best token is another one with noise; x are logits without. */
+/* Returns how many rows have another best token with noise; x are the logits
+ * without. */
 static int n_changed(struct model64 *r, const struct ref_seq *s,
                      const double *x)
 {

@@ -12,7 +12,7 @@
  *   "sequences": [{"n_prompt": N, "tokens": [ID, ...]}, ...]
  *   "logits": [[NUMBER, ...], ...]         made_model_numbers of each sequence
  *
- * What else it has, tests know from the JSON files of reference models:
+ * Its other keys are those of the JSON files of reference models:
  * tensor_types, min_router_gap, measured. */
 #include "lib/made_model.h"
 
@@ -35,7 +35,7 @@ static const double tolerance = 1e-6;
 
 /* ---- descriptions -------------------------------------------------------- */
 
-/* NULL if there is no such file. The caller releases it. */
+/* Returns NULL if there is no such file. The caller releases the result. */
 static json_t *load(const char *dir, const char *prefix, const char *name)
 {
     char path[600];
@@ -160,7 +160,7 @@ static enum gguf_type type_of(const char *name)
     return GGUF_TYPE_COUNT;
 }
 
-/* Appends a value, little endian; returns its bytes. */
+/* Appends a value, little endian; returns its length in bytes. */
 static size_t put_value(unsigned char *to, enum gguf_type type, const json_t *v)
 {
     float f = (float)json_number_value(v);
@@ -313,7 +313,7 @@ static bool has_layer(const json_t *row, int layer)
     return false;
 }
 
-/* Those of no layer first, then layer by layer. */
+/* Writes tensors without a layer first, then layer by layer. */
 static void put_tensors(struct tensors *t, const json_t *rows)
 {
     json_t *row;
@@ -388,7 +388,7 @@ static void write_tokens(const json_t *j, const char *name, const char *path)
     assert_int_equal(fclose(f), 0);
 }
 
-/* As the equations give them. */
+/* Writes the logits that the equations give. */
 static void write_logits(const json_t *j, const char *name, const char *path)
 {
     struct ref_seq seq[REF_SEQS];
@@ -415,7 +415,7 @@ static void write_logits(const json_t *j, const char *name, const char *path)
     assert_int_equal(fclose(f), 0);
 }
 
-/* Paths of what this process has made; texts are owned. */
+/* Paths of what this process has made; the strings are owned. */
 static struct {
     char file[96];
     const char *path;
@@ -424,7 +424,7 @@ static int n_file;
 
 typedef void write_fn(const json_t *j, const char *name, const char *path);
 
-/* Returns the writer of such a file, or NULL; *n becomes the length of the
+/* Returns the writer of such a file, or NULL. Sets *n to the length of the
  * model's name. */
 static write_fn *writer_of(const char *file, int *n)
 {
@@ -462,7 +462,7 @@ const char *made_model_file(const char *file)
         return NULL;
     snprintf(temp, sizeof temp, "made-%.90s", file);
     path = test_temp(temp);
-    write(j, name, path); /* which may ask for others first */
+    write(j, name, path); /* it may request others first */
     json_decref(j);
     assert_in_range(n_file, 0, 3 * MAX_MADE - 1);
     snprintf(files[n_file].file, sizeof files[0].file, "%s", file);

@@ -1,4 +1,4 @@
-/* Reference models that are made when a test asks for them.
+/* Reference models that are made when a test requests them.
  *
  * tests/refs/made/NAME.json describes a model: the keys of its file, the names,
  * shapes and formats of its tensors with the range or the size of their values,
@@ -8,20 +8,20 @@
  * of a reference model.
  *
  * A made model's reference logits are those of eval64. made_model_keeps
- * compares them with the numbers that were stored at a time when eval64 met
- * another engine's logits, so that an error in the equations shows. */
+ * compares them with stored numbers, so that an error in the equations shows.
+ * They were stored when eval64 agreed with another engine's logits. */
 #ifndef TEST_MADE_MODEL_H
 #define TEST_MADE_MODEL_H
 
 #include "lib/ref_models.h"
 
-/* Path of NAME.gguf, NAME.tokens.txt or NAME.logits.bin if NAME is described,
- * else NULL. The file is written when it is first asked for, into the temporary
- * directory of the group. */
+/* Returns the path of NAME.gguf, NAME.tokens.txt or NAME.logits.bin if NAME is
+ * described, else NULL. The file is written on the first request, into the
+ * temporary directory of the group. */
 const char *made_model_file(const char *file);
 
-/* Names of all that are described, sorted; their number is *n. The smallest of
- * a family is marked. Lives as long as the process. */
+/* Returns the names of all described models, sorted, and their number in *n.
+ * The smallest of a family is marked. The list lives as long as the process. */
 struct made_name {
     char name[64], family[16];
     int64_t n_value; /* of all its weights */
@@ -29,7 +29,7 @@ struct made_name {
 };
 const struct made_name *made_model_names(int *n);
 
-/* A few numbers that stand for the logits [n] of a sequence. */
+/* Computes a few numbers that stand for the logits [n] of a sequence. */
 enum { MADE_NUMBERS = 8 };
 void made_model_numbers(const double *logits, int64_t n,
                         double numbers[MADE_NUMBERS]);
@@ -44,9 +44,9 @@ void made_model_write(const char *dir, const char *name, const char *path);
 
 /* ---- made_describe.c ----------------------------------------------------- */
 
-/* Writes the description of the model at hand `name` to `folder`: its own keys
- * and shapes, sequences that are continued greedily with a clear margin, and
- * the numbers of their logits. */
+/* Writes the description of the reference model `name` to `folder`: its own
+ * keys and shapes, sequences that are continued greedily with a clear margin,
+ * and the numbers of their logits. */
 void made_model_describe(const char *name, const char *folder);
 
 #endif

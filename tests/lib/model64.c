@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Joins all parts of a weight. */
+/* Sets the value of a weight from all its parts, joined. */
 static void set_weight(struct model64 *r, int node)
 {
     const char *name = r->g->node[node].name;

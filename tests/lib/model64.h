@@ -1,7 +1,7 @@
 /* A model in double precision: its graph, evaluated by eval64 step by step.
  *
- * Kernels, layouts and the executor take no part. Sequences are evaluated one
- * at a time, each from position 0 of an empty cache. A failure inside fails the
+ * It uses no kernels, layouts or executor. Sequences are evaluated one at a
+ * time, each from position 0 of an empty cache. A failure inside fails the
  * running case. */
 #ifndef TEST_MODEL64_H
 #define TEST_MODEL64_H
@@ -26,8 +26,8 @@ void model64_close(struct model64 *r);
 const double *model64_step(struct model64 *r, const int32_t *id, int pos,
                            int n);
 
-/* Evaluates a sequence as an engine would be used: the prompt at once, then
- * token by token. Its logits go to x [n, n_vocab]. */
+/* Evaluates a sequence as an engine would: the prompt at once, then token by
+ * token. Its logits are written to x [n, n_vocab]. */
 void model64_sequence(struct model64 *r, const struct ref_seq *s, double *x);
 
 #endif

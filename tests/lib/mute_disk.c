@@ -1,4 +1,4 @@
-/* The other end of -Wl,--wrap for tier_disk_read. */
+/* The wrapper for -Wl,--wrap of tier_disk_read. */
 #include "lib/mute_disk.h"
 
 #include "server/tier_disk.h"

@@ -1,4 +1,4 @@
-/* A disk that does not answer who reads the cache's folder.
+/* A disk that does not answer reads of the cache's folder.
  *
  * The test binary is linked with --wrap, so that all reads of entries pass
  * here. */
@@ -7,7 +7,7 @@
 
 #include <stdbool.h>
 
-/* Who reads waits until it is called with false. */
+/* With true, reads wait until it is called with false. */
 void mute_disk(bool is);
 
 #endif

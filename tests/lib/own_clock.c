@@ -1,4 +1,4 @@
-/* The other end of -Wl,--wrap for device_now and device_sleep. */
+/* Wrappers for -Wl,--wrap of device_now and device_sleep. */
 #include "lib/own_clock.h"
 
 #include <stdatomic.h>
@@ -11,15 +11,16 @@ double __wrap_device_now(void);
 void __wrap_device_sleep(double end, const atomic_bool *stop);
 
 static atomic_bool owned;
-static _Atomic int64_t latest_ns; /* that any thread has read */
+static _Atomic int64_t latest_ns; /* the latest reading of any thread */
 
 void own_clock(bool on)
 {
     owned = on;
 }
 
-/* Linux adds up the time of a process's other threads as of their last ticks,
- * so two threads' readings differ by milliseconds: none is below one before. */
+/* Linux accounts for a process's other threads up to their last ticks, so
+ * readings of two threads differ by milliseconds. No reading is below an
+ * earlier one. */
 double __wrap_device_now(void)
 {
     struct timespec t;

@@ -1,6 +1,6 @@
-/* The clock of devices, device_now(), by the processors' time that this process
- * has had, for laws that are about time: beside other work on the machine it
- * goes as slowly as the process does. */
+/* Makes device_now(), the clock of devices, count the processor time of this
+ * process, for tests that depend on time. On a busy machine it goes as slowly
+ * as the process does. */
 #ifndef TEST_OWN_CLOCK_H
 #define TEST_OWN_CLOCK_H
 

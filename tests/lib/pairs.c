@@ -25,7 +25,7 @@ void pairs_fini(struct pairs *s)
     free(s->met);
 }
 
-/* Pairs that first meet in v. */
+/* Returns how many pairs occur in v for the first time. */
 static int meet(struct pairs *s, const int *v, bool mark)
 {
     int n = 0;
@@ -47,7 +47,7 @@ void pairs_draw(const struct pairs *s, int *v, uint64_t *random)
         v[p] = (int)test_below(random, s->n_value[p]);
 }
 
-/* The parameter that value i of all belongs to. */
+/* Returns the parameter that value i of all belongs to. */
 static int param_of(const struct pairs *s, int i)
 {
     int p = 0;

@@ -1,5 +1,5 @@
 /* A greedy cover of all pairs: runs of parameters with few values each, until
- * any two values of any two parameters have met in one. */
+ * any two values of any two parameters have occurred together in one. */
 #ifndef TEST_PAIRS_H
 #define TEST_PAIRS_H
 
@@ -15,14 +15,15 @@ struct pairs {
     unsigned char *met;        /* owned; [n_total, n_total] */
 };
 
-/* n_value(p) says how many values parameter p has, p < n_param. */
+/* n_value(p) returns how many values parameter p has, p < n_param. */
 void pairs_init(struct pairs *s, int n_param, int (*n_value)(int p));
 void pairs_fini(struct pairs *s);
 
-/* v[n_param]: any values. */
+/* Draws v[n_param], any values. */
 void pairs_draw(const struct pairs *s, int *v, uint64_t *random);
-/* v[n_param]: the next run, around two values that have not met, the best of
- * some random fillings. False: all have. */
+/* Chooses v[n_param] for the next run, around two values that have not occurred
+ * together: the best of some random fillings. Returns false if all pairs have
+ * occurred. */
 bool pairs_next(struct pairs *s, int *v, uint64_t *random);
 
 #endif

@@ -1,4 +1,5 @@
-/* Built through the public interface, names and roles as GGUF files have. */
+/* Builds the model through the public interface, with names and roles as GGUF
+ * files have. */
 #include "lib/place_model.h"
 
 #include "device/device_spec.h"
@@ -67,7 +68,8 @@ static pl_tensor cached(struct made *m, pl_tensor x, bool values)
                           x);
 }
 
-/* Four heads of 16, q, k and v apart; rope with shared frequencies. */
+/* Attention of four heads of 16 with q, k and v apart, and rope with shared
+ * frequencies. */
 static pl_tensor attention(struct made *m, pl_tensor h)
 {
     const pl_rope rope = {.size = sizeof rope, .n_rot = 16, .base = 10000};

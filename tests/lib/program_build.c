@@ -26,7 +26,7 @@ struct build *build_new(int n, int64_t n_tok)
     return b;
 }
 
-/* All devices, for who meets all. */
+/* Returns all devices, for a barrier of all. */
 static const int *everybody(int n)
 {
     static int dev[DEVICE_MAX];
@@ -36,7 +36,7 @@ static const int *everybody(int n)
     return dev;
 }
 
-/* Has the step with which `dev` posts `event` its place already? */
+/* Returns true if the POST of `event` by `dev` has been ordered already. */
 static bool is_posted(const struct build *b, int dev, int event, const int *at)
 {
     for (int i = 0; i < at[dev]; i++)
@@ -46,7 +46,7 @@ static bool is_posted(const struct build *b, int dev, int event, const int *at)
     return false;
 }
 
-/* Do all peers of a meeting stand before one? */
+/* Returns true if the next instruction of every peer is this barrier. */
 static bool all_there(const struct build *b, const struct insn *st,
                       const int *at)
 {
@@ -61,8 +61,8 @@ static bool all_there(const struct build *b, const struct insn *st,
     return true;
 }
 
-/* Gives places to the next steps of device d; true if there was one that could
- * come now. */
+/* Orders the next instructions of device d. Returns true if one could be
+ * ordered now. */
 static bool order_some(struct build *b, int d, int *at, int *order, bool force)
 {
     bool moved = false;
@@ -105,7 +105,8 @@ static void order_insns(struct build *b, int n)
         moved = false;
         for (int d = 0; d < n; d++)
             moved |= order_some(b, d, at, &order, false);
-        for (int d = 0; d < n && !moved; d++) /* it is wrong: any place */
+        for (int d = 0; d < n && !moved; d++) /* the program is wrong: any
+                                               * order */
             moved = order_some(b, d, at, &order, true);
     } while (moved);
     free(at);
@@ -501,7 +502,8 @@ void build_tree_sum(float *out, float *const *addend, int n_addend, int64_t n)
     free(upper);
 }
 
-/* Depth of the stack while a[0..n) is added, `below` entries lying under it. */
+/* Returns the depth of the stack while a[0..n) is added on top of `below`
+ * entries. */
 static int tree(struct merge_addend *a, int n, int below)
 {
     int left = 1, d0, d1;

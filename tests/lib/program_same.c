@@ -1,8 +1,8 @@
-/* The comparison of program_same.h. What has no meaning, and is not compared:
- * sources of the pieces of a sum, addends of what is no sum, the device of a
- * POST, peers of a merge that does not meet, head maps of kernels that have
- * none, the size of a guard that lets every run pass. Attributes that are
- * all zero are none. */
+/* The comparison of program_same.h. Fields without a meaning are not compared:
+ * sources of the pieces of a sum, addends of what is not a sum, the device of a
+ * POST, peers of a merge that is not a barrier, head maps of kernels without
+ * heads, the size of a predicate that always holds. Attributes that are all
+ * zero count as absent. */
 #include "lib/program_same.h"
 
 #include "base/half.h"
@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Tells what differs by its name, in the scope of p and q. */
+/* Reports a different field by its name, in the scope of p and q. */
 #define SAME(field)                                                            \
     do {                                                                       \
         if (p->field != q->field)                                              \

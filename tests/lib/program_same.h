@@ -4,13 +4,13 @@
 
 #include "program/program.h"
 
-/* NULL: p[n_dev] and q[n_dev] are the same. Else what differs, "device 1,
- * script 0, step 12: queue"; it stays until the next call. */
+/* Returns NULL if p[n_dev] and q[n_dev] are the same; else the difference,
+ * "device 1, script 0, step 12: queue", valid until the next call. */
 const char *program_difference(const struct program *p, const struct program *q,
                                int n_dev);
 
-/* Fails unless the programs' text reads back as the same programs, which print
- * the same. */
+/* Fails unless the programs' text parses into the same programs, and these
+ * print the same text. */
 void program_reads_back(const struct program *p, int n_dev);
 
 #endif

@@ -1,12 +1,12 @@
-/* What a plan may contain, read off the rows of ops.def.
+/* Lists what a plan may contain, from the rows of ops.def.
  *
- * An op is WHOLE, or split by a letter that a row does not mark '!', or lets a
- * PARTIAL through, or moves runs. Then what stands before an operand follows:
- * one that bears the split letter must be SPLIT, and so be sliced, exchanged or
- * scattered as a sum; the others must be MIRRORED, and so be gathered or summed
- * for all. Ids are no sums; weights and caches are never converted. What this
- * promises and cannot be has its reason in `excuses`. How to draw a graph that
- * shows it is random_block.c. */
+ * An op is WHOLE, or split by a letter that a row does not mark '!', or passes
+ * a PARTIAL through, or moves runs. That decides the conversions before an
+ * operand. One with the split letter must be SPLIT, so it is sliced, exchanged
+ * or scattered as a sum. The others must be MIRRORED, so they are gathered or
+ * summed for all. Ids are not sums; weights and caches are never converted.
+ * Combinations that this allows but that cannot occur have their reason in
+ * `excuses`. random_block.c draws a graph that shows one. */
 #include "lib/random_draw.h"
 
 #include <string.h>
@@ -53,9 +53,8 @@ static bool bears(const struct aim_operand *o, int letter)
     return false;
 }
 
-/* What each operand may be: 'f' any value, 'w' a weight, 'i' ids, 'c' a cache,
- * 's' a state;
- * and whether the op is linear, so that small integers stay so. */
+/* The operands: 'f' any value, 'w' a weight, 'i' ids, 'c' a cache, 's' a state.
+ * Also whether the op is linear, so that small integers stay small integers. */
 static const struct {
     const char *takes;
     bool linear;
@@ -120,7 +119,7 @@ bool aim_takes(enum op op, int i, char what)
 
 /* ---- the list ------------------------------------------------------------ */
 
-/* Allowed by the letters, and yet never met. */
+/* Combinations that the letters allow but that cannot occur. */
 static const struct {
     enum op op;
     char letter;
@@ -162,7 +161,7 @@ static const char *excuse(enum op op, int letter, enum num_kind kind)
     return NULL;
 }
 
-/* What may stand before an operand that takes `what`. */
+/* Returns the conversions possible before an operand that takes `what`. */
 static int kinds_before(char what, int kinds)
 {
     return what == 'f' ? kinds : what == 'i' ? kinds & ~SUMS : 0;
@@ -186,7 +185,7 @@ int aim_kinds(enum op op, int letter, int which)
             continue;
         if (letter == RANDOM_WHOLE) {
             k = TO_ALL;
-        } else if (letter == RANDOM_PASSES) { /* some other one is PARTIAL */
+        } else if (letter == RANDOM_PASSES) { /* another one is PARTIAL */
             for (int p = 0; p < n; p++)
                 if (p != i && ((partial & PL_OP_SUM) || (partial >> p & 1)))
                     k = TO_ALL;
@@ -204,7 +203,7 @@ int aim_kinds(enum op op, int letter, int which)
     return kinds | KIND(OP);
 }
 
-/* What of an op may be split, as a text; its length. */
+/* Writes the letters by which an op may be split; returns their number. */
 static int letters_of(enum op op, char letters[16])
 {
     struct aim_operand in[GRAPH_MAX_IN];
@@ -241,7 +240,7 @@ static int fill(struct random_aim *list)
         int n_letter;
 
         if (!op_info(op)->dims || *op_info(op)->dims == '-')
-            continue; /* a leaf; custom, whose rows are its nodes' */
+            continue; /* a leaf; custom, whose rows are those of its nodes */
         if (!ops[op].takes)
             fail_msg("%s: say in random_aim.c what it takes",
                      op_info(op)->name);

@@ -1,8 +1,10 @@
-/* Blocks of nodes that are likely to show one thing that a plan may contain.
+/* Draws blocks of nodes that are likely to show one thing that a plan may
+ * contain.
  *
- * A block makes the operands of an op as an aim (random_aim.c) wants them: a
- * value with one layout, and a wish for another at what the op reads. Plans are
- * their own masters: a block that misses its aim is a graph all the same. */
+ * A block makes the operands of an op as an aim (random_aim.c) requires: a
+ * value with one layout, and a request for another at what the op reads. The
+ * planner decides by itself. A block that misses its aim is still a valid
+ * graph. */
 #include "lib/random_draw.h"
 
 #include "layout/rules.h"
@@ -140,7 +142,7 @@ static pl_tensor make_cast(struct draw *d, const pl_tensor *in)
     return pl_cast(d->g, in[0], formats[draw_below(d, 3)]);
 }
 
-/* A dimension in two, two in one, or the same again. */
+/* Splits a dimension in two, joins two, or keeps the shape. */
 static pl_tensor make_reshape(struct draw *d, const pl_tensor *in)
 {
     const struct graph_node *x = at(d, in[0]);
@@ -197,14 +199,15 @@ static pl_tensor make_slice(struct draw *d, const pl_tensor *in)
     return slice_of(d, in[0], axis, 99);
 }
 
-/* The axis is the one that differs, as `shape_moved` made it: the last. */
+/* Concatenates along the last axis, the one that differs, as `shape_moved` made
+ * it. */
 static pl_tensor make_concat(struct draw *d, const pl_tensor *in)
 {
     return pl_concat(d->g, in[2] >= 0 ? 3 : 2, in, at(d, in[0])->n_dim - 1);
 }
 
 static make_fn *const makers[OP_COUNT] = {
-#define make_custom                              NULL /* no aim is about it */
+#define make_custom                              NULL /* no aim needs it */
 #define OP(name, dims, partial, result, refused) [OP_##name] = make_##name,
 #include "graph/ops.def"
 #undef OP
@@ -226,7 +229,7 @@ struct block {
     int n_dim[GRAPH_MAX_IN];
     pl_dim dim[GRAPH_MAX_IN][GRAPH_MAX_DIM];
     pl_tensor in[GRAPH_MAX_IN];  /* -1 absent */
-    pl_tensor src[GRAPH_MAX_IN]; /* behind a carrier; else the same */
+    pl_tensor src[GRAPH_MAX_IN]; /* before the carrier, if any; else as in[] */
     pl_tensor cache[2];          /* keys, values; -1: none */
     int64_t window;              /* of the caches */
 };
@@ -241,7 +244,7 @@ static bool takes(const struct block *b, int i, char what)
     return aim_takes(b->a->op, i, what);
 }
 
-/* Does the op work on a memory, and so on the step's rows? */
+/* Returns true if the op uses a memory, and so the step's rows. */
 static bool has_memory(const struct block *b)
 {
     return op_info(b->a->op)->updates >= 0 || b->a->op == OP_attention ||
@@ -253,7 +256,8 @@ static bool is_delta_net(enum op op)
     return op == OP_delta_net || op == OP_delta_net_tiled;
 }
 
-/* Is the aim a key head that all ranks need, as theirs share it? */
+/* Returns true if the aim is a key head that all ranks need because they share
+ * it. */
 static bool shares_head(const struct block *b)
 {
     return is_delta_net(b->a->op) && b->a->letter == 'r' &&
@@ -265,7 +269,7 @@ static bool is_target(const struct block *b, int i, enum num_kind k)
     return i == b->target && b->a->kind == k;
 }
 
-/* An operand before which the aim's conversion may stand; -1: none. */
+/* Returns an operand before which the aim's conversion may occur, or -1. */
 static int pick_target(struct block *b)
 {
     int found = -1, n = 0;
@@ -317,7 +321,7 @@ static void pick_sizes(struct block *b)
         b->size[b->a->letter] += b->size[b->a->letter] == 1;
     if (b->a->op == OP_rope)
         b->size['d'] = 2 * b->size['f'] + draw_below(d, 3);
-    b->size['i'] = b->size['j'] - 1; /* states: taps before, a matrix */
+    b->size['i'] = b->size['j'] - 1; /* states: taps before it, a matrix */
     b->size['x'] = b->size['d'] * b->size['e'];
     b->t = (pl_dim){1, PL_N_TOK};
     if ((b->a->letter == 't' || ids || draw_below(d, 3) == 0) && !has_memory(b))
@@ -336,7 +340,7 @@ static void pick_sizes(struct block *b)
         b->lead[0] = (pl_dim){1, PL_N_TOK};
     }
     if (b->a->op == OP_rms_norm && b->a->letter == RANDOM_PASSES)
-        b->n_lead = 0; /* the sum must be no smaller than the result */
+        b->n_lead = 0; /* the sum must not be smaller than the result */
 }
 
 static void shape_lettered(struct block *b, int i)
@@ -360,7 +364,7 @@ static void shape_lettered(struct block *b, int i)
     }
 }
 
-/* One operand of an elementwise op lacks dimensions or has them of size 1. */
+/* Removes dimensions of one operand of an elementwise op, or sets them to 1. */
 static void broadcast(struct block *b, int i)
 {
     int skip = draw_below(b->d, b->n_dim[i]);
@@ -439,8 +443,9 @@ static pl_tensor weight(struct draw *d, int n_dim, const pl_dim *dim)
                      n_dim, size, PL_ROLE_NONE);
 }
 
-/* What an operand's values are times a number of 0.3 to 3; 0: any. A delta
- * net's decay is below 0, and its beta small, so that states stay so. */
+/* Returns the factor of an operand's values, which multiplies numbers of 0.3 to
+ * 3; 0: any values. A delta net's decay is below 0 and its beta small, so that
+ * states stay small. */
 static float sign_of(enum op op, int i)
 {
     if (is_delta_net(op) && (i == 3 || i == 4))
@@ -454,7 +459,7 @@ static pl_tensor signed_value(struct draw *d, pl_tensor x, float sign)
     return sign < 1 ? pl_scale(d->g, x, sign) : x;
 }
 
-/* A value of this shape that every rank holds an addend of. */
+/* Returns a value of this shape of which every rank has an addend. */
 static pl_tensor contraction(struct draw *d, int n_dim, const pl_dim *dim,
                              float sign)
 {
@@ -481,7 +486,8 @@ static pl_tensor contraction(struct draw *d, int n_dim, const pl_dim *dim,
     return pl_matmul(d->g, x, w);
 }
 
-/* Its value again, by an op of its own that can bear a wish. */
+/* Returns the same value from an op of its own, to which a layout request can
+ * be attached. */
 static pl_tensor carrier(struct draw *d, pl_tensor x, float sign)
 {
     if (at(d, x)->format == PL_I32)
@@ -577,8 +583,8 @@ static void make_operand(struct block *b, int i)
 
 /* ---- its layouts --------------------------------------------------------- */
 
-/* Splits a letter's dimension somewhere; false: the target would not be
- * converted as the aim says. */
+/* Splits a letter's dimension somewhere. Returns false if the target would not
+ * be converted as the aim says. */
 static bool lay_letter(struct block *b, struct arena *a, pl_tensor y,
                        const pl_layout **need)
 {
@@ -628,7 +634,8 @@ static bool lay_letter(struct block *b, struct arena *a, pl_tensor y,
            (need[b->target]->kind == PL_SPLIT) == !(1 << b->a->kind & TO_ALL);
 }
 
-/* Of concat: along its axis some operand may be whole; else all alike. */
+/* Chooses layouts for concat: along its axis an operand may be whole; else all
+ * are alike. */
 static bool lay_moved(struct block *b, struct arena *a, const pl_layout **need)
 {
     struct draw *d = b->d;
@@ -681,13 +688,14 @@ static void ask(struct block *b, const pl_layout *const *need)
                 pl_want_layout(d->g, b->in[i], l);
             continue;
         }
-        /* the plan may come to it by itself where others are split */
+        /* the planner may choose it by itself where others are split */
         if (i == b->target ? draw_below(d, 4) : draw_below(d, 2))
             pl_want_layout(d->g, b->in[i], l);
     }
 }
 
-/* Less than its operands, so that the sum is taken here, not there. */
+/* Returns a value smaller than the operands, so that the sum is done here
+ * rather than there. */
 static pl_tensor shrunk(struct draw *d, pl_tensor y)
 {
     const struct graph_node *n = at(d, y);
@@ -701,7 +709,8 @@ static pl_tensor shrunk(struct draw *d, pl_tensor y)
     return y;
 }
 
-/* Keys that were written, with values and queries of their own. */
+/* Returns attention over keys that were written, with values and queries of its
+ * own. */
 static pl_tensor attended(struct block *b, pl_tensor keys)
 {
     struct draw *d = b->d;

@@ -1,4 +1,5 @@
-/* What random_graph.c and random_aim.c share while one graph is drawn. */
+/* Shared by random_graph.c, random_aim.c and random_block.c while one graph is
+ * drawn. */
 #ifndef TEST_RANDOM_DRAW_H
 #define TEST_RANDOM_DRAW_H
 
@@ -19,7 +20,7 @@ struct draw {
     pl_tensor pool[DRAW_MAX_POOL];
     int n_pool, n_leaf, n_layer;
     bool roles;
-    bool settled[DRAW_MAX_NODE]; /* no wishes or marks beside those it has */
+    bool settled[DRAW_MAX_NODE]; /* gets no further layout requests or marks */
     struct {
         pl_tensor t;
         int below; /* ids below this; 0 = positions */
@@ -29,13 +30,13 @@ struct draw {
 
 int draw_below(struct draw *d, int n);
 pl_tensor draw_input(struct draw *d, pl_format f, int n_dim, const pl_dim *dim);
-/* Ids below n, or positions. */
+/* Makes ids below n, or positions. */
 pl_tensor draw_ids(struct draw *d, int n_dim, const pl_dim *dim, int n);
-/* Tokens that caches keep, and a window of an attention that reads them; 0: all
- * of them. */
+/* Draws how many tokens caches keep, and a window of an attention that reads
+ * them; 0: all of them. */
 int64_t draw_kept(struct draw *d);
 int64_t draw_window(struct draw *d, int64_t kept);
-/* A value of this shape that is there already; -1: none. */
+/* Returns an existing value of this shape, or -1. */
 pl_tensor draw_alike(struct draw *d, int n_dim, const pl_dim *dim);
 
 /* ---- aims ---------------------------------------------------------------- */
@@ -51,13 +52,14 @@ struct aim_operand {
     bool optional;
 };
 
-/* Operands of a row with letters, and their number. */
+/* Reads the operands of a row with letters; returns their number. */
 int aim_row(enum op op, struct aim_operand in[GRAPH_MAX_IN]);
 bool aim_moves(enum op op);
-/* Can the op stand in a graph that is exact? */
+/* Returns true if the op may be in a graph that is exact. */
 bool aim_linear(enum op op);
-/* How many operands the op takes, optional ones too, and whether operand i is
- * an 'f' any value, 'w' a weight, 'i' ids, 'c' a cache, 's' a state. */
+/* Returns how many operands the op takes, optional ones included, and whether
+ * operand i is an 'f' any value, 'w' a weight, 'i' ids, 'c' a cache, 's' a
+ * state. */
 int aim_operands(enum op op);
 bool aim_takes(enum op op, int i, char what);
 
@@ -68,12 +70,12 @@ enum {
     SUMS = KIND(ALL_REDUCE) | KIND(REDUCE_SCATTER),
 };
 
-/* The kinds, as bits, that may stand before operands while `letter` is split:
- * before operand `which`, or any (which < 0). */
+/* Returns the conversions, as bits of KIND, that may occur before operands
+ * while `letter` is split: before operand `which`, or any (which < 0). */
 int aim_kinds(enum op op, int letter, int which);
 
-/* A block around the op and operand that an aim is about; what it computes, to
- * be read by others. */
+/* Draws a block around the op and operand of an aim. Returns its result, for
+ * others to read. */
 pl_tensor draw_aimed(struct draw *d, const struct random_aim *a);
 
 #endif

@@ -1,5 +1,5 @@
-/* See random_feed.h. Of a sequence all positions lie in its first page, and
- * the two sequences' first pages differ. A step writes states in place or into
+/* See random_feed.h. All positions of a sequence are in its first page, and the
+ * two sequences' first pages differ. A step writes states in place or into
  * other slots. */
 #include "lib/random_feed.h"
 
@@ -10,8 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Where step s finds the state of a sequence that goes on at `pos`, and where
- * it leaves it: *slot. */
+/* Chooses where step s reads the state of a sequence that continues at `pos`,
+ * and where it writes it: *slot. */
 static void draw_state(struct random_feed *f, int s, int seq, int32_t pos,
                        int32_t *slot, uint64_t *seed)
 {
@@ -22,7 +22,8 @@ static void draw_state(struct random_feed *f, int s, int seq, int32_t pos,
                             : (int32_t)test_below(seed, FEED_STATES + 1) - 1;
     if (test_below(seed, 2)) {
         *slot ^= 1;
-    } else if (pos > 0 && test_below(seed, 2)) { /* of a run begun before */
+    } else if (pos > 0 && test_below(seed, 2)) { /* of an interval begun
+                                                  * earlier */
         w[STATE_AT] = (int32_t)test_below(seed, pos);
         w[STATE_READ] = -1;
     }

@@ -1,4 +1,4 @@
-/* What a random graph is run on: the tokens of some steps, and values for its
+/* The inputs of a random graph: the tokens of some steps, and values for its
  * inputs in each of them. */
 #ifndef TEST_RANDOM_FEED_H
 #define TEST_RANDOM_FEED_H
@@ -23,30 +23,31 @@ struct random_feed {
     int32_t states[FEED_MAX_STEP][RANDOM_N_SEQ * FEED_PAGES];
 };
 
-/* 1 .. most_step steps of one or two sequences, each going on where it was. */
+/* Makes 1 .. most_step steps of one or two sequences, each continuing where it
+ * ended. */
 void feed_make(struct random_feed *f, const struct random_graph *r,
                int most_step, uint64_t *seed);
-/* Takes {0} too. */
+/* Accepts {0} too. */
 void feed_free(struct random_feed *f);
 
-/* Values of a node in step s; of a cache RANDOM_MAX_POS a sequence, of a state
- * one. */
+/* Returns the number of values of a node in step s; for a cache RANDOM_MAX_POS
+ * a sequence, for a state one. */
 int64_t feed_count(const struct random_feed *f, int node, int s);
 size_t feed_weight_bytes(const struct random_feed *f, int node);
-/* Slots of a memory that steps may use. */
+/* Returns how many slots of a memory steps may use. */
 int64_t feed_slots(const struct graph_node *memory);
-/* The slot of a memory that holds token t of step s, or the state behind the
- * step's tokens of its sequence; and the row of eval64's that does. */
+/* Returns the slot of a memory that holds token t of step s, or the state after
+ * the step's tokens of its sequence. feed_row returns eval64's row of it. */
 int64_t feed_slot(const struct random_feed *f, int memory, int s, int64_t t);
 int64_t feed_row(const struct random_feed *f, int memory, int s, int64_t t);
 
-/* Can the node be read after a step? */
+/* Returns true if the node can be read after a step. */
 bool feed_is_read(const struct graph_node *n);
 
-/* Frees a table [n_node] of pointers and what they point to; NULL is one. */
+/* Frees a table [n_node] of pointers and what they point to. Accepts NULL. */
 void feed_table_free(const struct random_graph *r, void *table);
 
-/* Prints the graph, and how to have it again. */
+/* Prints the graph, and how to reproduce it. */
 void feed_show(const struct random_graph *r, uint64_t seed, int n_rank);
 
 #endif

@@ -1,4 +1,4 @@
-/* Drawing graphs; see random_graph.h. A pool of values grows by one op or block
+/* Draws graphs; see random_graph.h. A pool of values grows by one op or block
  * at a time, each from a value that fits it, or from a new input. */
 #include "lib/random_draw.h"
 
@@ -22,7 +22,8 @@ static int64_t some_size(struct draw *d)
     return sizes[draw_below(d, 13)];
 }
 
-/* A graph has so many pools: of all tokens, of two windows, of states. */
+/* A graph has this many page pools: of all tokens, of two windows, of
+ * states. */
 int64_t draw_kept(struct draw *d)
 {
     return draw_below(d, 2) ? 0 : 3 * (1 + draw_below(d, 2));
@@ -101,7 +102,7 @@ static pl_format weight_format(struct draw *d, int64_t k)
     return f;
 }
 
-/* A matrix; `role` only counts where roles are in use. */
+/* Makes a matrix; `role` only counts if roles are used. */
 static pl_tensor new_weight(struct draw *d, int n_dim, const int64_t *dim,
                             pl_role role, const char *part, bool matrix)
 {
@@ -180,7 +181,7 @@ static bool heads(const struct graph_node *n)
            n->dim[2].n >= 2;
 }
 
-/* A recent value where there is one; -1: none fits. */
+/* Returns a recent value if there is one, or -1 if none fits. */
 static pl_tensor pick(struct draw *d, fits_fn *fits)
 {
     pl_tensor found = -1;
@@ -192,7 +193,7 @@ static pl_tensor pick(struct draw *d, fits_fn *fits)
     return found;
 }
 
-/* A value [n_tok, D]; made if there is none. */
+/* Returns a value [n_tok, D], made if necessary. */
 static pl_tensor stream(struct draw *d)
 {
     pl_tensor x = pick(d, tokens_by_width);
@@ -287,7 +288,7 @@ pl_tensor draw_alike(struct draw *d, int n_dim, const pl_dim *dim)
     return -1;
 }
 
-/* Something that broadcasts with x: another value of its shape, or a leaf with
+/* Returns a value that broadcasts with x: another of its shape, or a leaf with
  * some dimensions of 1 or left out. */
 static pl_tensor partner(struct draw *d, pl_tensor x)
 {
@@ -360,7 +361,7 @@ static pl_tensor look_up(struct draw *d)
         return pl_gather_rows(d->g,
                               matrix(d, v, k, PL_ROLE_TOKEN_EMBD, "token_embd"),
                               draw_ids(d, 1, &tok, (int)v));
-    case 1: /* the rows wanted of a stream */
+    case 1: /* the requested rows of a stream */
         x = pick(d, tokens_by_width);
         return x < 0 ? -1 : pl_gather_rows(d->g, x, draw_ids(d, 1, &out, 1));
     default:
@@ -419,7 +420,8 @@ static pl_tensor reshaped(struct draw *d)
         rest *= n->dim[k].n;
         symbol = n->dim[k].symbol ? n->dim[k].symbol : symbol;
     }
-    if (symbol && draw_below(d, 4)) { /* as models do: tokens stay outside */
+    if (symbol && draw_below(d, 4)) { /* as in models: tokens are the outer
+                                       * dimension */
         n_dim += n_dim == 1;
         dim[first++] = (pl_dim){1, symbol};
         symbol = PL_CONST;
@@ -530,7 +532,8 @@ static pl_tensor by_head(struct draw *d, pl_tensor x, int64_t n, int64_t k)
     return pl_reshape(d->g, x, 3, dim);
 }
 
-/* What h heads of q see in caches, and its part of the stream x. */
+/* Returns what h heads of q attend to in caches, as its contribution to the
+ * stream x. */
 static pl_tensor seen(struct draw *d, pl_tensor x, pl_tensor q, int64_t h,
                       pl_tensor k, pl_tensor v, pl_tensor sinks)
 {
@@ -602,14 +605,15 @@ static pl_tensor self_attention(struct draw *d)
     y = seen(d, x, q, h, k, v, sinks);
     if (last(at(d, y)).n != width || draw_below(d, 3))
         return y;
-    d->n_layer++; /* one that reads these caches, by heads of its own */
+    d->n_layer++; /* another that reads these caches with its own heads */
     h = g * (1 + draw_below(d, 4));
     q = pl_matmul(d->g, y, matrix(d, h * dk, width, PL_ROLE_ATTN_Q, "q"));
     return seen(d, y, by_head(d, q, h, dk), h, k, v, -1);
 }
 
-/* Two values a head, [n_tok, h] each: of two matrices, or of one whose rows are
- * of each key head those of its r heads of the one kind, then of the other. */
+/* Makes two values a head, [n_tok, h] each: from two matrices, or from one. Its
+ * rows have, for each key head, those of its r heads of the one kind, then of
+ * the other. */
 static void gates(struct draw *d, pl_tensor x, int64_t n_key, int64_t r,
                   pl_tensor gate[2])
 {
@@ -632,12 +636,12 @@ static void gates(struct draw *d, pl_tensor x, int64_t n_key, int64_t r,
                      : pl_reshape(d->g, pl_slice(d->g, both, 2, i, 1), 2, flat);
 }
 
-/* Channels behind a short convolution. */
+/* Returns channels after a short convolution. */
 static pl_tensor convolved(struct draw *d, pl_tensor x, int64_t n)
 {
     int64_t n_tap = 2 + draw_below(d, 3);
     const int64_t dim[2] = {n, n_tap};
-    bool narrow = draw_below(d, 3) == 0; /* as files have them, now and then */
+    bool narrow = draw_below(d, 3) == 0; /* sometimes, as in files */
     pl_tensor w = new_weight(d, 2, dim, PL_ROLE_CONV, "taps", narrow);
     char name[32];
 
@@ -695,8 +699,8 @@ static pl_tensor delta_net(struct draw *d)
     return draw_below(d, 4) ? pl_add(d->g, x, y) : y;
 }
 
-/* Experts as models have them, or with scales by row gather and the sum over
- * slots as an op of its own. */
+/* Adds experts as models have them, or with scales by row gather and the sum
+ * over slots as an op of its own. */
 static pl_tensor experts(struct draw *d)
 {
     pl_tensor x = stream(d), ids, w = -1, y, z;
@@ -767,7 +771,7 @@ static pl_tensor experts(struct draw *d)
 
 /* ---- layouts, marks, data ------------------------------------------------ */
 
-/* Runs of a dimension in units of `grain`. */
+/* Requests a split of a dimension into runs in units of `grain`. */
 static void want_split(struct draw *d, pl_tensor x, int dim, int64_t grain)
 {
     struct random_layout l;
@@ -816,7 +820,7 @@ static void fill_floats(struct draw *d, const struct graph_node *n, float *v,
     }
 }
 
-/* Blocks that no encoder makes: random bits under small scales. */
+/* Fills blocks as no encoder would: random bits with small scales. */
 static void fill_blocks(struct draw *d, const struct graph_node *n,
                         unsigned char *b, size_t size)
 {
@@ -898,7 +902,7 @@ void random_graph_make(struct random_graph *r, int n_rank,
         int before = d.g->n_node;
         pl_tensor x;
 
-        pl_layer(d.g, -1); /* weights with a role and caches set it */
+        pl_layer(d.g, -1); /* weights with a role, and caches, set it */
         if (draw_below(&d, 12) == 0)
             into_pool(&d, new_value(&d));
         if (aim && tries % 3 == 1)
@@ -913,7 +917,8 @@ void random_graph_make(struct random_graph *r, int n_rank,
     if (pl_graph_check(r->g, NULL) != PL_OK)
         fail_msg("the generator made no graph: %s", r->g->err.message);
     r->n_node = d.g->n_node;
-    asked = draw_below(&d, 4); /* none, few, some, many tensors with wishes */
+    asked = draw_below(&d, 4); /* none, few, some or many tensors with
+                                * requests */
     for (int i = 0; i < r->n_node; i++) {
         if (i < DRAW_MAX_NODE && d.settled[i])
             continue;

@@ -1,5 +1,5 @@
 /* Random graphs with their data: any ops in any order, whole blocks of models
- * with their roles among them, layouts asked for at random tensors. */
+ * with their roles among them, layouts requested at random tensors. */
 #ifndef TEST_RANDOM_GRAPH_H
 #define TEST_RANDOM_GRAPH_H
 
@@ -17,8 +17,8 @@ struct random_graph {
     int n_node;
 };
 
-/* A combination that a plan may contain: the op, what of it is split, and how
- * one of its operands was made. */
+/* A combination that a plan may contain: the op, its split, and the conversion
+ * before one of its operands. */
 struct random_aim {
     enum op op;
     int letter; /* of its row; RANDOM_WHOLE, _PASSES, _MOVED; 'r': inside g */
@@ -32,14 +32,14 @@ enum {
     RANDOM_MOVED = '=',  /* runs of a moving op's operand */
 };
 
-/* All combinations of the rows of ops.def, always in the same order. */
+/* Returns all combinations of the rows of ops.def, always in the same order. */
 const struct random_aim *random_aims(int *n);
 
-/* n_rank ranks will hold it. Where `aim` is not NULL, blocks that are likely to
- * show it are part of the graph. Always succeeds. */
+/* Makes a graph for n_rank ranks. If `aim` is not NULL, it contains blocks that
+ * are likely to show it. Always succeeds. */
 void random_graph_make(struct random_graph *r, int n_rank,
                        const struct random_aim *aim, uint64_t *seed);
-/* The graph of this text, with random weights. */
+/* Parses the graph of this text, with random weights. */
 pl_status random_graph_parse(struct random_graph *r, const char *text,
                              uint64_t *seed, pl_err *err);
 void random_graph_free(struct random_graph *r);

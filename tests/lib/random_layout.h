@@ -14,7 +14,7 @@ struct random_layout {
     pl_interval run[RANDOM_MAX_RUN];
 };
 
-/* One rank, or now and then several of those in `among` (not empty). */
+/* Returns one rank, or sometimes several of those in `among` (not empty). */
 static inline rankset random_owners(uint64_t *seed, rankset among)
 {
     rankset s = 0;
@@ -29,8 +29,8 @@ static inline rankset random_owners(uint64_t *seed, rankset among)
     return among & -among;
 }
 
-/* A SPLIT of dimension `dim` of `size`, not in normal form. Ranks outside a
- * random subset stay empty in half of the cases. */
+/* Returns a SPLIT of dimension `dim` of `size`, not in normal form. Ranks
+ * outside a random subset stay empty in half of the cases. */
 static inline const pl_layout *random_split(struct random_layout *out, int dim,
                                             int64_t size, int n_rank,
                                             uint64_t *seed)
@@ -61,7 +61,8 @@ static inline const pl_layout *random_split(struct random_layout *out, int dim,
     return &out->l;
 }
 
-/* Owners of index `i` of the split dimension, told from the definition. */
+/* Returns the owners of index `i` of the split dimension, straight from the
+ * definition. */
 static inline rankset naive_owners(const pl_layout *l, int64_t i, int n_rank)
 {
     int k = 0;

@@ -4,29 +4,29 @@
 
 #include "lib/support.h"
 
-/* The names of all models at hand, sorted, the last NULL: "llama-gqa-f32" for a
- * reference model, "made/llama-gqa-f32" for one that is made here
- * (made_model.h). With test_ref(), the files of either are found by that name.
- * Unless `all`, a made one is there if the reference model is not, or if it is
- * the smallest of its family. Lives as long as the process. */
+/* Returns the names of all models at hand, sorted, the last NULL:
+ * "llama-gqa-f32" for a reference model, "made/llama-gqa-f32" for one that is
+ * made here (made_model.h). test_ref() finds the files of either by that name.
+ * Unless `all`, a made one is listed if the reference model is absent, or if it
+ * is the smallest of its family. The list lives as long as the process. */
 const char *const *ref_models(bool all);
 
 /* Returns true if test_ref() gives made files for `name`. */
 bool ref_model_is_made(const char *name);
 
-/* The path of `name`.gguf. The case fails if it is not at hand. */
+/* Returns the path of `name`.gguf. The case fails if it is absent. */
 const char *ref_model_path(const char *name);
 
 enum { REF_SEQS = 3, REF_MAX_TOK = 64 };
 
-/* A prompt and its greedy continuation, n tokens together; `row` is where their
- * logits begin among those of all sequences. */
+/* A prompt and its greedy continuation, n tokens together. `row` is the index
+ * of their first logits among those of all sequences. */
 struct ref_seq {
     int n_prompt, n, row;
     int32_t id[REF_MAX_TOK];
 };
 
-/* Reads the sequences of the model `name`; returns the sum of their tokens. */
+/* Reads the sequences of the model `name`; returns the sum of their lengths. */
 int ref_sequences(const char *name, struct ref_seq seq[REF_SEQS]);
 
 #endif

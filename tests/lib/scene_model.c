@@ -19,7 +19,7 @@ enum {
 
 static uint64_t random_state;
 
-/* About as large as keeps a sum over 64 values near one. */
+/* Scales weights so that a sum over 64 values stays near one. */
 static bool fill(void *user, int64_t row, void *dst, size_t bytes)
 {
     (void)user;

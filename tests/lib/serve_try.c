@@ -14,8 +14,8 @@
 #include <time.h>
 #include <unistd.h>
 
-/* Nobody has to read a file, as a pipe would have to be; and a case that fails
- * leaves no server behind. */
+/* Its output is a file, because a pipe would need a reader. The server is
+ * killed when a failed case ends the test process. */
 static void run_server(const char *line, const char *log)
 {
     int fd = open(log, O_WRONLY | O_CREAT | O_TRUNC, 0600);
@@ -139,7 +139,7 @@ json_t *serve_try_json(const char *text)
     return j;
 }
 
-/* ---- what it does -------------------------------------------------------- */
+/* ---- its state ----------------------------------------------------------- */
 
 double serve_try_metric(struct serve_try *s, const char *name)
 {
@@ -158,7 +158,7 @@ void serve_try_idle(struct serve_try *s)
 {
     TEST_UNTIL(serve_try_metric(s, "plait_requests_running") +
                    serve_try_metric(s, "plait_requests_waiting") +
-                   serve_try_metric(s, "plait_requests_away") ==
+                   serve_try_metric(s, "plait_requests_preempted") ==
                0);
 }
 
@@ -201,6 +201,6 @@ struct serve_use serve_try_use(const struct serve_try *s)
     while (readdir(d))
         u.n_file++;
     closedir(d);
-    u.n_file -= 2; /* . and .. */
+    u.n_file -= 2; /* without . and .. */
     return u;
 }

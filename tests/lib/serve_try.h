@@ -1,4 +1,4 @@
-/* plait serve as a process of its own, and who asks it. What fails in here
+/* plait serve as a process of its own, and clients for it. A failure in here
  * fails the running case. */
 #ifndef TEST_SERVE_TRY_H
 #define TEST_SERVE_TRY_H
@@ -10,33 +10,34 @@
 
 struct serve_try {
     pid_t pid;
-    const char *log;   /* the file of what it says */
-    struct http_try t; /* for try_connect: its port alone */
+    const char *log;   /* the file with its output */
+    struct http_try t; /* for try_connect: only its port is set */
 };
 
-/* Starts it with these options, one thread a device. `before` comes before the
- * command: "" or what the shell is to do. */
+/* Starts it with these options, one thread a device. `before` precedes the
+ * command: "" or words for the shell. */
 void serve_try_run(struct serve_try *s, const char *before, const char *words);
-/* On the bundled model; `more` are options that win over others of the same
- * name. */
+/* Starts it on the bundled model; `more` are options that override others of
+ * the same name. */
 void serve_try_start(struct serve_try *s, const char *before, const char *more);
-/* SIGTERM; it must end well. */
+/* Sends SIGTERM; the server must exit with success. */
 void serve_try_stop(struct serve_try *s);
-/* A request, its answer's body malloc'ed; the status must be this. */
+/* Sends a request, which must get this status. Returns the body, malloc'ed. */
 char *serve_try_post(struct serve_try *s, const char *path, const char *body,
                      int status);
 char *serve_try_get(struct serve_try *s, const char *path);
-/* A request whose answer is not read yet. */
+/* Sends a request without reading the response. */
 void serve_try_send(struct try_client *c, const char *path, const char *body);
-/* JSON, to be released. */
+/* Parses JSON; the caller releases it. */
 json_t *serve_try_json(const char *text);
-/* A number of /metrics; 0: it is not there. */
+/* Returns a number of /metrics; 0 if it is absent. */
 double serve_try_metric(struct serve_try *s, const char *name);
-/* Waits until nobody has a place and nobody waits. */
+/* Waits until no task is running and none is waiting. */
 void serve_try_idle(struct serve_try *s);
-/* Processor seconds of its process, which no other program adds to. */
+/* Returns the processor seconds of its process, which no other program adds
+ * to. */
 double serve_try_cpu(const struct serve_try *s);
-/* Of its process: bytes of memory, open files, threads. */
+/* Resources of its process: bytes of memory, open files, threads. */
 struct serve_use {
     int64_t bytes;
     int n_file, n_thread;

@@ -1,6 +1,5 @@
-/* Where tests find their data and their numbers, and room for what they write.
- * What it does not do: run tests (main.c) or make allocations fail
- * (alloc_fail.c). */
+/* Finds the tests' data, tier and seed, and makes temporary files. It does not
+ * run tests (main.c) or make allocations fail (alloc_fail.c). */
 #include "lib/support.h"
 #include "lib/made_model.h"
 #include "test_paths.h"
@@ -18,7 +17,7 @@
 static char *keep_path(const char *dir, const char *name)
 {
     char *path = NULL;
-    static char *kept[4096]; /* reachable: no leak for the sanitizer */
+    static char *kept[4096]; /* reachable, so not a leak for the sanitizer */
     static int n_kept;
 
     if (asprintf(&path, "%s/%s", dir, name) < 0)
@@ -109,7 +108,7 @@ const char *test_file(const char *name)
 
 /* ---- temporary files ---------------------------------------------------- */
 
-static char temp_dir[4096]; /* empty until first asked for */
+static char temp_dir[4096]; /* empty until first requested */
 
 static int remove_one(const char *path, const struct stat *s, int kind,
                       struct FTW *where)
@@ -194,7 +193,7 @@ void test_part(int *part, int *n_part)
     }
 }
 
-/* Tests connect to this machine alone, whatever proxy its user has. */
+/* Tests connect only to this machine, whatever proxy its user has. */
 __attribute__((constructor)) static void ask_no_proxy(void)
 {
     setenv("no_proxy", "*", 1);

@@ -1,4 +1,4 @@
-/* What tests share: where reference data lies, which tier runs, which seed.
+/* Shared by all tests: where reference data is, which tier runs, which seed.
  *
  * Reference data is looked for in PLAIT_REFS, if that is set; else in the
  * directory shared/refs beside the checkout, then in tests/refs inside it. The
@@ -18,7 +18,7 @@
 
 #include <stdbool.h>
 
-/* Built with a sanitizer that keeps books on memory? */
+/* Set if built with a sanitizer that tracks memory. */
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define TEST_SANITIZED 1
 #elif defined(__has_feature)
@@ -30,72 +30,78 @@
 #define TEST_SANITIZED 0
 #endif
 
-/* Path of the reference file or directory `name` ("quant/q4_k.bin"), or NULL
- * when no reference directory has it. The text lives as long as the process. */
+/* Returns the path of the reference file or directory `name`
+ * ("quant/q4_k.bin"), or NULL if no reference directory has it. The text lives
+ * as long as the process. */
 const char *test_ref(const char *name);
 
-/* The same; where it is absent the case fails, or is skipped and names it. */
+/* Do the same; without the file, the case fails, or is skipped with its
+ * name. */
 const char *test_ref_need(const char *name);
 const char *test_ref_or_skip(const char *name);
 
-/* Path of the reference logits of model `name`, or NULL: those of the equations
- * in double where there are such, else another engine's. */
+/* Returns the path of the reference logits of model `name`, or NULL: those of
+ * the equations in double if present, else another engine's. */
 const char *test_ref_logits(const char *name);
 
-/* Path of the bundled model, which belongs to the checkout: where it is
- * absent, the case fails. */
+/* Returns the path of the bundled model, which belongs to the checkout. The
+ * case fails if it is absent. */
 const char *test_model(void);
 
-/* Path of `name` inside the checkout ("models/heldout.txt"), or NULL. */
+/* Returns the path of `name` inside the checkout ("models/heldout.txt"), or
+ * NULL. */
 const char *test_file(const char *name);
 
-/* A fresh path in a temporary directory that is removed when the group ends.
- * Lives as long as the process. */
+/* Returns a fresh path in a temporary directory that is removed when the group
+ * ends. The text lives as long as the process. */
 const char *test_temp(const char *name);
 
-/* PLAIT_TIER=long runs everything; the default, short, what takes minutes. */
+/* Returns true if PLAIT_TIER=long, which runs everything. The default, short,
+ * runs what takes minutes. */
 bool test_long(void);
-/* PLAIT_TIER=brief repeats the short tier under a sanitizer, in less time. */
+/* Returns true if PLAIT_TIER=brief, which repeats the short tier under a
+ * sanitizer, in less time. */
 bool test_brief(void);
 
-/* How many random cases to draw: n in the short tier, n_long in the long one;
- * where PLAIT_TIER=brief, for a sanitizer that repeats the short one, a quarter
- * of n. */
+/* Returns how many random cases to draw: n in the short tier, n_long in the
+ * long one. PLAIT_TIER=brief draws a quarter of n. */
 int test_draws(int n, int n_long);
 
-/* PLAIT_SEED, or a fixed number; printed once, since a failure needs it. */
+/* Returns PLAIT_SEED, or a fixed number; prints it once, because a failure
+ * needs it. */
 uint64_t test_seed(void);
-/* The same, and prints nothing. */
+/* Returns the same, and prints nothing. */
 uint64_t test_seed_value(void);
 
 /* PLAIT_PART=I/N: this process does part I of N, of 1 where it is not set. */
 void test_part(int *part, int *n_part);
 
-/* Seconds of a clock that never goes back, and of the processor's time that
- * this process took. */
+/* Return the seconds of a clock that never goes back, and the processor seconds
+ * that this process took. */
 double test_seconds(void);
 double test_cpu_seconds(void);
 
 /* Waits until the condition holds, however long that takes: no case fails
- * because a machine is slow. The runner ends a group that stands still. */
+ * because a machine is slow. The runner ends a group that makes no progress. */
 #define TEST_UNTIL(...)                                                        \
     for (double since = test_seconds(); !(__VA_ARGS__);)                       \
     test_pause(&since, __FILE__, __LINE__, #__VA_ARGS__)
-/* Waits a millisecond. After a minute it prints what is waited for, once, and
- * waits a tenth of a second from then on, so that the group looks idle. */
+/* Waits a millisecond. After a minute it prints the condition once, and waits a
+ * tenth of a second from then on, so that the group looks idle. */
 void test_pause(double *since, const char *file, int line, const char *text);
 
 /* splitmix64: the next number of a stream whose state is one word. */
 uint64_t test_random(uint64_t *state);
-/* Uniform in [0, n), n > 0, and in [-1, 1). */
+/* Return a value uniform in [0, n), n > 0, and in [-1, 1). */
 int64_t test_below(uint64_t *state, int64_t n);
 float test_unit(uint64_t *state);
 
-/* calloc that does not fail; n and size may be 0. The caller frees it. */
+/* Calls calloc and fails the case without memory; n and size may be 0. The
+ * caller frees it. */
 void *test_need(size_t n, size_t size);
 
-/* The bytes of a file, *n of them, and a NUL behind; the caller frees them. The
- * case fails if there is no such file. */
+/* Reads a file, *n bytes with a NUL after them; the caller frees it. The case
+ * fails if there is no such file. */
 void *test_read(const char *path, size_t *n);
 
 /* Text that grows as it is written; {0} is empty. */
@@ -104,7 +110,8 @@ struct test_text {
     size_t n, cap;
 };
 
-/* Two of pl_write_fn: appends to `user`, a struct test_text; prints. */
+/* Two functions of type pl_write_fn: one appends to `user`, a struct test_text;
+ * one prints. */
 void test_text_add(void *user, const char *s, size_t n);
 void test_text_show(void *user, const char *s, size_t n);
 
@@ -125,21 +132,24 @@ void test_text_show(void *user, const char *s, size_t n);
 void test_skip_reason(const char *fmt, ...)
     __attribute__((format(printf, 1, 2)));
 
-/* What TEST_SKIP prints before its reason; main.c looks for it. */
+/* The text that TEST_SKIP prints before its reason; main.c looks for it. */
 #define TEST_SKIP_MARK "[ WHY SKIPPED ] "
 
 enum test_flag {
-    TEST_LONG_TIER = 1, /* runs where PLAIT_TIER=long, is counted elsewhere */
+    TEST_LONG_TIER = 1, /* runs only with PLAIT_TIER=long; counted separately
+                         * elsewhere */
     TEST_SHARES = 2,    /* does its own part of PLAIT_PART */
-    TEST_BY_NAME = 4,   /* runs where a filter is its whole name */
+    TEST_BY_NAME = 4,   /* runs only if a filter is its whole name */
     TEST_NOT_BRIEF = 8, /* finds nothing more under a sanitizer */
 };
 
-/* A case, named by the law it holds; its body follows. The cases of a file are
- * one group, named like the file, and run in the order they are written in. */
+/* A case, named by the promise it keeps; its body follows. The cases of a file
+ * are one group, named like the file, and run in the order they are written
+ * in. */
 #define TEST(law)      TEST_FLAGGED(__FILE__, law, 0)
 #define TEST_LONG(law) TEST_FLAGGED(__FILE__, law, TEST_LONG_TIER)
-/* For cases that a table in another file makes: of the group of `file`. */
+/* For cases that a table in another file makes; they belong to the group of
+ * `file`. */
 #define TEST_OF(file, law) TEST_FLAGGED(file, law, 0)
 #define TEST_FLAGGED(file, law, flags)                                         \
     static void law(void **state);                                             \

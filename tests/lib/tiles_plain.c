@@ -1,5 +1,5 @@
 /* Tiles and vectors in plain C, and the kernels of AMX with them. A tile that
- * is used without a shape, or with another one than the product wants, fails
+ * is used without a shape, or with another one than the product needs, fails
  * the running case. */
 #include "lib/tiles_plain.h"
 
@@ -18,7 +18,7 @@ typedef int32_t vi __attribute__((vector_size(4 * W), may_alias));
 typedef uint32_t vu __attribute__((vector_size(4 * W), may_alias));
 typedef float vf __attribute__((vector_size(4 * W), may_alias));
 
-/* ---- vectors, as cpu_unpack_tmpl.h wants them ---------------------------- */
+/* ---- vectors, as cpu_unpack_tmpl.h needs them ---------------------------- */
 
 static inline vi v_set(int32_t x)
 {
@@ -116,7 +116,8 @@ static inline vi v_pairs_add(vi acc, vi a, vi b)
 
 /* ---- tiles, as cpu_tiles_amx.h has them ---------------------------------- */
 
-/* Rows that are loaded, and their bytes, by number; 0: the thread has none. */
+/* Rows loaded into a tile, and their bytes, by number; 0: the thread has
+ * none. */
 static _Thread_local struct {
     int n_row, row_bytes;
     uint8_t byte[16][64];

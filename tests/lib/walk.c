@@ -16,7 +16,7 @@ static bool has_row(const struct walk_row *row, int n, const char *name,
     return false;
 }
 
-/* The function that a declaration, which begins at s, is of. */
+/* Returns the name of the function that a declaration at s declares. */
 static const char *declared(const char *s, size_t *len)
 {
     const char *end = strchr(s, '('), *name = end;

@@ -1,6 +1,6 @@
 /* Adds up processor time from /proc, used and waited for: of the watched
- * process, of whatever descends from it and of its process group. Time used
- * includes that of children that they waited for. */
+ * process, its descendants and its process group. Time used includes that of
+ * children that they waited for. */
 #include "lib/watch.h"
 
 #include <dirent.h>
@@ -32,7 +32,7 @@ static bool read_process(const char *pid, struct process *p)
     n = fread(text, 1, sizeof text - 1, f);
     fclose(f);
     text[n] = '\0';
-    after = strrchr(text, ')'); /* the name may hold anything */
+    after = strrchr(text, ')'); /* the name may contain anything */
     if (after == NULL ||
         sscanf(after + 1,
                " %*c %d %d %*d %*d %*d %*u %*u %*u %*u %*u %llu %llu %lld %lld",
@@ -46,8 +46,8 @@ static bool read_process(const char *pid, struct process *p)
     return true;
 }
 
-/* All processes of the machine, *n of them; the caller frees them. NULL where
- * there is no /proc. */
+/* Returns all processes of the machine, *n of them; the caller frees them. NULL
+ * without /proc. */
 static struct process *read_all(int *n)
 {
     DIR *dir = opendir("/proc");
@@ -88,8 +88,8 @@ static bool descends(const struct process *all, int n, const struct process *p)
     return false;
 }
 
-/* Seconds that the process's threads waited for a processor while they were
- * ready to run. */
+/* Returns the seconds that the process's threads waited for a processor while
+ * they were ready to run. */
 static double waited_by(int pid)
 {
     char path[320];
@@ -116,7 +116,7 @@ static double waited_by(int pid)
     return 1e-9 * (double)sum;
 }
 
-/* Marks what belongs to `pid`. */
+/* Marks the processes that belong to `pid`. */
 static void find_all(struct process *all, int n, pid_t pid)
 {
     for (int i = 0; i < n; i++)
@@ -130,8 +130,8 @@ static void find_all(struct process *all, int n, pid_t pid)
     }
 }
 
-/* Adds what has grown since the last tick. It is less than before where an
- * orphan's time went to init, or a thread has ended. */
+/* Adds the growth since the last tick. The value can fall when an orphan's time
+ * is added to init, or a thread has ended. */
 static void add_growth(double *sum, double *before, double now)
 {
     if (now > *before)

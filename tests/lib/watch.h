@@ -1,9 +1,9 @@
 /* Tells whether a process and its descendants still make progress, without
  * asking how long they take: a busy or paused machine slows everything, and
- * says nothing about the code.
+ * that says nothing about the code.
  *
  * Progress is output, or processor time that any of their threads used or was
- * ready to use: where many processes share a processor, threads that hand work
+ * ready to use. Where many processes share a processor, threads that hand work
  * to each other wait for it far longer than they have it. The caller ticks
  * about once a second of its own time, so a machine that sleeps counts one
  * tick. */
@@ -19,7 +19,7 @@ struct watch {
     double cpu_s;    /* processor seconds that all of them used so far */
     double waited_s; /* seconds that threads of theirs waited for a processor */
     double quiet_s;  /* the sum of both when the present silence began */
-    int quiet;       /* ticks of it */
+    int quiet;       /* ticks since it began */
     double seen_cpu_s, seen_waited_s; /* what /proc showed at the last tick */
 };
 
@@ -27,7 +27,7 @@ struct watch {
  * set. */
 void watch_start(struct watch *w);
 
-/* Reads /proc once for all n of them and leaves out those whose pid is 0. A
+/* Reads /proc once for all n of them; those whose pid is 0 are left out. A
  * silence ends when threads have used enough_s of processor time or waited for
  * it. */
 void watch_tick(struct watch *const *w, int n);

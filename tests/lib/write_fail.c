@@ -1,4 +1,4 @@
-/* The other end of -Wl,--wrap for device_write and device_read. */
+/* Wrappers for -Wl,--wrap of device_write and device_read. */
 #include "lib/write_fail.h"
 
 #include "base/err.h"

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Our decoders against those of the `gguf` Python package, by bits.
+"""Compares our decoders with those of the `gguf` Python package, bit by bit.
 
     quant_against_gguf_py.py [DRIVER] [BLOCKS] [SEED]
 
@@ -29,7 +29,7 @@ FORMATS = {
 
 
 def install_package(where):
-    """Runs this program again with the package at hand."""
+    """Installs the package and runs this program again with it."""
     python = os.path.join(where, "bin", "python")
     try:
         if not os.path.exists(python):

@@ -1,4 +1,4 @@
-/* Decodes blocks of one format: a hand for quant_against_gguf_py.py.
+/* Decodes blocks of one format: the driver of quant_against_gguf_py.py.
  *
  *   quant-decode FORMAT < blocks > float32
  *

@@ -1,7 +1,7 @@
-/* The GGUF reader: what it reads is what the bytes say; every malformed field
- * has an error of its own, at its own byte; no input makes it crash, allocate
- * beyond twice its size + 64 MiB, or leak. Files are built here by hand, field
- * by field, so that nothing depends on the writer. */
+/* The GGUF reader reads what the bytes say. Every malformed field has an error
+ * of its own, at its own byte. No input makes it crash, allocate beyond twice
+ * its size + 64 MiB, or leak. Files are built here by hand, field by field, so
+ * that nothing depends on the writer. */
 #include "gguf/gguf.h"
 #include "gguf/gguf_parse.h"
 #include "lib/alloc_fail.h"
@@ -64,7 +64,7 @@ static void pad(struct file *f, size_t alignment)
         put_int(f, 0, 1);
 }
 
-/* Where each field of the sample stands. */
+/* The sample's fields, whose offsets `at` has. */
 enum field {
     MAGIC,
     VERSION,
@@ -97,8 +97,9 @@ enum field {
     N_FIELD
 };
 
-/* Three keys (an alignment of 32, two strings, a truth value) and two tensors:
- * "w" Q8_0 [2, 64] at offset 0 (136 bytes), "b" F32 [4] at offset 160. */
+/* Writes three keys (an alignment of 32, two strings, a boolean) and two
+ * tensors: "w" Q8_0 [2, 64] at offset 0 (136 bytes), "b" F32 [4] at offset
+ * 160. */
 static void sample(struct file *f, size_t at[N_FIELD])
 {
 #define AT(field) at[field] = f->size
@@ -167,8 +168,8 @@ static void sample(struct file *f, size_t at[N_FIELD])
 #undef AT
 }
 
-/* From an exact copy, so that a sanitizer sees a byte too many. *copy lives as
- * long as the file. */
+/* Opens an exact copy, so that a sanitizer sees an access beyond. *copy lives
+ * as long as the file. */
 static pl_status open_copy(struct gguf **g, const void *data, size_t size,
                            void **copy, pl_err *err)
 {
@@ -315,7 +316,7 @@ TEST(gguf_reader_lists_formats_it_cannot_compute_with)
 
 /* ---- values ------------------------------------------------------------- */
 
-/* A one-element entry; `data` holds its bits, little endian. */
+/* Returns a one-element entry; `data` gets its bits, little endian. */
 static struct gguf_kv scalar(enum gguf_type t, uint64_t bits,
                              unsigned char data[8])
 {
@@ -435,8 +436,8 @@ TEST(gguf_look_ups_name_what_they_expect)
 
 /* ---- malformed files ---------------------------------------------------- */
 
-/* One field of the sample overwritten; the error stands at `error` (a byte of
- * the file) and says `text`. */
+/* One field of the sample overwritten. The error is at `error` (a byte of the
+ * file), and its text is `text`. */
 static const struct damage {
     enum field field;
     int n_bytes;
@@ -494,7 +495,8 @@ static const struct damage {
     {T1_OFFSET, 8, 1ull << 40, DATA, PL_BAD_FILE, "tensor 1 (b)"},
 };
 
-/* Where the message names an offset of its own, the table cannot. */
+/* Returns true if the message names an offset of its own, which the table
+ * cannot. */
 static bool names_data(const struct damage *d)
 {
     return strstr(d->text, "end at") || strstr(d->text, "overlaps") ||
@@ -588,7 +590,7 @@ TEST(gguf_things_that_are_no_files_are_refused)
 
 /* ---- reference files ---------------------------------------------------- */
 
-/* A file's bytes, exactly; NULL if there is none. */
+/* Reads a file's bytes, exactly; NULL if there is none. */
 static unsigned char *slurp(const char *path, size_t *size)
 {
     FILE *f = path ? fopen(path, "rb") : NULL;
@@ -659,7 +661,7 @@ TEST(gguf_vocabularies_open_without_tensors)
     gguf_close(g);
 }
 
-/* The reference the damage tests use, and the size of its header. */
+/* Returns the reference of the damage tests, and the size of its header. */
 static unsigned char *reference(size_t *size, size_t *header)
 {
     unsigned char *data = slurp(test_ref("llama-q-q4_0.gguf"), size);
@@ -694,7 +696,7 @@ TEST(gguf_truncated_files_are_refused)
     enum { N = 200 };
 
     for (size_t i = 0; i < 2 * N; i++) {
-        /* 200 places in the file, and 200 in its header */
+        /* 200 offsets in the file, and 200 in its header */
         size_t n = i < N ? i * size / N : (i - N) * header / N;
         struct gguf *g;
         void *copy;
@@ -735,8 +737,8 @@ TEST(gguf_flipped_header_bytes_do_no_harm)
 
 /* ---- memory and time ---------------------------------------------------- */
 
-/* What costs the reader most per byte of file: empty strings; many short keys;
- * many small tensors. */
+/* The reader's most expensive input per byte of file: empty strings; many short
+ * keys; many small tensors. */
 TEST(gguf_memory_is_bounded_by_the_file)
 {
     enum { N_STR = 4 << 20, N_DATA = 8 };
@@ -768,7 +770,7 @@ TEST(gguf_memory_is_bounded_by_the_file)
         put_int(&f, 1, 4);
         put_int(&f, 1, 8);
         put_int(&f, 24, 4); /* I8 */
-        /* backwards, so that they have to be sorted */
+        /* backwards, so that they must be sorted */
         put_int(&f, 32 * (uint64_t)(GGUF_MAX_TENSOR - 1 - i), 8);
     }
     pad(&f, 32);

@@ -1,5 +1,5 @@
-/* Split sets: any part's name opens all of them; what does not belong together
- * is refused by part and by name. */
+/* Split sets: any part's name opens all of them. Parts that do not belong
+ * together are rejected by part and by name. */
 #include "gguf/gguf_write.h"
 #include "lib/alloc_fail.h"
 #include "lib/support.h"
@@ -11,7 +11,7 @@
 
 enum { N_PART = 3 };
 
-/* One part as it shall be written; the sample set is three of them. */
+/* One part to be written; the sample set has three. */
 struct part {
     int64_t no, count, n_tensor; /* split.*; -1: the key is left out */
     const char *tensor[2];       /* NULL: none */
@@ -108,7 +108,7 @@ TEST(gguf_split_any_part_opens_the_set)
     }
 }
 
-/* By each of its names, but not what a name of an opened file is now. */
+/* By each of its names, but not by what an opened file's name refers to now. */
 TEST(gguf_split_knows_all_its_files)
 {
     struct gguf *g;
@@ -209,7 +209,7 @@ TEST(gguf_split_of_one_is_a_file)
     }
 }
 
-/* Mappings of files whose path contains `name`; -1 if it cannot be known. */
+/* Returns the mappings of files whose path contains `name`; -1 if unknown. */
 static int mappings(const char *name)
 {
     FILE *f = fopen("/proc/self/maps", "r");
@@ -224,7 +224,7 @@ static int mappings(const char *name)
     return n;
 }
 
-/* Open files whose path contains `name`. */
+/* Returns the open files whose path contains `name`. */
 static int descriptors(const char *name)
 {
     int n = 0;

@@ -1,5 +1,5 @@
-/* The GGUF writer: what it writes the reader reads back, every value type and
- * every format; what the reader would refuse it does not write. */
+/* The GGUF writer: the reader reads back what it writes, every value type and
+ * every format. It does not write what the reader would reject. */
 #include "gguf/gguf_parse.h"
 #include "gguf/gguf_write.h"
 #include "lib/alloc_fail.h"
@@ -24,7 +24,7 @@ static struct gguf_writer *writer(void)
     return w;
 }
 
-/* Saves, frees the writer, and opens what was saved. */
+/* Saves, frees the writer, and opens the saved file. */
 static struct gguf *reopen(struct gguf_writer *w, const char *name)
 {
     const char *path = test_temp(name);
@@ -71,7 +71,7 @@ TEST(gguf_writer_scalars_read_back)
     assert_memory_equal(s.s, "a\xc3\xa4 \n", 5);
     assert_int_equal(gguf_get_str(g, "empty", &s, NULL), PL_OK);
     assert_int_equal(s.len, 0);
-    assert_non_null(s.s); /* there, though empty */
+    assert_non_null(s.s); /* present, though empty */
     gguf_close(g);
 }
 
@@ -216,9 +216,9 @@ TEST(gguf_writer_honours_the_alignment)
     gguf_close(g);
 }
 
-/* ---- refusals ----------------------------------------------------------- */
+/* ---- rejections --------------------------------------------------------- */
 
-/* Saves and expects a refusal that says `text` and leaves no file. */
+/* Saves and expects an error that contains `text` and leaves no file. */
 static void expect_refusal(struct gguf_writer *w, pl_status want,
                            const char *text)
 {
@@ -256,7 +256,7 @@ TEST(gguf_writer_refuses_what_the_reader_would)
         w = writer();
         gguf_put_tensor(w, bad[i].name, bad[i].format, bad[i].n_dim, bad[i].dim,
                         v);
-        gguf_put_u32(w, "", 1); /* only the first failure is told */
+        gguf_put_u32(w, "", 1); /* only the first failure is reported */
         expect_refusal(w, PL_BAD_ARGUMENT, bad[i].name);
     }
     w = writer();
@@ -292,7 +292,7 @@ TEST(gguf_writer_says_when_a_disk_is_full)
     assert_int_equal(gguf_writer_save(w, "/nonexistent/x.gguf", &err),
                      PL_NOT_FOUND);
     assert_non_null(strstr(err.message, "/nonexistent/x.gguf"));
-    /* as a disk without room */
+    /* like a full disk */
     signal(SIGXFSZ, SIG_IGN);
     assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
     small = before;

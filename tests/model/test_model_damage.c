@@ -1,13 +1,13 @@
-/* Damaged models: files cut short, and headers with a byte changed, opened and
- * planned as an untouched one would be. Each gives a status and a message or a
- * plan that can be freed; nothing leaks, nothing hangs, and no more memory is
- * asked for than twice the file and 64 MiB.
+/* Damaged models: files cut short, and headers with a byte changed, are opened
+ * and planned like intact ones. Each gives an error, or a plan that can be
+ * freed. Nothing leaks or hangs, and memory requests stay within twice the file
+ * and 64 MiB.
  *
- * A file may also be cut short while it is open: then loading it is refused,
- * and what is loaded goes on.
+ * A file may also be cut short while it is open. Then loading it is rejected,
+ * and loaded engines continue.
  *
- * test_gguf_reader.c does this to the reader alone; here damage that leaves a
- * well-formed file goes on to the model, the graph, the plan. */
+ * test_gguf_reader.c does this to the reader alone. Here damage that leaves a
+ * well-formed file reaches the model, the graph and the plan. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -39,7 +39,7 @@ static void file_read(struct file *f, const char *path)
     gguf_close(g);
 }
 
-/* Opens and plans what stands under `path`; true if there is a plan. */
+/* Opens and plans the file at `path`. Returns true if there is a plan. */
 static bool survives(const char *path, size_t file_bytes, const char *what)
 {
     pl_options o = engine_run_options();
@@ -97,7 +97,7 @@ TEST(damaged_model_cut_short_is_refused)
     fclose(out);
     assert_true(survives(cut, f.n, "the whole file"));
     for (int i = N_CUT - 1; i >= 0; i--) {
-        /* half of the places in the header, half in the data */
+        /* half of the offsets in the header, half in the data */
         size_t at = i < N_CUT / 2 ? f.header * (size_t)i / (N_CUT / 2)
                                   : f.header + (f.n - f.header - 1) *
                                                    (size_t)(i - N_CUT / 2) /
@@ -161,8 +161,8 @@ static void write_whole(const char *path, const struct file *f)
     assert_int_equal(fclose(out), 0);
 }
 
-/* Everything that a file was asked for when it was opened is in memory; what is
- * read later is asked for, never touched. */
+/* All data requested while a file is opened is in memory. Later reads use read
+ * calls and never touch a mapping. */
 TEST(damaged_while_open_is_a_status)
 {
     const char *path = test_ref_need(names[0]), *cut = test_temp("open.gguf");

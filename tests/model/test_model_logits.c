@@ -1,8 +1,8 @@
 /* The equations: graphs of the reference models, evaluated in double precision
- * and unsplit, give the reference logits. What fails here is the model or the
- * reference evaluation, never a kernel, a layout or the executor. A model that
- * is not at hand is made (lib/made_model.h), and its logits must have the
- * numbers that were stored. */
+ * and unsplit, give the reference logits. A failure is due to the model or the
+ * reference evaluation, never to a kernel, a layout or the executor. A model
+ * that is not at hand is made (lib/made_model.h), and its logits must have the
+ * stored numbers. */
 #include "gguf/gguf_write.h"
 #include "lib/made_model.h"
 #include "lib/model64.h"
@@ -23,7 +23,8 @@ struct ref {
                       is made, and has numbers of its logits */
 };
 
-/* `path`: a file of the same network in another form, or NULL. */
+/* Opens a model; `path`: a file of the same network in another form, or
+ * NULL. */
 static void open_ref(struct ref *r, const char *name, const char *path)
 {
     int n_row = ref_sequences(name, r->seq);
@@ -60,7 +61,7 @@ static void compare(struct error *e, const double *x, const float *want,
     e->n += n;
 }
 
-/* Tensors of next-token layers, behind those that are evaluated. */
+/* Returns the tensors of next-token layers, after those that are evaluated. */
 static int trailing(const struct ref *r)
 {
     int n = 0, layer;
@@ -132,7 +133,7 @@ EQUAL(qwen3moe_wide, "qwen3moe-wide-q4_k_m")
 struct rewrite {
     const struct gguf *in;
     struct gguf_writer *out;
-    void *data[256]; /* owned: what the writer borrows */
+    void *data[256]; /* owned: data that the writer borrows */
     int n_data;
 };
 
@@ -146,12 +147,12 @@ static float *keep(struct rewrite *w, size_t bytes)
 
 typedef void rewrite_fn(struct rewrite *w, const struct gguf_tensor *t);
 
-/* A key that a rewritten model does not have, or has with another value. */
+/* A key that a rewritten model lacks, or has with another value. */
 struct other_key {
     const char *drop, *put; /* NULL: none */
     float v;
     bool whole;       /* v is an integer */
-    const char *text; /* put in place of v, or NULL */
+    const char *text; /* written instead of v, or NULL */
 };
 
 static bool drops(const struct other_key *key, int n_key, const char *name)
@@ -162,8 +163,8 @@ static bool drops(const struct other_key *key, int n_key, const char *name)
     return false;
 }
 
-/* The path of `name`, rewritten as `out` with other keys, each tensor by
- * `each`. */
+/* Returns the path of `name`, rewritten as `out` with other keys, each tensor
+ * by `each`. */
 static const char *rewritten_keys(const char *file, const char *name,
                                   const struct other_key *key, int n_key,
                                   rewrite_fn *each)
@@ -213,8 +214,8 @@ static void same_each(struct rewrite *w, const struct gguf_tensor *t)
     gguf_put_tensor(w->out, t->name, t->format, t->n_dim, t->dim, t->data);
 }
 
-/* blk.N.<to> from the rows of blk.N.<parts>, matrix by matrix, where `t` is the
- * first of them. False: t is none of them. */
+/* Makes blk.N.<to> from the rows of blk.N.<parts>, matrix by matrix, if `t` is
+ * the first of them. Returns false if t is not a part. */
 static bool fuse(struct rewrite *w, const struct gguf_tensor *t, const char *to,
                  int n_part, const char *const *parts)
 {
@@ -275,8 +276,8 @@ static void fuse_each(struct rewrite *w, const struct gguf_tensor *t)
         gguf_put_tensor(w->out, t->name, t->format, t->n_dim, t->dim, t->data);
 }
 
-/* Every matrix divided by a power of two that its X.scale gives back, another
- * one for each expert. */
+/* Divides every matrix by a power of two that its X.scale restores, another one
+ * for each expert. */
 static void scale_each(struct rewrite *w, const struct gguf_tensor *t)
 {
     const char *suffix = strstr(t->name, ".weight");
@@ -313,7 +314,7 @@ TEST(model_logits_fused_matrices_change_nothing)
     check("glm4moe-f32", rewritten("glm4moe-f32", fuse_each));
 }
 
-/* A tensor for each expert, the last one first. */
+/* Writes a tensor for each expert, the last one first. */
 static void apart_each(struct rewrite *w, const struct gguf_tensor *t)
 {
     const char *mark = strstr(t->name, "_exps.");
@@ -363,8 +364,8 @@ TEST(model_logits_a_tensor_an_expert_is_the_same_graph)
     same_graph("glm4moe-f32", rewritten("glm4moe-f32", apart_each));
 }
 
-/* Logits of the first sequences of `name`, or of its other form, after `scale`
- * times the scores of attention. */
+/* Returns the logits of the first sequences of `name`, or of its other form,
+ * after attention scores are multiplied by `scale`. */
 static double *all_logits(const char *name, const char *path, double scale,
                           int64_t *n)
 {
@@ -401,8 +402,9 @@ static double farthest(const double *a, const double *b, int64_t n)
     return max;
 }
 
-/* All values of a head are rotated here, so cos and sin times f make scores
- * f * f times what they were. 2 is exact, so the difference is rounding's. */
+/* All values of a head are rotated here, so a factor f on cos and sin
+ * multiplies scores by f * f. 2 is exact, so the difference is due to
+ * rounding. */
 TEST(model_logits_attn_factor_stretches_scores)
 {
     static const char *const names[] = {"llama-yarn-f32", "llama-linear-f32"};
@@ -430,7 +432,7 @@ TEST(model_logits_attn_factor_stretches_scores)
     }
 }
 
-/* The older key counts where the newer one is absent. */
+/* The older key counts if the newer one is absent. */
 TEST(model_logits_scale_linear_is_the_factor)
 {
     static const struct other_key old = {.drop = "llama.rope.scaling.factor",
@@ -447,8 +449,8 @@ TEST(model_logits_scale_linear_is_the_factor)
     }
 }
 
-/* attn_k_b [head][c][k] and attn_v_b [head][v][c] as the rows of one matrix: of
- * each head first those for keys, then those for values. */
+/* Writes attn_k_b [head][c][k] and attn_v_b [head][v][c] as the rows of one
+ * matrix: for each head first those for keys, then those for values. */
 static void kv_b_each(struct rewrite *w, const struct gguf_tensor *t)
 {
     const char *at = strstr(t->name, "attn_k_b");
@@ -504,9 +506,9 @@ TEST(model_logits_latents_and_keys_of_heads_are_alike)
     check(name, rewritten_keys("kv_b.gguf", name, keys, 5, kv_b_each));
 }
 
-/* YaRN by a factor of 2 with yarn_log_multiplier l makes scores (1 + l ln 2)^2
- * times what they are, and leaves cos and sin their size. A context so long
- * that no pair is interpolated shows that alone. */
+/* YaRN by a factor of 2 with yarn_log_multiplier l multiplies scores by (1 + l
+ * ln 2)^2, and keeps the size of cos and sin. A context so long that no pair is
+ * interpolated shows that alone. */
 TEST(model_logits_yarn_of_latents_stretches_scores)
 {
     static const char name[] = "deepseek2-mla-f32";

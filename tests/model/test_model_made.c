@@ -1,7 +1,7 @@
-/* Models that are made from a description (lib/made_model.h): what stands in
- * for reference models that a checkout does not have. Their logits in double
- * are those that were stored when the equations met another engine's, so a
- * fresh clone finds an error in any family's graph.
+/* Models made from a description (lib/made_model.h), which replace reference
+ * models that a checkout does not have. Their logits in double are those stored
+ * when the equations agreed with another engine's, so a fresh clone finds an
+ * error in any family's graph.
  *
  *   PLAIT_WRITE_MADE=FOLDER build/plait-test test_model_made
  *
@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SMALL = 1 << 20 }; /* values of a model that the short tier has */
+enum { SMALL = 1 << 20 }; /* values of a model in the short tier */
 
 static void write_all(const char *folder)
 {
@@ -47,7 +47,7 @@ static void keeps(const char *name)
     model64_close(&r);
 }
 
-/* Or descriptions are written, where a folder is named. */
+/* Writes descriptions instead if a folder is named. */
 TEST(made_models_keep_their_logits)
 {
     const char *folder = getenv("PLAIT_WRITE_MADE");
@@ -93,7 +93,7 @@ static bool same_key(const struct gguf_kv *a, const struct gguf_kv *b)
     return true;
 }
 
-/* All keys of a file and all tensors but for their values. */
+/* Compares all keys of a file and all tensors except their values. */
 static void same_file(const char *name, const struct gguf *a,
                       const struct gguf *b)
 {
@@ -115,7 +115,7 @@ static void same_file(const char *name, const struct gguf *a,
     }
 }
 
-/* Where these are at hand, as are those of tests/refs themselves. */
+/* For reference models that are at hand, as those of tests/refs always are. */
 TEST(made_models_have_the_form_of_their_reference_models)
 {
     int n, n_file = 0;

@@ -1,6 +1,6 @@
-/* Opening models: the reference files give the right graphs, and a file that
- * lacks a key or a tensor, or has one of another shape, is refused with a
- * message that names it. */
+/* Opening models: the reference files give the right graphs. A file that lacks
+ * a key or a tensor, or has one of another shape, is rejected with a message
+ * that names it. */
 #include "gguf/gguf_write.h"
 #include "graph/graph.h"
 #include "lib/alloc_fail.h"
@@ -70,7 +70,7 @@ static const char *ref_path(const char *name)
     return test_ref_need(file);
 }
 
-/* Tensors of layers behind those that are evaluated. */
+/* Returns the number of tensors of layers after those that are evaluated. */
 static int n_trailing(const struct model *m)
 {
     int n = 0, layer;
@@ -81,8 +81,9 @@ static int n_trailing(const struct model *m)
     return n;
 }
 
-/* Products by a matrix: 4 in attention, less what a layer has not; 3 in a
- * feed-forward part; the router's; what tokens bring to layers; the logits. */
+/* Returns the number of products by a matrix: 4 in attention, less those that a
+ * layer lacks; 3 in a feed-forward part; the router's; those of per-layer
+ * inputs; the logits. */
 static int64_t n_matmul(const struct model *m)
 {
     const int64_t n_moe = m->n_layer - m->n_dense;
@@ -107,8 +108,8 @@ static int64_t n_matmul(const struct model *m)
     return n;
 }
 
-/* Every weight has its file's shape, caches that of their heads, and each
- * layer the ops that its keys ask for. */
+/* Checks that every weight has its file's shape, caches that of their heads,
+ * and each layer the ops that its keys require. */
 static void check_graph(const struct model *m, const pl_graph *g)
 {
     const struct graph_node *logits = node(g, "logits");
@@ -305,7 +306,7 @@ static void key(struct file *f, const char *name, double v)
     f->kv[f->n_kv++].v = v;
 }
 
-/* One number a layer. */
+/* Adds a key with one number a layer. */
 static void key_list(struct file *f, const char *name, const uint32_t *v, int n)
 {
     key(f, name, n);
@@ -348,8 +349,8 @@ static void base(struct file *f, const char *arch)
     bool mla = !strcmp(arch, "deepseek2");
     bool shared = glm || mla;
     bool moe = !strcmp(arch, "qwen3moe") || shared || oss;
-    bool gemma4 = !strcmp(arch, "gemma4"); /* experts beside the others, and
-                                              what tokens bring to layers */
+    bool gemma4 = !strcmp(arch, "gemma4"); /* experts besides the others, and
+                                            * per-layer inputs */
     bool gemma = !strcmp(arch, "gemma3") || gemma4;
 
     memset(f, 0, sizeof *f);
@@ -497,7 +498,7 @@ static struct gguf *opened(const struct file *f)
     return g;
 }
 
-/* Opening must fail, its message holding both texts. */
+/* Opening must fail with a message that contains both texts. */
 static void refused(const struct file *f, pl_status want, const char *a,
                     const char *b)
 {
@@ -698,7 +699,7 @@ TEST(model_open_bad_key_values_are_named)
     refused(&f, PL_BAD_FILE, "feed_forward_length has 1 values", "2 by block");
 }
 
-/* The file that `f` makes, with `v` as value i of tensor `name`. */
+/* Opens the file of `f`, with `v` as value i of tensor `name`. */
 static struct gguf *opened_with(const struct file *f, const char *name, int i,
                                 float v)
 {
@@ -724,7 +725,7 @@ TEST(model_open_values_that_decide_are_named)
         const char *arch, *name;
         int n, i;
         float v;
-        const char *message; /* NULL: it is taken */
+        const char *message; /* NULL: accepted */
     } rows[] = {
         {"llama", "rope_freqs.weight", D / 2, 0, 0, "value 0 is 0, not in"},
         {"llama", "rope_freqs.weight", D / 2, 7, NAN, "value 7 is nan"},
@@ -872,7 +873,7 @@ TEST(model_open_formats_that_cannot_be_read_are_named)
     put_back(accepted(&f));
 }
 
-/* Without the key of its gating a router is a softmax, which needs no bias; a
+/* Without the key of its gating a router is a softmax, which needs no bias. A
  * model may have no matrices between its queries' two. */
 TEST(model_open_latents_with_plain_queries_and_softmax)
 {
@@ -1010,7 +1011,7 @@ TEST(model_open_counts_tensors_that_nothing_reads)
     put_back(m);
 }
 
-/* Of any family; block_count has them in it. */
+/* In any family; block_count includes them. */
 TEST(model_open_next_token_layers_are_left_out)
 {
     struct file f;
@@ -1066,7 +1067,7 @@ TEST(model_open_glm4moe_takes_biases_where_given)
     put_back(m);
 }
 
-/* The router's keys and their defaults; norms of heads come together. */
+/* The router's keys and their defaults; norms of heads occur together. */
 TEST(model_open_router_follows_its_keys)
 {
     struct file f;
@@ -1130,7 +1131,8 @@ TEST(model_open_arrays_give_each_layer_its_sizes)
     put_back(m);
 }
 
-/* The last layers read the cache of the last one of their kind that has one. */
+/* The last layers read the cache of the last layer of their type that has
+ * one. */
 TEST(model_open_a_shared_expert_may_be_missing)
 {
     static const char *const parts[] = {"gate", "up", "down"};
@@ -1155,7 +1157,7 @@ TEST(model_open_a_shared_expert_may_be_missing)
     put_back(m);
 }
 
-/* Keys of layers with a window are those, where no layer has one, too. */
+/* Keys of windowed layers apply even if no layer has a window. */
 TEST(model_open_keys_of_windows_without_windows)
 {
     static const uint32_t none[2] = {0, 0};
@@ -1234,7 +1236,7 @@ TEST(model_open_layers_share_keys_and_values)
             "whose keys and values it shares");
 }
 
-/* Without attn_v the values are the projected keys, normed for themselves. */
+/* Without attn_v the values are the projected keys with their own norm. */
 TEST(model_open_values_may_be_keys)
 {
     struct file f;
@@ -1282,8 +1284,8 @@ TEST(model_open_cache_that_does_not_fit_is_refused)
     put_back(m);
 }
 
-/* Bytes of metadata and tensor lists changed at random: a status, a message,
- * and a graph whenever the file still opens. */
+/* Random changes to bytes of metadata and tensor lists give a status and a
+ * message, or a graph if the file still opens. */
 TEST(model_open_flipped_bytes_give_a_status)
 {
     static const char *const names[] = {

@@ -1,5 +1,6 @@
-/* Programs written by hand, with prices of whole seconds: a step of width w
- * takes w seconds, a copy a second a byte, so clocks can be read off. */
+/* The cost model on programs written by hand, with prices of whole seconds: an
+ * instruction of width w takes w seconds, a copy a second a byte, so clocks can
+ * be checked exactly. */
 #include "cost/cost.h"
 #include "lib/alloc_fail.h"
 #include "lib/support.h"
@@ -25,7 +26,7 @@ struct paper {
     int n_piece, everybody[MAX_DEV];
 };
 
-/* Tensor w is of w values. */
+/* Makes devices on paper; tensor w has w values. */
 static struct paper *paper(int n_dev)
 {
     struct paper *p = test_need(1, sizeof *p);
@@ -63,14 +64,14 @@ static struct insn *add(struct paper *p, int dev, enum insn_kind kind,
     return s;
 }
 
-/* A kernel whose result is tensor w. */
+/* Returns a kernel whose result is tensor w. */
 static struct insn_kernel kernel(int w)
 {
     return (struct insn_kernel){
         .kernel = KERNEL_scale, .n_arg = 1, .arg = {{w, ACCESS_WRITE}}};
 }
 
-/* Computes for w seconds. */
+/* Appends a computation of w seconds. */
 static void work(struct paper *p, int dev, int w, int micro)
 {
     add(p, dev, INSN_KERNEL, micro)->kernel = kernel(w);
@@ -93,7 +94,7 @@ static void await(struct paper *p, int dev, enum queue q, int from, int event,
     s->event = (struct insn_event){from, event};
 }
 
-/* Copies for w seconds. */
+/* Appends a copy of w seconds. */
 static struct insn *pull(struct paper *p, int dev, int from, int w, int micro)
 {
     struct insn *s = add(p, dev, INSN_PULL, micro);
@@ -109,7 +110,8 @@ static struct insn *pull(struct paper *p, int dev, int from, int w, int micro)
     return s;
 }
 
-/* Devices first .. first + n - 1 meet; each then takes its step_s. */
+/* Devices first .. first + n - 1 meet at a barrier; each then takes its
+ * insn_s. */
 static void meet(struct paper *p, int first, int n)
 {
     int order = p->order;
@@ -175,7 +177,7 @@ TEST(plan_cost_devices_overlap_until_one_waits)
     must_be(use[0].idle_s, 2);
     must_be(use[1].busy_s, 7);
     must_be(use[1].idle_s, 2);
-    p->prog[0].active = false; /* it has no rank: nobody waits for it */
+    p->prog[0].active = false; /* without ranks: not waited for */
     must_be(run(p, false, 1, NULL), 7);
     free(p);
 }
@@ -190,7 +192,8 @@ TEST(plan_cost_copies_hide_behind_computing)
     post(p, 0, QUEUE_COPY, 0, 0);
     await(p, 0, QUEUE_COMPUTE, 0, 0, 0); /* at 3 */
     work(p, 0, 4, 0);
-    pull(p, 0, 1, 3, 0)->pull.between_groups = false; /* 3 .. 6: a message's */
+    pull(p, 0, 1, 3, 0)->pull.between_groups = false; /* 3 .. 6: a
+                                                       * collective's */
     pull(p, 0, 1, 6, 0);                              /* 6 .. 12 */
     must_be(run(p, false, 1, use), 12);
     must_be(use[0].busy_s, 6);
@@ -228,7 +231,7 @@ TEST(plan_cost_threads_are_taken_in_turns)
     work(p, 1, 3, 0); /* 9 .. 12 */
     must_be(run(p, true, 1, NULL), 12);
     must_be(run(p, false, 1, NULL), 8);
-    /* who waits keeps its thread */
+    /* a waiting device keeps its thread */
     post(p, 1, QUEUE_COMPUTE, 0, 0);
     await(p, 2, QUEUE_COMPUTE, 1, 0, 0);
     work(p, 0, 1, 0);
@@ -305,15 +308,15 @@ TEST(plan_cost_pipeline_fills_and_drains)
     must_be(use[1].hidden_s, 3);
     must_be(run(p, false, 2, NULL), 31);
     must_be(run(p, false, 1, NULL), 21);
-    p->thread0[0] = p->thread0[1] = 0; /* one core: nothing to gain */
+    p->thread0[0] = p->thread0[1] = 0; /* one core: no gain */
     p->n_thread[0] = p->n_thread[1] = 1;
     must_be(run(p, true, 4, NULL), 4 * (10 + 1 + 10));
     free(p);
 }
 
-/* Scripts of one micro-batch compute all on one device, for 3 and for 2 a
- * token; the pipeline's passes what the first has made for 1 a token on to the
- * second, which takes 2. */
+/* Variants of one micro-batch compute all on one device, for 3 and for 2 a
+ * token. In the pipeline the first computes for 1 a token, and the second takes
+ * 2. */
 TEST(plan_cost_tokens_are_dealt_as_they_are_run)
 {
     const struct insn alone[2] = {{.kernel = kernel(4)}, {.kernel = kernel(5)}};
@@ -343,13 +346,13 @@ TEST(plan_cost_tokens_are_dealt_as_they_are_run)
         p->prog[d].n_variant = 3;
         p->prog[d].max.n_tok = 96;
     }
-    /* two of 96, two of 75: the pipeline, though one device were faster */
+    /* two of 96, two of 75: the pipeline, though one device would be faster */
     assert_int_equal(cost_tokens(&m, 342, 0, use, &s, NULL), PL_OK);
     must_be(s, 3 * 96 + 2 * 96 + 3 * 75 + 2 * 75);
     must_be(use[0].busy_s, 342);
     must_be(use[1].busy_s, 2 * 342);
     must_be(use[1].idle_s, 96 + 75);
-    /* too few for it: whichever is faster; a single token by the first */
+    /* too few for it: the faster one; a single token on the first */
     assert_int_equal(cost_tokens(&m, 90, 0, use, &s, NULL), PL_OK);
     must_be(s, 2 * 90);
     must_be(use[0].busy_s, 2 * 90);
@@ -451,13 +454,13 @@ TEST(plan_cost_pages_are_those_in_use)
     free(p);
 }
 
-/* Attention takes the longer of reading the cache and multiplying; a token sees
+/* Attention takes the longer of reading the cache and multiplying. A token sees
  * those before it, half of its own step's, and a window at most. */
 TEST(plan_cost_attention_reads_and_multiplies)
 {
     static const pl_dim dim[4][3] = {
         {{1, PL_N_TOK}, {6, PL_CONST}, {4, PL_CONST}}, /* queries */
-        {{1, PL_N_TOK}, {6, PL_CONST}, {5, PL_CONST}}, /* what comes out */
+        {{1, PL_N_TOK}, {6, PL_CONST}, {5, PL_CONST}}, /* result */
         {{64, PL_CONST}, {3, PL_CONST}, {4, PL_CONST}},
         {{64, PL_CONST}, {3, PL_CONST}, {5, PL_CONST}},
     };
@@ -488,13 +491,13 @@ TEST(plan_cost_attention_reads_and_multiplies)
     attr.window = 6;
     must_be(cost_insn_s(&m, 0, &s, &z), 6 * 3 * 9 * 4 / 0.1);
     attr.window = 0;
-    z.sizes.n_tok = 15; /* what one reads serves all */
+    z.sizes.n_tok = 15; /* one read serves all */
     must_be(cost_insn_s(&m, 0, &s, &z), 15 * 17 * 6 * 9 / 0.5);
     free(p);
 }
 
-/* A message costs its latency and what a device takes from its peers; alone a
- * device has nothing to send. Copied beforehand it costs but the merging. */
+/* A collective costs its latency and a device's bytes from its peers; a device
+ * alone sends nothing. If it was copied in advance, only the merge counts. */
 TEST(plan_cost_messages_are_paid_once)
 {
     const pl_dim one = {1, PL_CONST};
@@ -524,8 +527,8 @@ TEST(plan_cost_messages_are_paid_once)
     free(p);
 }
 
-/* Bytes go past the host where both ends can; between a device whose engine
- * carries them and the host's memory that device's link alone counts. */
+/* Transfers bypass the host if both ends can. Between a device whose engine
+ * carries them and host memory, only that device's link counts. */
 TEST(plan_cost_of_a_copy_is_that_of_the_pair)
 {
     struct paper *p = paper(4);
@@ -551,7 +554,7 @@ TEST(plan_cost_of_a_copy_is_that_of_the_pair)
     free(p);
 }
 
-/* Inside an island by its bridge, to others as without one. */
+/* Inside a link domain by its bridge, to others as without one. */
 TEST(plan_cost_of_a_copy_inside_an_island_is_that_of_the_bridge)
 {
     struct paper *p = paper(4);
@@ -582,8 +585,8 @@ TEST(plan_cost_of_a_copy_inside_an_island_is_that_of_the_bridge)
     free(p);
 }
 
-/* To a peer past the host, to one by the link, and to the host: what goes over
- * the link adds up, the rest goes beside it. */
+/* A push to a peer directly, to one by the link, and to the host: transfers
+ * over the link add up, the rest is in parallel. */
 TEST(plan_cost_of_a_push_counts_each_way_apart)
 {
     const pl_dim one = {1, PL_CONST};
@@ -606,7 +609,7 @@ TEST(plan_cost_of_a_push_counts_each_way_apart)
     p->rates[0].p2p_bytes_per_s = p->rates[1].p2p_bytes_per_s = 4;
     must_be(cost_insn_s(&m, 0, &s, one_token), 16);
     must_be(cost_delivery_s(&m, 0, &s), 0);
-    p->rates[0].p2p_bytes_per_s = 0.25; /* nothing could be slower */
+    p->rates[0].p2p_bytes_per_s = 0.25; /* slower than all else */
     must_be(cost_insn_s(&m, 0, &s, one_token), 32);
     p->rates[0].p2p_bytes_per_s = 0;
     must_be(cost_insn_s(&m, 0, &s, one_token), 24);
@@ -619,8 +622,7 @@ TEST(plan_cost_of_a_push_counts_each_way_apart)
     free(p);
 }
 
-/* Every rate is set, whatever was there before; those that are not known count
- * for nothing. */
+/* Every rate is set, whatever it was before; unknown rates count as free. */
 TEST(plan_cost_rates_without_measuring_are_whole)
 {
     const struct device_desc paper_device = {.described = true,
@@ -649,8 +651,8 @@ static int last_meeting(const struct variant *c)
     return last;
 }
 
-/* Devices of one group go in lockstep: where one is slower in all, a run
- * takes as long as its steps, one after another. */
+/* Devices of one group work in lockstep: if one is slower in everything, a step
+ * takes as long as its instructions one after another. */
 TEST(plan_cost_of_a_group_is_its_slowest_device)
 {
     static const pl_dim dim[2] = {{1, PL_N_TOK}, {512, PL_CONST}};
@@ -689,8 +691,8 @@ TEST(plan_cost_of_a_group_is_its_slowest_device)
         cost_rates_from_spec(&r[d], &q->list.dev[d]);
     struct cost_machine m = {.n_dev = 5, .prog = q->low->prog, .rates = r};
 
-    /* all are as fast as the last until they meet for the last time; then the
-     * first goes on alone, to hand over the result */
+    /* all are as slow as the last until their last barrier; then the first
+     * continues alone, to hand over the result */
     sum = 0;
     for (int d = 3; d >= 0; d -= 3) {
         const struct variant *c = &m.prog[d].variant[0];
@@ -728,7 +730,8 @@ TEST(plan_cost_refuses_what_is_not_there)
     free(p);
 }
 
-/* 64 devices of 5,000 steps, a meeting every 20: a model of 120 layers. */
+/* 64 devices of 5,000 instructions, a barrier every 20: a model of 120
+ * layers. */
 TEST(plan_cost_large_plans_take_no_time)
 {
     enum { N_DEV = 64, N_STEP = 5000 };

@@ -1,4 +1,5 @@
-/* Where weights and caches live, by layer and by every option. */
+/* Each weight and cache gets the right home group, by layer and by every
+ * option. */
 #include "lib/alloc_fail.h"
 #include "lib/place_model.h"
 #include "lib/support.h"
@@ -16,7 +17,7 @@ static pl_status scene_open(struct place_scene *s, int n_layer, pl_options opt)
     return st;
 }
 
-/* The group's name of a leaf. */
+/* Returns the name of a leaf's group. */
 static const char *home(const struct place_scene *s, const char *leaf)
 {
     pl_tensor t = pl_tensor_find(s->g, leaf);
@@ -181,7 +182,7 @@ TEST(leaves_warn_of_overrides_that_match_nothing)
     assert_non_null(
         strstr(s.warned, "\"ffn_upp_exps=host\" matches no weight"));
     assert_non_null(strstr(s.warned, "similar are blk.0.ffn_up_exps.weight"));
-    assert_null(strstr(s.warned, "blk.1")); /* the same again */
+    assert_null(strstr(s.warned, "blk.1")); /* unchanged */
     assert_non_null(strstr(s.warned, "\"zzz=host\" matches no weight"));
     assert_non_null(strstr(s.warned, "\"attn_q=a0\" matches no weight"));
     assert_null(strstr(s.warned, "\"attn_q=host\""));

@@ -1,5 +1,5 @@
-/* Where ops stand: the minimum against all assignments, and the scenes people
- * split models for. */
+/* The group of each op: the minimum of all assignments, in the scenes that
+ * people split models for. */
 #include "lib/alloc_fail.h"
 #include "lib/place_model.h"
 #include "lib/random_graph.h"
@@ -13,7 +13,7 @@
 #include <string.h>
 #include <time.h>
 
-/* ---- labels, by exhaustion ---------------------------------------------- */
+/* ---- labels, by exhaustive search --------------------------------------- */
 
 enum { MAX_V = 14, MAX_GLUE = 9 };
 
@@ -87,8 +87,8 @@ static int64_t exhausted(struct drawn *d)
     return best;
 }
 
-/* Each member of a group takes a copy where none has a part of it; addends of
- * ranks come all, however few members there are. */
+/* Each member of a group that lacks a part takes a copy. Addends of all ranks
+ * are copied, however few members there are. */
 TEST(glue_copies_are_paid_for_each_member)
 {
     static const int width[] = {1, 2, 4};
@@ -154,7 +154,7 @@ TEST(glue_of_many_groups_is_near_the_minimum)
     assert_true(sum - least <= least / 50);
 }
 
-/* ---- what crosses -------------------------------------------------------- */
+/* ---- copies between groups ----------------------------------------------- */
 
 static void scene_open(struct place_scene *s, int n_layer,
                        const pl_options *opt)
@@ -168,8 +168,9 @@ static void scene_open(struct place_scene *s, int n_layer,
     s->at = arena_alloc(&s->a, (size_t)s->num->n, sizeof *s->at);
 }
 
-/* "v.0:0>1 kqv.0:1>0": values made in one group and read in another, in order,
- * each once a group; reshapes and conversions by the name of what they hold. */
+/* Writes "v.0:0>1 kqv.0:1>0": values made in one group and read in another, in
+ * order, each once a group. Reshapes and conversions have the name of their
+ * contents. */
 static void crossings(const struct place_scene *s, char *buf, size_t size_)
 {
     size_t at = 0;
@@ -291,13 +292,13 @@ TEST(place_away_leaves_are_read_in_their_layers_group)
     for (int i = 0; i < s.g->n_node; i++)
         away[i] = s.g->node[i].op == OP_memory;
     place_scene_close(&s);
-    /* writes go to the cache, attention reads it from afar */
+    /* writes are in the cache's group, attention reads it remotely */
     must_cross(1, opt, away, "k_rope.0:0>1 v.0:0>1 t18:1>0 t21:1>0 ");
     free(away);
 }
 
-/* Any graph, leaves strewn over three groups: every op has a place,
- * leaves that of their home, and products that of their weight. */
+/* Any graph with leaves spread over three groups: every op has a group, leaves
+ * their home's, and products their weight's. */
 TEST(place_ops_of_random_graphs_have_places)
 {
     uint64_t seed = test_seed();
@@ -370,7 +371,7 @@ TEST(place_ops_of_a_large_model_take_little_time)
               1e-9 * (double)(t1.tv_nsec - t0.tv_nsec);
     print_message("%d nodes, %d groups: %.3f s\n", s.num->n, s.p.n_group,
                   seconds);
-    assert_true(seconds < 1); /* 0.3 s wanted; sanitizers are slow */
+    assert_true(seconds < 1); /* 0.3 s is the aim; sanitizers are slow */
     place_scene_close(&s);
 }
 

@@ -1,4 +1,4 @@
-/* Groups of devices and where leaves live: what every option comes to. */
+/* Groups of devices and homes of leaves: the result of every option. */
 #include "lib/alloc_fail.h"
 #include "lib/place_model.h"
 #include "lib/support.h"
@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* ---- a model of n layers, no more than placement reads ------------------ */
+/* ---- a model of n layers, only what placement reads --------------------- */
 
 static pl_tensor weight(pl_graph *g, const char *name, int64_t n, int64_t k,
                         pl_role role)
@@ -53,7 +53,8 @@ static pl_graph *model(int n_layer, bool tied)
 
 /* ---- groups as text ----------------------------------------------------- */
 
-/* "tensor(a0:0-1 a1:2); layers 0 0 1": groups with members' ranks, layers. */
+/* Writes "tensor(a0:0-1 a1:2); layers 0 0 1": groups with members' ranks,
+ * layers. */
 static void describe(const struct placement *p, const struct device_list *l,
                      char *buf, size_t size)
 {

@@ -1,4 +1,5 @@
-/* Layouts of leaves by their roles: what models of layers alike do not show. */
+/* Layouts of leaves by their roles, in models whose layers are not all
+ * alike. */
 #include "lib/support.h"
 #include "plan/roles.h"
 
@@ -15,8 +16,8 @@ static pl_tensor weight(pl_graph *g, int layer, const char *part, pl_format f,
     return pl_weight(g, name, f, 2, (const int64_t[]){n, k}, role);
 }
 
-/* One attention of n_head heads, through caches of its own if kv[0] < 0, else
- * through kv's. */
+/* Adds one attention of n_head heads, with its own caches if kv[0] < 0, else
+ * with kv's. */
 static pl_tensor layer(pl_graph *g, int i, pl_tensor x, int64_t n_head,
                        int64_t n_kv, pl_format out, pl_tensor kv[2])
 {
@@ -45,7 +46,7 @@ static pl_tensor layer(pl_graph *g, int i, pl_tensor x, int64_t n_head,
         g, x, weight(g, i, "out", out, D, n_head * D_HEAD, PL_ROLE_ATTN_OUT));
 }
 
-/* Who owns an index of a tensor's split dimension. */
+/* Returns the owners of an index of a tensor's split dimension. */
 static rankset owners(const pl_layout *l, int64_t size, int64_t index,
                       int n_rank)
 {
@@ -59,7 +60,8 @@ static rankset owners(const pl_layout *l, int64_t size, int64_t index,
     return run_walk_owners(&w);
 }
 
-/* Each query head lies where its KV head is, in the cache that it reads. */
+/* Checks that each query head is where its KV head is, in the cache that it
+ * reads. */
 static void check_heads(const pl_graph *g, const pl_layout *const *leaf, int i,
                         int of, int64_t n_head, int n_rank)
 {
@@ -83,14 +85,14 @@ static void check_heads(const pl_graph *g, const pl_layout *const *leaf, int i,
             fail_msg("%d ranks: %s, value %d: of ranks %x, but its keys of %x",
                      n_rank, q, (int)v, (unsigned)mine, (unsigned)kv);
         assert_int_equal(owners(leaf[to], n_head * D_HEAD, v, n_rank), mine);
-        if (v % 32) /* blocks of what is quantized stay whole */
+        if (v % 32) /* blocks of quantized values stay whole */
             assert_int_equal(owners(leaf[to], n_head * D_HEAD, v - 1, n_rank),
                              mine);
     }
 }
 
-/* Layers 1, 3 and 4 read the caches of 0, 2 and 0, with other numbers of heads;
- * 3 heads of keys leave something over for every number of ranks but 3. */
+/* Layers 1, 3 and 4 read the caches of 0, 2 and 0, with other numbers of heads.
+ * 3 heads of keys have a remainder for every number of ranks but 3. */
 TEST(roles_deal_heads_with_the_cache_they_read)
 {
     static const int of[N_LAYER] = {0, 0, 2, 2, 0};
@@ -125,7 +127,7 @@ TEST(roles_deal_heads_with_the_cache_they_read)
         }
 }
 
-/* In a layer, or outside of all, anything may stand. */
+/* In a layer, or outside of all, any combination is possible. */
 TEST(roles_of_heads_that_do_not_go_together)
 {
     for (int n_rank = 2; n_rank <= 8; n_rank++) {
@@ -152,7 +154,7 @@ TEST(roles_of_heads_that_do_not_go_together)
     }
 }
 
-/* Biases of experts are rows, which may be blocks as those of matrices are. */
+/* Biases of experts are rows, which may be in blocks like those of matrices. */
 TEST(roles_cut_no_block_of_a_bias)
 {
     enum { N_EXPERT = 3, FF = 160, BLOCK = 32 };

@@ -1,6 +1,6 @@
-/* Laws of programs that are about other devices' memory and about two queues:
- * each broken by one line of a text, and kept by the same text without it. The
- * laws of order and bounds are in test_device_run.c, test_device_groups.c and
+/* Rules of programs about other devices' memory and about two queues: each is
+ * broken by one line of a text, and kept by the same text without it. The rules
+ * of order and bounds are in test_device_run.c, test_device_groups.c and
  * test_device_pages.c. */
 #include "program/program_check.h"
 
@@ -31,14 +31,14 @@
     "%3: f16[n_slot, 2, 16] inbox\n"                                           \
     "%4: i32[10]\n"                                                            \
     "script\n"
-/* device 0 gives in its copy queue, and device 1 answers */
+/* device 0 pushes in its copy queue, and device 1 answers */
 #define GIVES                                                                  \
     "0 copy: push 1.%1 <- %0 64*n_tok\n"                                       \
     "0 copy: post 0\n"                                                         \
     "1: wait 0.0\n"                                                            \
     "1: post 0\n"
 
-/* NULL: the programs are accepted. */
+/* Checks the programs; NULL: they are accepted. */
 static void check(const struct program_device dev[2], const char *text,
                   const char *message)
 {
@@ -57,7 +57,7 @@ static void check(const struct program_device dev[2], const char *text,
     arena_fini(&a);
 }
 
-/* Of one device. */
+/* Checks a program of one device. */
 static void program_is(const struct program *p, const char *message)
 {
     static const struct program_device dev = {"a", "test", 0, true, true};
@@ -163,23 +163,23 @@ TEST(program_check_a_wait_knows_of_the_other_queue)
     is_refused(HEAD GIVES "0: wait 1.0\n", false, unknown);
     is_refused(HEAD GIVES "0: wait 0.0\n0: wait 1.0\n", false, NULL);
     is_refused(HEAD GIVES "0 copy: wait 1.0\n", false, NULL);
-    /* what it knows of is an earlier one */
+    /* the POST that it knows of is an earlier one */
     is_refused(HEAD GIVES "0: wait 0.0\n0 copy: post 1\n0: wait 1.0\n", false,
                unknown);
-    /* in runs of many rows only */
+    /* only in steps of many rows */
     is_refused(HEAD GIVES
                "0: wait 0.0\n0 copy if n_tok 3..: post 1\n0: wait 1.0\n",
                false, unknown);
     is_refused(HEAD GIVES "0: wait 0.0\n0 copy if n_tok 3..: post 1\n"
                           "0 if n_tok 3..: wait 0.1\n0: wait 1.0\n",
                false, NULL);
-    /* of the first post through the second */
+    /* knows of the first POST through the second */
     is_refused(HEAD GIVES "0 copy: wait 1.0\n0 copy: post 1\n0: wait 0.1\n"
                           "0: wait 1.0\n",
                false, NULL);
 }
 
-/* Of devices that share memory. */
+/* Checks programs of devices that share memory. */
 static void text_is(const char *text, const char *message)
 {
     static const struct program_device dev[2] = {{"a", "test", 0, true, true},
@@ -206,7 +206,7 @@ TEST(program_check_meetings_name_each_device_once)
     text_is(MEETS "1 if n_tok 3..: post 0\n0, 1: merge meet 0, 1\n"
                   "0: wait 1.0\n",
             "deadlock");
-    /* which it would pass over if it stepped on twice */
+    /* which it would miss if it advanced twice */
     text_is(MEETS "1 if n_tok 3..: post 0\n0, 1: merge meet 0, 0, 1\n"
                   "0: wait 1.0\n",
             once);
@@ -214,7 +214,7 @@ TEST(program_check_meetings_name_each_device_once)
     text_is(MEETS "0, 1: merge meet 0, 1, 1\n", once);
     text_is(MEETS "0, 1: merge meet 1, 0\n", once);
     text_is(MEETS "0: merge meet 0, 0\n", once);
-    /* to name one twice harms nobody where others are named */
+    /* naming one twice is harmless if others are named */
     text_is(MEETS "1: post 0\n0: wait 1.0, 1.0\n", NULL);
     text_is(MEETS "0: merge %0 <- sum(%0, %0+) 32\n", NULL);
 }
@@ -275,7 +275,7 @@ TEST(program_check_tensors_have_room_for_what_they_hold)
     }
 }
 
-/* A program of one kernel, whose operands stand before it. */
+/* Checks a program of one kernel, whose operands are before it. */
 static void kernel_is(const char *tensors, const char *step,
                       const char *message)
 {
@@ -433,8 +433,8 @@ TEST(program_check_kernels_stay_inside_their_operands)
               "%0 = router_topk(%1) n_group=100 n_group_used=2", beyond);
 }
 
-/* What moves towards a tensor's start as the step grows is farthest from it in
- * small ones: of no token, or where with none nothing is touched, of one. */
+/* An offset that falls as the step grows is largest in small steps: in one of
+ * no token, or, if that accesses nothing, in one of one token. */
 TEST(program_check_offsets_that_fall_are_inside_at_any_size)
 {
     static const char *const reads = "reads past the end of its source";
@@ -451,13 +451,13 @@ TEST(program_check_offsets_that_fall_are_inside_at_any_size)
         bool fits;
     } cases[] = {
         {96, 32, PL_CONST, 24, 0, 0, true},
-        {100, 32, PL_CONST, 25, 0, 0, false}, /* of none */
-        {95, 32, PL_CONST, 24, 0, 0, false},  /* of all, before the start */
+        {100, 32, PL_CONST, 25, 0, 0, false}, /* with no token */
+        {95, 32, PL_CONST, 24, 0, 0, false},  /* with all, before the start */
         {100, 32, PL_CONST, 25, 1, 9, true},
         {128, 32, PL_N_TOK, 32, 0, 0, true},
         {96, 8, PL_N_TOK, 8, 0, 0, true},
         {152, 8, PL_N_TOK, 32, 0, 0, true},
-        {160, 8, PL_N_TOK, 32, 0, 0, false}, /* of one */
+        {160, 8, PL_N_TOK, 32, 0, 0, false}, /* with one */
     };
 
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)

@@ -1,11 +1,11 @@
-/* The laws by which hardware may run a device's two queues as one, and what
- * program_check says of who breaks them.
+/* The queue-order rule, which lets hardware run a device's two queues as one,
+ * and program_check's error for programs that break it.
  *
- * Random programs of waits, posts and meetings are played by devices that each
- * run one list of steps strictly in order, in any order that queues and a
- * device's own events allow. Some stand still. Where each WAIT for another
- * device, and each meeting, depends on all that its device posted before, none
- * does; that is stated here a second time, by reach in a graph. */
+ * Devices execute random programs of waits, posts and barriers. Each runs one
+ * list of instructions strictly in order, in any order that queues and a
+ * device's own events allow. Some deadlock. None does if each WAIT for another
+ * device, and each barrier, depends on all earlier POSTs of its device. The
+ * test states that a second time, by reachability in a graph. */
 #include "lib/program_build.h"
 
 #include "device/sim/sim_merge.h"
@@ -16,15 +16,16 @@
 
 enum { MAX_DEV = 4, MAX_STEP = 64, MAX_MOVE = 40, N_GUARD = 3 };
 
-/* A program of each device; steps but events and meetings do nothing. */
+/* A program of each device; instructions other than events and barriers do
+ * nothing. */
 struct law {
     uint64_t rng;
-    int n, order, few; /* 1: some steps are not in every run */
+    int n, order, few; /* 1: some instructions are not in every step */
     struct program p[MAX_DEV];
     struct variant variant[MAX_DEV];
     struct insn insn[MAX_DEV][MAX_STEP];
     struct insn_event more[MAX_DEV][MAX_STEP]; /* of a WAIT for two */
-    int peer[MAX_MOVE][MAX_DEV]; /* of meetings, by place in the order */
+    int peer[MAX_MOVE][MAX_DEV]; /* of barriers, by index in the order */
 };
 
 static int below(struct law *x, int n)
@@ -97,7 +98,7 @@ static void draw_meeting(struct law *x, int move, bool lawful)
     }
 }
 
-/* The WAIT is for another event as well, of any device. */
+/* Lets the WAIT wait for another event as well, of any device. */
 static void draw_more(struct law *x, int d, struct insn *st, bool lawful)
 {
     int from = below(x, x->n), n = x->p[from].n_event, guard = 0;
@@ -108,7 +109,7 @@ static void draw_more(struct law *x, int d, struct insn *st, bool lawful)
         if (x->insn[from][i].kind == INSN_POST &&
             x->insn[from][i].event.event == e->event)
             guard = guard_of(&x->insn[from][i]);
-    /* a WAIT for others stands behind what it must know */
+    /* a WAIT for others must follow those that it must know */
     if (n == 0 || (lawful && (guard != 0 || (from != d && st->event.dev == d))))
         return;
     st->wait.n_more = 1;
@@ -137,7 +138,7 @@ static void draw_wait(struct law *x, int d, enum queue q, bool lawful)
         draw_more(x, d, st, lawful);
 }
 
-/* lawful: 0: by chance, 1: always, 2: mostly. */
+/* lawful: 0: at random, 1: always, 2: mostly. */
 static void draw_program(struct law *x, int lawful)
 {
     int n_move = 8 + below(x, MAX_MOVE - 8);
@@ -173,14 +174,15 @@ static void draw_program(struct law *x, int lawful)
     }
 }
 
-/* ---- the law, by reach --------------------------------------------------- */
+/* ---- the rule, by reachability ------------------------------------------- */
 
 static bool in_run(const struct insn *st, int64_t n_tok)
 {
     return insn_enabled(st, 1, &(struct graph_sizes){n_tok, 1, 1, {0}});
 }
 
-/* The step with which d's event is posted; NULL: none in the run. */
+/* Returns the instruction that posts d's event, or -1 if none does in the
+ * step. */
 static int post_of(const struct law *x, int d, int event, int64_t n_tok)
 {
     for (int i = 0; i < x->variant[d].n_insn; i++)
@@ -190,8 +192,8 @@ static int post_of(const struct law *x, int d, int event, int64_t n_tok)
     return -1;
 }
 
-/* What each step of d depends on, a bit a step, itself among them; steps that
- * are not in the run on nothing. */
+/* Computes what each instruction of d depends on, a bit each, itself included;
+ * skipped instructions depend on nothing. */
 static void reach(const struct law *x, int d, int64_t n_tok,
                   uint64_t on[MAX_STEP])
 {
@@ -229,7 +231,8 @@ static bool tells(const struct insn *st)
     return st->kind == INSN_POST || insn_is_barrier(st);
 }
 
-/* The first step that breaks the law, in a run of n_tok; -1: none. */
+/* Returns the first instruction that breaks the rule in a step of n_tok, or
+ * -1. */
 static int breaks_law(const struct law *x, int d, int64_t n_tok)
 {
     uint64_t on[MAX_STEP];
@@ -249,7 +252,7 @@ static int breaks_law(const struct law *x, int d, int64_t n_tok)
     return -1;
 }
 
-/* Does a step wait for a post that is not in the run? */
+/* Returns true if an instruction waits for a POST that the step skips. */
 static bool waits_for_nobody(const struct law *x, int64_t n_tok)
 {
     for (int d = 0; d < x->n; d++)
@@ -268,13 +271,13 @@ static bool waits_for_nobody(const struct law *x, int64_t n_tok)
     return false;
 }
 
-/* ---- hardware with one list of steps ------------------------------------- */
+/* ---- hardware with one list of instructions ------------------------------ */
 
 struct list {
     int n, at, step[MAX_STEP];
 };
 
-/* Steps of d in an order that queues and own events allow. */
+/* Draws instructions of d in an order that queues and own events allow. */
 static void draw_list(struct law *x, int d, struct list *l)
 {
     uint64_t on[MAX_STEP], done = 0;
@@ -297,7 +300,7 @@ static void draw_list(struct law *x, int d, struct list *l)
     }
 }
 
-/* The next step of d; NULL: it is done. */
+/* Returns the next instruction of d, or NULL at the end. */
 static const struct insn *next(const struct law *x, const struct list *l, int d)
 {
     return l[d].at < l[d].n ? &x->insn[d][l[d].step[l[d].at]] : NULL;
@@ -315,7 +318,8 @@ static bool all_stand(const struct law *x, const struct list *l,
     return true;
 }
 
-/* Do all come to their end, each strictly in the order of its list? */
+/* Returns true if all reach their end, each strictly in the order of its
+ * list. */
 static bool ends(const struct law *x, struct list *l)
 {
     bool posted[MAX_DEV][MAX_STEP] = {{false}}, moved;
@@ -409,7 +413,7 @@ TEST(law_decides_who_can_run_two_queues_as_one)
     free(x);
 }
 
-/* Runs that lack some steps keep it, or break it, each for itself. */
+/* Steps that skip some instructions keep it or break it independently. */
 TEST(law_holds_in_every_kind_of_run)
 {
     struct law *x = test_need(1, sizeof *x);
@@ -444,7 +448,7 @@ TEST(law_holds_in_every_kind_of_run)
 
 /* ---- sim devices that run their queues as one ---------------------------- */
 
-/* The list that a sim device draws. */
+/* Draws a list as a sim device does. */
 static void draw_merged(struct law *x, const struct program *p, struct list *l)
 {
     const struct device_run run = {.n_micro = 1, .sizes = {{1, 1, 1, {0}}}};
@@ -462,7 +466,8 @@ static void draw_merged(struct law *x, const struct program *p, struct list *l)
     l->at = 0;
 }
 
-/* May step b not come before step a, which stands before it? */
+/* Returns true if instruction b may not precede instruction a, which is before
+ * it. */
 static bool is_tied(const struct program *p, int a, int b)
 {
     const struct insn *s = &p->variant->insn[a], *t = &p->variant->insn[b];
@@ -478,8 +483,8 @@ static bool is_tied(const struct program *p, int a, int b)
            ((insn_is_barrier(t) || waits_for_others(t, p->dev)) && tells(s));
 }
 
-/* Whatever the programs: a device that orders by its POSTs stands still for no
- * order of the other ones. */
+/* With any program, a device that orders by its POSTs never deadlocks, in
+ * whatever order the others run. */
 TEST(law_sim_devices_keep_to_it)
 {
     struct law *x = test_need(1, sizeof *x);
@@ -510,7 +515,7 @@ TEST(law_sim_devices_keep_to_it)
     free(x);
 }
 
-/* Orders of all steps that are not in `done`. */
+/* Counts the orders of all instructions that are not in `done`. */
 static int count_orders(const struct program *p, unsigned done)
 {
     int n = p->variant->n_insn, sum = 0;
@@ -571,9 +576,9 @@ TEST(law_sim_devices_draw_every_order)
     arena_fini(&a);
 }
 
-/* ---- what else is refused ------------------------------------------------ */
+/* ---- other rejections ---------------------------------------------------- */
 
-/* Device 0 with a work tensor and an inbox, device 1 with both. */
+/* Device 0 has a work tensor and an inbox, device 1 both too. */
 #define HEAD                                                                   \
     "programs 2\nmax n_tok 4 n_out 4\n"                                        \
     "device 0\n%0: f32[n_tok, 8]\n%1: f32[n_tok, 8] inbox\n"                   \
@@ -581,7 +586,7 @@ TEST(law_sim_devices_draw_every_order)
     "script micro 2\n"
 
 static const struct refusal {
-    const char *text, *says; /* NULL: it is right */
+    const char *text, *says; /* NULL: accepted */
     int memory[2];           /* of the devices */
 } refusals[] = {
     /* pushes */
@@ -614,7 +619,7 @@ static const struct refusal {
     {HEAD "0 copy: pull %0 <- 1.%1 32\n",
      "memory that it cannot access",
      {-1, -1}},
-    /* what a part of a value does not begin with */
+    /* parts of a value at an offset */
     {HEAD "0: merge %0 <- sum(%0, %1-64+) @64 16 to 64\n", NULL, {0, 0}},
     {HEAD "0: merge %0 <- sum(%0, %1-64+) @60 16\n",
      "past the end of its source",
@@ -628,14 +633,14 @@ static const struct refusal {
      {0, 0}},
     {HEAD "0: merge %0 <- sum(%0, %1-64+) @16*n_tok 16\n",
      "past the end of its source",
-     {0, 0}}, /* in runs of few tokens */
+     {0, 0}}, /* in steps of few tokens */
     {HEAD "0 if n_tok 4..: merge %0 <- sum(%0, %1-64+) @16*n_tok 16\n",
      NULL,
      {0, 0}},
     {HEAD "0: merge %0 <- sum(%0, %1-16*n_out+) @16*n_tok 16\n",
      "past the end of its source",
      {0, 0}},
-    /* posts that are not in the run */
+    /* POSTs that the step skips */
     {HEAD "0 if n_tok 3..: post 0\n1 if n_tok 3..: wait 0.0\n", NULL, {0, 0}},
     {HEAD "0 if n_tok 2..: post 0\n1 if n_tok 3..: wait 0.0\n", NULL, {0, 0}},
     {HEAD "0: post 0\n1 if n_out ..3: wait 0.0\n", NULL, {0, 0}},
@@ -658,7 +663,7 @@ static const struct refusal {
           "0 if n_tok 5..: post 4\n0 if n_tok 6..: post 5\n",
      "one predicate size too many",
      {0, 0}},
-    /* the law, and what keeps it */
+    /* the rule, and what keeps it */
     {HEAD "1: post 0\n0: post 0\n0 copy: wait 1.0\n",
      "program of d0, instruction 1: waits for another device without having "
      "seen",

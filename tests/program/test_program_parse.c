@@ -1,5 +1,5 @@
-/* What is no text of programs is refused with its line and column, and so is a
- * lack of memory; test_program_text.c has what is read. */
+/* Invalid texts of programs are rejected with line and column, and a lack of
+ * memory is an error. test_program_text.c has valid texts. */
 #include "program/program_text.h"
 
 #include "lib/alloc_fail.h"

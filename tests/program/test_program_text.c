@@ -1,7 +1,7 @@
-/* The text form of programs: what is printed reads back as the same programs,
- * and what is left out is filled in. What is no text of programs is refused in
- * test_program_parse.c; programs of random graphs under random placements are
- * read back in test_exec_placement.c. */
+/* The text form of programs: printed programs parse into the same programs, and
+ * omitted parts are filled in. test_program_parse.c has invalid texts;
+ * test_exec_placement.c parses programs of random graphs under random
+ * placements. */
 #include "program/program_text.h"
 
 #include "engine/engine.h"
@@ -28,7 +28,7 @@ static struct program *parse(struct arena *a, const char *text, int n_dev)
     return p;
 }
 
-/* `loose` is read, and prints as `strict`. */
+/* Checks that `loose` is accepted, and prints as `strict`. */
 static void reads_as(const char *loose, const char *strict, int n_dev)
 {
     struct test_text t = {0};
@@ -42,7 +42,7 @@ static void reads_as(const char *loose, const char *strict, int n_dev)
     arena_fini(&a);
 }
 
-/* A seed of the fuzzer. */
+/* Reads a seed of the fuzzer. */
 static char *seed_text(const char *name)
 {
     char path[64];
@@ -60,7 +60,7 @@ static char *seed_text(const char *name)
 TEST(program_text_every_kind_reads_and_prints_the_same)
 {
     char *strict = seed_text("every_kind.txt"), *loose = seed_text("loose.txt");
-    const char *text = strchr(strict, '\n') + 1; /* behind a comment */
+    const char *text = strchr(strict, '\n') + 1; /* after a comment */
     bool kind[INSN_WAIT + 1] = {false}, kernel[KERNEL_COUNT] = {false};
     struct arena a = {0};
     struct program *p = parse(&a, strict, 3);
@@ -86,8 +86,8 @@ TEST(program_text_every_kind_reads_and_prints_the_same)
     free(loose);
 }
 
-/* One digit of the text after another is made another one: the text changes
- * when and only when the programs do. */
+/* One digit of the text after another is changed: the text differs if and only
+ * if the programs do. */
 TEST(program_text_other_programs_have_another_text)
 {
     char *s = seed_text("every_kind.txt"), *text = strchr(s, '\n') + 1;
@@ -202,7 +202,8 @@ TEST(program_text_left_out_is_filled_in)
         2);
 }
 
-/* Places in the order: one a step, one a meeting, those that are told. */
+/* Indices in the order: one an instruction, one a barrier, those that are
+ * stated. */
 TEST(program_text_order_is_that_of_lines)
 {
     static const int want[2][6] = {{0, 2, 9, 11, 12, 15},
@@ -234,7 +235,7 @@ TEST(program_text_order_is_that_of_lines)
     arena_fini(&a);
 }
 
-/* What each device of a line reads of its own is its own. */
+/* Each device of a line reads its own data. */
 TEST(program_text_devices_of_a_line_are_each_their_own)
 {
     struct arena a = {0};
@@ -256,7 +257,7 @@ TEST(program_text_devices_of_a_line_are_each_their_own)
     arena_fini(&a);
 }
 
-/* ---- laws ---------------------------------------------------------------- */
+/* ---- rules --------------------------------------------------------------- */
 
 TEST(program_text_read_by_hand_passes_the_check)
 {
@@ -279,7 +280,7 @@ TEST(program_text_read_by_hand_passes_the_check)
 
 /* ---- programs of plans --------------------------------------------------- */
 
-/* What the programs of all plans together must show. */
+/* Cases that the programs of all plans together must contain. */
 struct seen {
     int kind[INSN_WAIT + 1], meet, sum, tree, span, head, q8, pack, cut;
     int death, copy_queue, micro, script, inbox, skip, few, many;
@@ -414,7 +415,7 @@ TEST(program_text_models_read_back)
 
 /* ---- packings ------------------------------------------------------------ */
 
-/* Ascending spans, some of which touch, some of one rank. */
+/* Draws ascending spans, some of which touch, some of one rank. */
 static int draw_spans(struct pack_span *s, int most, int grain, uint64_t *seed)
 {
     int n = (int)test_below(seed, most + 1);
@@ -429,7 +430,7 @@ static int draw_spans(struct pack_span *s, int most, int grain, uint64_t *seed)
     return n;
 }
 
-/* Spans merge where that gives the same chunks, and only there. */
+/* Spans merge if that gives the same chunks, and only then. */
 TEST(program_text_packings_read_back_chunk_by_chunk)
 {
     uint64_t seed = test_seed();
@@ -479,7 +480,7 @@ TEST(program_text_spans_of_a_packing_are_merged)
         assert_int_equal(pack_span_at(&p, i, &s), i + 1);
 }
 
-/* ---- what cannot be said ------------------------------------------------ */
+/* ---- programs without a text -------------------------------------------- */
 
 static void refused(const struct program *p, int n_dev, const char *message)
 {
@@ -538,7 +539,7 @@ TEST(program_text_what_has_no_text_is_refused)
     arena_fini(&a);
 }
 
-/* An op of the caller's own is seen, and cannot be read. */
+/* A custom op is printed, but cannot be parsed. */
 TEST(program_text_custom_kernels_are_printed_only)
 {
     static const pl_op_part part = {8, 0, 4};

@@ -1,5 +1,5 @@
-/* Answers: whole and in parts, on connections that are kept, to clients that
- * leave and to those that do not read. */
+/* Responses arrive whole and in parts, on connections that stay open, with
+ * clients that disconnect and clients that do not read. */
 #include "lib/http_try.h"
 
 #include <stdio.h>
@@ -89,7 +89,8 @@ TEST(http_parts_arrive_as_they_are_sent)
             assert_int_equal(memcmp(c.buf + 3, part, 9), 0);
             c.n = 0;
             assert_int_equal(http_backlog(r), 0);
-            assert_true(http_send(r, "", 0)); /* no chunk: it would end it */
+            assert_true(http_send(r, "", 0)); /* not a chunk, which would end
+                                               * it */
         }
         http_end(r);
         assert_true(try_fill(&c, 5));
@@ -100,8 +101,8 @@ TEST(http_parts_arrive_as_they_are_sent)
     try_stop(&t);
 }
 
-/* As much as one likes, in pieces of any size; and at once, before the worker
- * has begun to send. */
+/* Any number of parts of any size; and sent at once, before the worker has
+ * begun to send. */
 TEST(http_parts_make_up_the_whole)
 {
     enum { N = 5 << 20 };
@@ -148,7 +149,7 @@ TEST(http_parts_make_up_the_whole)
     free(all);
 }
 
-/* HTTP/1.0 knows no chunks, HEAD wants none. */
+/* HTTP/1.0 has no chunks, and HEAD has no body. */
 TEST(http_parts_reach_those_who_know_no_chunks)
 {
     struct try_client c;
@@ -177,7 +178,7 @@ TEST(http_parts_reach_those_who_know_no_chunks)
     try_read(&c, &a, true);
     assert_int_equal(a.status, 200);
     free(a.body);
-    try_send(&c, try_get("/hello", "")); /* the connection goes on */
+    try_send(&c, try_get("/hello", "")); /* the connection stays open */
     try_read(&c, &a, false);
     assert_string_equal(a.body, "hello");
     free(a.body);
@@ -190,7 +191,7 @@ TEST(http_parts_reach_those_who_know_no_chunks)
     try_stop(&t);
 }
 
-/* ---- clients that leave ---------------------------------------------------*/
+/* ---- clients that disconnect */
 
 enum leaving { CLOSE, RESET, HALF_CLOSE, N_LEAVING };
 
@@ -218,7 +219,7 @@ TEST(http_who_leaves_before_the_answer_is_noticed_once)
         struct http_request *r;
 
         try_connect(&t, &c);
-        /* a request behind it must not hide that the client left */
+        /* a pipelined request must not hide that the client has disconnected */
         try_send(&c, "POST /hold" HOST "Content-Length: 4\r\n\r\nbody"
                      "GET /hello" HOST "\r\n");
         r = try_held(&t);
@@ -246,7 +247,7 @@ TEST(http_who_leaves_before_the_answer_is_noticed_once)
     try_stop(&t);
     assert_null(strstr(t.log, "/hello"));
     assert_non_null(strstr(t.log, "POST /hold - 0."));
-    assert_non_null(strstr(t.log, "the client left"));
+    assert_non_null(strstr(t.log, "the client disconnected"));
 }
 
 TEST(http_who_leaves_within_the_answer_is_noticed_once)
@@ -267,7 +268,7 @@ TEST(http_who_leaves_within_the_answer_is_noticed_once)
         assert_true(http_send(r, "some", 4));
         assert_true(try_fill(&c, 4));
         leave(&c, how);
-        /* nobody sends, or somebody does all the time */
+        /* without a sender, or with one that never stops */
         while (how == CLOSE && http_send(r, "some more", 9))
             ;
         try_gone_is(&t, how + 1);
@@ -358,7 +359,7 @@ TEST(http_sender_never_waits_for_who_reads_nothing)
     }
     backlog = http_backlog(r);
     assert_in_range(backlog, (size_t)32 << 20, (size_t)PART * N);
-    /* others are served meanwhile */
+    /* other clients are served meanwhile */
     for (int i = 0; i < 20; i++)
         try_ask(&t, try_get("/hello", ""), 200, "hello", NULL);
     http_end(r);
@@ -400,7 +401,7 @@ TEST(http_who_reads_nothing_for_too_long_is_gone)
     free(part);
 }
 
-/* The server cuts a connection that comes now and asks for nothing. */
+/* Waits until the server has closed a new connection that sends no request. */
 static void outlast_timeout(struct http_try *t)
 {
     struct try_client idle;
@@ -410,7 +411,7 @@ static void outlast_timeout(struct http_try *t)
     try_close(&idle);
 }
 
-/* Who waits for an answer that takes its time is not slow. */
+/* A client that waits for a slow response is not slow. */
 TEST(http_answers_may_take_longer_than_the_timeout)
 {
     struct http_options o = {.timeout_s = 1};

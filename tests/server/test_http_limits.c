@@ -1,5 +1,5 @@
-/* What is refused: bodies that are too large or too slow, requests that are
- * malformed, too many connections, and options that cannot be. */
+/* Rejected requests: bodies that are too large or too slow, malformed requests,
+ * too many connections. Invalid options are rejected too. */
 #include "lib/alloc_fail.h"
 #include "lib/http_try.h"
 
@@ -21,7 +21,8 @@ static void has(const char *head, const char *line)
 
 /* ---- bodies ---------------------------------------------------------------*/
 
-/* A body of n bytes with its length told, or in chunks. */
+/* Returns a request with a body of n bytes, with a Content-Length or in
+ * chunks. */
 static char *posting(const char *path, size_t n, size_t chunk, size_t *len)
 {
     char *s = test_need(2 * n + 1000, 1);
@@ -66,7 +67,8 @@ static void post(struct http_try *t, const char *path, size_t n, size_t chunk,
         for (size_t i = 0; i < n; i++)
             assert_true(a.body[i] == 'x');
     } else {
-        assert_string_equal(a.body, "413 the body is too large");
+        assert_string_equal(
+            a.body, "413 the request body is too large; send a smaller one");
     }
     free(a.body);
     try_close(&c);
@@ -92,8 +94,8 @@ TEST(http_bodies_have_a_limit)
     try_stop(&t);
 }
 
-/* n bytes of a request, and what comes behind it, get this status and no more.
- */
+/* Checks that n bytes of a request, and the bytes after them, get one response
+ * with this status. */
 static void is_refused(struct http_try *t, const char *text, size_t n,
                        const char *behind, int status)
 {
@@ -112,7 +114,7 @@ static void is_refused(struct http_try *t, const char *text, size_t n,
     try_close(&c);
 }
 
-/* Of a body that is announced nothing is waited for. */
+/* The announced body is not waited for. */
 TEST(http_announced_bodies_are_refused_at_once)
 {
     static const char *const keys[] = {"one"};
@@ -169,11 +171,17 @@ TEST(http_bodies_announced_twice_are_refused)
     try_ask(&t,
             "POST /echo" HOST "Content-Length: 4\r\nContent-Length: 5\r\n\r\n"
             "body!",
-            400, "400 the length of the body is told twice", NULL);
+            400,
+            "400 the length of the body is given twice; send either one "
+            "Content-Length or one Transfer-Encoding",
+            NULL);
     try_ask(&t,
             "POST /echo" HOST "Content-Length: 4\r\n"
             "Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
-            400, "400 the length of the body is told twice", NULL);
+            400,
+            "400 the length of the body is given twice; send either one "
+            "Content-Length or one Transfer-Encoding",
+            NULL);
     try_ask(&t, "POST /echo" HOST "Transfer-Encoding: gzip\r\n\r\nbody", 501,
             NULL, NULL);
     try_ask(&t,
@@ -186,8 +194,8 @@ TEST(http_bodies_announced_twice_are_refused)
     try_stop(&t);
 }
 
-/* What others may read as another request than we do: a proxy that did would
- * pass on what it never saw. Nothing behind such a request is read. */
+/* Others may parse these as different requests: a proxy would pass on requests
+ * that it never saw. Nothing after such a request is read. */
 TEST(http_requests_that_can_be_read_in_two_ways_are_refused)
 {
     static const struct {
@@ -238,7 +246,7 @@ TEST(http_log_lines_steer_no_terminal)
 
 /* ---- memory ---------------------------------------------------------------*/
 
-/* While `held` others are. */
+/* Sends a body while `held` others are held. */
 static void expect_body(struct http_try *t, size_t n, bool chunked, int status,
                         int held)
 {
@@ -265,7 +273,7 @@ static void expect_body(struct http_try *t, size_t n, bool chunked, int status,
     free(body);
 }
 
-/* One body of a MiB that is held leaves room for small ones only. */
+/* One held body of a MiB leaves space for small ones only. */
 TEST(http_bodies_at_once_have_a_limit)
 {
     enum { MIB = 1 << 20 };
@@ -300,7 +308,8 @@ TEST(http_bodies_at_once_have_a_limit)
 
 /* ---- time -----------------------------------------------------------------*/
 
-/* Silent ones, and those who send a byte now and then; none before its time. */
+/* Silent clients, and those that send a byte now and then; none before its
+ * time. */
 TEST(http_slow_senders_are_cut)
 {
     static const char *const begin[] = {
@@ -421,7 +430,7 @@ TEST(http_heads_have_a_limit)
 
 /* ---- malformed requests ---------------------------------------------------*/
 
-/* Well-formed pieces, some of them damaged. */
+/* Makes requests of well-formed pieces, some of them damaged. */
 static size_t damaged(uint64_t *random, char *out, size_t size)
 {
     static const char *const piece[] = {
@@ -489,7 +498,8 @@ TEST(http_malformed_requests_harm_nobody)
         if (try_send_bytes(&c, text, half))
             try_send_bytes(&c, text + half, n - half);
         shutdown(c.fd, SHUT_WR);
-        while (try_fill(&c, c.n + 1)) /* until it closes, which it must */
+        while (try_fill(&c, c.n + 1)) /* until the server closes, which it
+                                       * must */
             ;
         try_close(&c);
         if (i % 100 == 0)
@@ -506,7 +516,7 @@ TEST(http_malformed_requests_harm_nobody)
 static void refused(const struct http_options *o, pl_status s, const char *why)
 {
     pl_err err;
-    struct http *h = (void *)&err; /* rubbish */
+    struct http *h = (void *)&err; /* garbage */
 
     assert_int_equal(http_start(&h, o, NULL, 0, try_error, NULL, &err), s);
     assert_null(h);
@@ -530,33 +540,33 @@ TEST(http_start_names_what_is_wrong)
             "port 65536");
     refused(&(struct http_options){.port = -1}, PL_BAD_ARGUMENT, "port -1");
     refused(&(struct http_options){.key = empty, .n_key = 2}, PL_BAD_ARGUMENT,
-            "key 2 of 2 is empty");
+            "key 2 of 2: empty");
     refused(&(struct http_options){.prefix = "api"}, PL_BAD_ARGUMENT,
             "prefix \"api\"");
     refused(&(struct http_options){.prefix = "/"}, PL_BAD_ARGUMENT,
             "prefix \"/\"");
     refused(&(struct http_options){.prefix = ""}, PL_BAD_ARGUMENT, "prefix");
     refused(&(struct http_options){.timeout_s = -1}, PL_BAD_ARGUMENT,
-            "timeout of -1");
+            "timeout -1 s");
     refused(&(struct http_options){.host = "no such host"}, PL_BAD_ARGUMENT,
             "\"no such host\"");
     refused(&(struct http_options){.host = "192.0.2.1"}, PL_IO,
             "192.0.2.1, port 0");
     refused(&(struct http_options){.cert_file = "a"}, PL_BAD_ARGUMENT,
-            "the key is not given");
+            "no key given");
     refused(&(struct http_options){.cert_key_file = "a"}, PL_BAD_ARGUMENT,
-            "the certificate is not given");
+            "no certificate given");
     refused(&(struct http_options){.cert_file = "/no/such.pem",
                                    .cert_key_file = rubbish},
             PL_IO, "/no/such.pem: No such file");
     refused(
         &(struct http_options){.cert_file = rubbish, .cert_key_file = rubbish},
-        PL_IO, "not taken for TLS");
+        PL_IO, "TLS: cannot use");
     try_start(&t, NULL);
     snprintf(port, sizeof port, "127.0.0.1, port %d", t.port);
     refused(&(struct http_options){.port = t.port}, PL_IO, port);
     refused(&(struct http_options){.port = t.port}, PL_IO,
-            "another program listens there");
+            "stop the program that uses this port");
     try_stop(&t);
 }
 
@@ -571,7 +581,7 @@ TEST(http_start_out_of_memory_gives_a_status)
     }
 }
 
-/* The connection was closed, with no request held. */
+/* Returns true if the connection was closed without a held request. */
 static bool is_cut(struct http_try *t, struct try_client *c)
 {
     char byte;
@@ -599,7 +609,7 @@ TEST(http_requests_out_of_memory_are_cut)
         bool ended = false;
 
         try_connect(&t, &c);
-        c.cap = 1 << 20; /* so that the client never wants */
+        c.cap = 1 << 20; /* so that the client never allocates */
         c.buf = test_need(c.cap, 1);
         alloc_fail_at(n);
         try_send(&c, "POST /hold" HOST "X-Test: a\r\nContent-Length: 4\r\n\r\n"

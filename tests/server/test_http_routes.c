@@ -1,5 +1,5 @@
-/* Who is answered what: paths, methods, keys, browsers, and the line that is
- * logged. */
+/* Each request gets the right response, by path, method, key and browser, and
+ * the right log line. */
 #include "lib/http_try.h"
 
 #include <stdio.h>
@@ -47,10 +47,14 @@ TEST(http_paths_are_matched_piece_by_piece)
         {"/name", 404, NULL},
         {"/name/a/b", 404, NULL},
         {"/name/a/more", 405, NULL},
-        {"/name/%", 400, "400 the path is malformed"},
-        {"/name/%4", 400, "400 the path is malformed"},
-        {"/name/%zz", 400, "400 the path is malformed"},
-        {"/name/a%00b", 400, "400 the path is malformed"},
+        {"/name/%", 400,
+         "400 the path of the URL is malformed; check its percent encoding"},
+        {"/name/%4", 400,
+         "400 the path of the URL is malformed; check its percent encoding"},
+        {"/name/%zz", 400,
+         "400 the path of the URL is malformed; check its percent encoding"},
+        {"/name/a%00b", 400,
+         "400 the path of the URL is malformed; check its percent encoding"},
         {"/a/b/c/d/e/f/g/h/i/j/k/l/m/n/o/p", 404, NULL},
         {"/a/b/c/d/e/f/g/h/i/j/k/l/m/n/o/p/q", 400, NULL},
         {"/query", 200, "-|-"},
@@ -91,7 +95,7 @@ TEST(http_methods_are_those_of_the_path)
     try_ask(&t, "BREW /name/x" HOST "\r\n", 405, NULL, head);
     has(head, "\r\nAllow: GET, HEAD, DELETE, OPTIONS\r\n");
     try_ask(&t, "BREW /nowhere" HOST "\r\n", 404,
-            "404 there is nothing at this path", head);
+            "404 no route has this path; check the URL", head);
     has(head, "\r\nContent-Type: application/json\r\n");
     try_ask(&t, "OPTIONS /name/x" HOST "\r\n", 204, "", head);
     has(head, "\r\nAllow: GET, HEAD, DELETE, OPTIONS\r\n");
@@ -148,7 +152,10 @@ TEST(http_keys_are_asked_for_but_where_a_route_is_open)
     try_start(&t, &o);
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         try_ask(&t, try_get("/hello", rows[i].lines), rows[i].in ? 200 : 401,
-                rows[i].in ? "hello" : "401 the key is missing or wrong", head);
+                rows[i].in ? "hello"
+                           : "401 the API key is missing or wrong; send a "
+                             "valid one as Authorization: Bearer KEY",
+                head);
         if (!rows[i].in)
             has(head, "\r\nWWW-Authenticate: Bearer\r\n");
         try_ask(&t, try_get("/open", rows[i].lines), 200, "open", NULL);
@@ -163,7 +170,7 @@ TEST(http_keys_are_asked_for_but_where_a_route_is_open)
     assert_null(strstr(t.log, "two"));
 }
 
-/* A key refused leaves a connection as it was, where no body comes. */
+/* A rejected key keeps the connection open if there is no body. */
 TEST(http_refusals_keep_the_connection)
 {
     static const char *const keys[] = {"one"};
@@ -219,7 +226,8 @@ TEST(http_clients_are_told_apart_by_their_keys)
     try_start(&t, NULL);
     client_of(&t, "Authorization: Bearer one\r\n", again);
     client_of(&t, "Authorization: Bearer two\r\n", other);
-    assert_string_equal(again, other); /* keys that nobody checks are no name */
+    assert_string_equal(again, other); /* unchecked keys do not identify a
+                                        * client */
     try_stop(&t);
 }
 
@@ -260,7 +268,7 @@ TEST(http_browsers_of_elsewhere_are_let_in_on_request)
     try_stop(&t);
 }
 
-/* Without keys anybody's page could have a browser ask. */
+/* Without keys, a web page from anywhere could have a browser send requests. */
 TEST(http_pages_of_elsewhere_may_not_ask_where_no_key_is_asked_for)
 {
     static const struct {
@@ -322,7 +330,7 @@ TEST(http_pages_of_elsewhere_may_not_ask_where_no_key_is_asked_for)
     try_stop(&t);
 }
 
-/* Whoever owns a name can make it mean this machine; browsers tell the name. */
+/* The owner of a name can point it at this machine; browsers send the name. */
 TEST(http_names_of_elsewhere_may_not_ask_where_no_key_is_asked_for)
 {
     static const struct {
@@ -369,18 +377,17 @@ TEST(http_names_of_elsewhere_may_not_ask_where_no_key_is_asked_for)
     }
     try_ask(&t, "GET /hello HTTP/1.0\r\n\r\n", 200, "hello", NULL);
     try_ask(&t, "GET /hello HTTP/1.1\r\nHost: page.example:80\r\n\r\n", 403,
-            "403 the request is for the host \"page.example\", which is not "
-            "known to be this server: if it is, start the server with "
-            "--allowed-hosts page.example, or with --api-key",
+            "403 host \"page.example\" rejected: not known to be this server; "
+            "if it is, start the server with --allowed-hosts page.example, or "
+            "require --api-key",
             NULL);
     try_ask(&t,
             "GET /hello HTTP/1.1\r\nHost: localhost\r\n"
             "Origin: http://page.example:80\r\n\r\n",
             403,
-            "403 a page of another server asks, which is not let in: start "
-            "the server with --cors-origin http://page.example:80, or with "
-            "--api-key; if the page is this server's, behind a proxy, with "
-            "--allowed-hosts page.example",
+            "403 cross-origin request rejected; allow it with --cors-origin "
+            "http://page.example:80 or require --api-key; if the page is this "
+            "server's behind a proxy, use --allowed-hosts page.example",
             NULL);
     try_stop(&t);
     o = (struct http_options){.key = keys, .n_key = 1, .hosts = "my.example"};

@@ -1,4 +1,5 @@
-/* Many threads, many connections, and the end of it all. */
+/* Many threads and many connections are served, and draining and stopping end
+ * them properly. */
 #include "lib/http_try.h"
 
 #include "server/http_inner.h"
@@ -12,8 +13,9 @@
 
 #define HOST " HTTP/1.1\r\nHost: a\r\n"
 
-/* Draining: who is in is served to the end, nobody else comes in. A machine
- * that stands still for long does not close what asks for nothing yet. */
+/* Draining: accepted requests are served to the end, and new ones are rejected.
+ * Even if the machine stalls for long, connections without a request yet stay
+ * open. */
 TEST(http_drain_serves_who_is_in)
 {
     const struct http_options o = {.drain_s = 1 << 20};
@@ -31,7 +33,7 @@ TEST(http_drain_serves_who_is_in)
     try_read_head(&in, &a);
     free(a.body);
     assert_true(http_send(r, "one ", 4));
-    assert_true(try_fill(&in, 9)); /* or it may come in one chunk with more */
+    assert_true(try_fill(&in, 9)); /* or it arrives in one chunk with more */
     try_load_is(&t, 2, 1);
     http_drain(t.h);
     TEST_UNTIL(!try_connects(&t));
@@ -53,7 +55,8 @@ TEST(http_drain_serves_who_is_in)
     try_stop(&t);
 }
 
-/* Stopping: who waits is cut, whatever its handler does meanwhile or later. */
+/* Stopping: waiting clients are cut, whatever their handlers do meanwhile or
+ * later. */
 TEST(http_stop_cuts_and_requests_stay_valid)
 {
     enum { N = 40 };
@@ -93,7 +96,7 @@ TEST(http_stop_cuts_and_requests_stay_valid)
     try_stop(&t);
 }
 
-/* ---- requests in the hands of other threads -------------------------------*/
+/* ---- requests in other threads */
 
 struct hand {
     struct http_try *t;
@@ -113,7 +116,7 @@ static struct http_request *take(struct http_try *t)
     return r;
 }
 
-/* Answers whatever is held in one of several ways. */
+/* Answers a held request in one of several ways. */
 static void answer(struct http_try *t, struct http_request *r, uint64_t *random)
 {
     int64_t way = test_below(random, 4);
@@ -162,7 +165,7 @@ static int n_held(struct http_try *t)
     return n;
 }
 
-/* Asks, reads, leaves early, on and on. */
+/* Sends requests, reads and disconnects early, again and again. */
 static void *asking(void *user)
 {
     struct hand *h = user;
@@ -212,7 +215,7 @@ TEST(http_threads_meet_whatever_clients_do)
             pthread_join(client[i].thread, NULL);
         if (round % 2 == 0)
             try_load_is(&t, 0, 0);
-        http_stop(t.h); /* while hands hold requests, every other time */
+        http_stop(t.h); /* while threads hold requests, every other time */
         atomic_store(&hand_stop, true);
         for (int i = 0; i < N_HAND; i++)
             pthread_join(hand[i].thread, NULL);
@@ -273,8 +276,8 @@ TEST(http_serves_a_thousand_connections_at_once)
     free(r);
 }
 
-/* A server that drains waits for answers, not for connections that ask for
- * nothing. */
+/* A draining server waits for responses, not for connections without a
+ * request. */
 TEST(http_idle_connections_are_closed_while_it_drains)
 {
     struct try_client idle, fresh, busy;
@@ -284,7 +287,7 @@ TEST(http_idle_connections_are_closed_while_it_drains)
 
     try_start(&t, NULL);
     try_connect(&t, &idle);
-    try_connect(&t, &fresh); /* never asks */
+    try_connect(&t, &fresh); /* never sends a request */
     try_connect(&t, &busy);
     try_send(&idle, try_get("/hello", ""));
     try_read(&idle, &a, false);
@@ -307,11 +310,11 @@ TEST(http_idle_connections_are_closed_while_it_drains)
     try_stop(&t);
 }
 
-/* A handler that takes its time. */
+/* A slow handler. */
 struct gate {
     pthread_mutex_t lock;
     pthread_cond_t open;
-    int n_in; /* handlers that are, or were, in it */
+    int n_in; /* handlers that entered it */
     bool is_open;
 };
 
@@ -343,8 +346,8 @@ static int n_inside(struct gate *g)
     return n;
 }
 
-/* However many handlers work on large bodies: what is short is answered, and
- * for who has left by then nothing begins. */
+/* With any number of handlers at work on large bodies, short requests are
+ * answered, and a client that has disconnected by then starts no handler. */
 TEST(http_slow_handlers_hold_up_nobody_else)
 {
     enum { N = 12 };
@@ -355,7 +358,7 @@ TEST(http_slow_handlers_hold_up_nobody_else)
     const struct http_options o = {.hosts = "a"};
     struct try_client c[N], quick[N], gone;
     struct try_answer a;
-    struct http_try t = {0}; /* its server alone */
+    struct http_try t = {0}; /* only its server is set */
     pl_err err;
 
     TEST_OK(http_start(&t.h, &o, routes, 2, try_error, &g, &err), err);
@@ -364,7 +367,7 @@ TEST(http_slow_handlers_hold_up_nobody_else)
         try_connect(&t, &c[i]);
         try_send(&c[i], "POST /slow" HOST "Content-Length: 1\r\n\r\nx");
     }
-    TEST_UNTIL(n_inside(&g) == HTTP_N_HAND); /* as many as can at once */
+    TEST_UNTIL(n_inside(&g) == HTTP_N_HAND); /* the maximum at once */
     for (int i = 0; i < N; i++) {
         try_connect(&t, &quick[i]);
         try_send(&quick[i], try_get("/quick", ""));

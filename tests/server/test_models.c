@@ -1,5 +1,5 @@
-/* The table of models: who is loaded when, and for whom. Models are the tests'
- * own here, which load at once and compute nothing. */
+/* The table of models loads and evicts models in the right order for its
+ * requests. The models here are fakes that load at once and compute nothing. */
 #include "lib/serve_try.h"
 
 #include "server/models_inner.h"
@@ -13,7 +13,7 @@ enum { N_NAME = 5, N_HELD = 64 };
 
 struct world;
 
-/* A model that is loaded. */
+/* A loaded model. */
 struct fake {
     struct service service; /* first */
     struct world *world;
@@ -29,20 +29,21 @@ struct held {
 struct world {
     struct models *models;
     struct http *http;
-    struct http_try t; /* for try_connect: its port alone */
+    struct http_try t; /* for try_connect: only its port is set */
     pthread_mutex_t lock;
     pthread_cond_t come;
     struct held held[N_HELD];
     int n_held;
     int n_open, most_open, n_ever; /* models */
     int opened[N_NAME];            /* how often */
-    int fails[N_NAME];             /* so many loads, from now on */
-    int how;                       /* their pl_status */
-    int room;                      /* models that memory has room for */
+    int fails[N_NAME];             /* number of loads that fail from now on */
+    int how;                       /* with this pl_status */
+    int room;                      /* models that fit into memory */
     int shut;                      /* no load ends until it is 0 */
-    int stays;         /* handlers do, after an answer, until memory is short */
-    int n_short;       /* how often it was */
-    atomic_bool wrong; /* one was closed under its requests, or opened twice */
+    int stays;         /* after a response, handlers stay until memory is
+                        * short */
+    int n_short;       /* how often memory was short */
+    atomic_bool wrong; /* one was closed with requests in it, or opened twice */
     bool is_open[N_NAME];
 };
 
@@ -50,7 +51,7 @@ static struct world w;
 static const char *const names[N_NAME] = {"a", "b", "c \"d\" \xc3\xa9/f:Q4",
                                           "e", "g"};
 
-/* Numbers of the world, from a case's thread. */
+/* Reads a number of the world from a case's thread. */
 static int get(const int *v)
 {
     int now;
@@ -68,7 +69,7 @@ static void set(int *v, int to)
     pthread_mutex_unlock(&w.lock);
 }
 
-/* ---- models of the tests' own -------------------------------------------- */
+/* ---- fake models --------------------------------------------------------- */
 
 static pl_status open_fake(void *user, const struct model_about *about,
                            const volatile int *cancel, struct service **out,
@@ -245,7 +246,7 @@ static void send_post(struct try_client *c, const char *path, const char *name)
     json_decref(j);
 }
 
-/* The body, in memory until the next call. */
+/* Reads a response; its body is valid until the next call. */
 static const char *read_answer(struct try_client *c, int status)
 {
     static _Thread_local char text[4096];
@@ -268,7 +269,7 @@ static const char *post(const char *path, const char *name, int status)
     return read_answer(&c, status);
 }
 
-/* The value of a model's status. */
+/* Reads a model's status. */
 static void state_of(const char *name, char out[32])
 {
     struct try_client c;
@@ -306,7 +307,7 @@ static void wait_state(const char *name, const char *state)
     TEST_UNTIL(is_state(name, state));
 }
 
-/* ---- laws ---------------------------------------------------------------- */
+/* ---- promises ------------------------------------------------------------ */
 
 TEST(models_are_loaded_for_who_asks)
 {
@@ -341,8 +342,8 @@ TEST(models_that_are_not_there_are_refused_with_those_that_are)
     end();
 }
 
-/* Values take more memory than the text that says them; whoever looks for the
- * model's name in them counts them first. */
+/* JSON values take more memory than their text. The search for the model's name
+ * counts them first. */
 TEST(models_are_not_looked_for_in_too_many_values)
 {
     enum { N = (1 << 20) + 1 };
@@ -364,7 +365,7 @@ TEST(models_are_not_looked_for_in_too_many_values)
     free(body);
 }
 
-/* The ith as it is now. */
+/* Returns a copy of the present ith model. */
 static struct model model_at(int i)
 {
     struct model now;
@@ -375,13 +376,14 @@ static struct model model_at(int i)
     return now;
 }
 
-/* An answer may be there before its handler is done with the model. */
+/* Waits until the handler is done with the model, which may be after the
+ * response. */
 static void wait_unused(int i)
 {
     TEST_UNTIL(model_at(i).n_use == 0);
 }
 
-/* Requests ask for the ith. */
+/* Waits until requests for the ith are queued. */
 static void wait_asked(int i)
 {
     TEST_UNTIL(model_at(i).queue_pos > 0);
@@ -428,7 +430,7 @@ TEST(models_in_use_are_not_unloaded)
     wait_asked(1);
     assert_true(is_state("a", "loaded") && is_state("b", "unloaded"));
     post("/models/unload", "a", 200);
-    send_post(&e, "/say", "a"); /* comes too late for the one that leaves */
+    send_post(&e, "/say", "a"); /* too late for the client that disconnects */
     wait_asked(0);
     assert_int_equal(get(&w.n_ever), 1);
     let_go(h);
@@ -485,14 +487,14 @@ TEST(models_that_are_idle_make_room_where_memory_is_short)
     post("/say", "a", 200);
     assert_true(is_state("e", "unloaded") && is_state("b", "loaded"));
     wait_unused(0);
-    set(&w.room, 1); /* not even without those that are idle */
+    set(&w.room, 1); /* too little even after all idle ones are evicted */
     assert_non_null(strstr(post("/say", "g", 503), "3 bytes are missing"));
     let_go(h);
     read_answer(&c, 200);
     end();
 }
 
-/* The answer is there before the model counts as idle. */
+/* The response arrives before the model counts as idle. */
 TEST(models_that_answered_just_now_make_room)
 {
     begin_with((struct models_options){.moment_s = 1e6}, -1, 0);
@@ -512,9 +514,9 @@ TEST(models_that_are_pinned_stay)
     post("/say", "b", 200);
     post("/say", "e", 200);
     assert_true(is_state("a", "loaded") && is_state("b", "unloaded"));
-    wait_state("e", "unloaded"); /* nobody uses it */
+    wait_state("e", "unloaded"); /* it is unused */
     assert_true(is_state("a", "loaded"));
-    post("/models/unload", "a", 200); /* but a client may wish it */
+    post("/models/unload", "a", 200); /* but a client may request it */
     wait_state("a", "unloaded");
     end();
 }
@@ -585,7 +587,7 @@ TEST(models_requests_whose_clients_left_take_no_place)
     end();
 }
 
-/* a is loaded for hours, for c; b is behind it, for d. */
+/* Starts a load of a that takes hours, for c; b is next, for d. */
 static void begin_slow_load(struct try_client *c, struct try_client *d)
 {
     begin(0);
@@ -596,17 +598,17 @@ static void begin_slow_load(struct try_client *c, struct try_client *d)
     wait_asked(1);
 }
 
-/* A load takes hours; whoever is tired of it has it given up, and the next that
- * asks begins it anew. */
+/* A load takes hours. An unload request cancels it, and the next request starts
+ * it anew. */
 TEST(models_that_are_being_loaded_can_be_unloaded)
 {
     struct try_client c, d;
 
     begin_slow_load(&c, &d);
     post("/models/unload", "b", 200); /* before its turn */
-    assert_non_null(strstr(read_answer(&d, 503), "before its turn"));
+    assert_non_null(strstr(read_answer(&d, 503), "before it could be loaded"));
     post("/models/unload", "a", 200);
-    assert_non_null(strstr(read_answer(&c, 503), "while it was being loaded"));
+    assert_non_null(strstr(read_answer(&c, 503), "while loading"));
     assert_true(is_state("a", "unloaded"));
     post("/models/unload", "a", 400);
     assert_int_equal(get(&w.n_ever), 0);
@@ -627,8 +629,9 @@ TEST(models_that_are_being_loaded_do_not_hold_up_the_end)
     end();
 }
 
-/* Requests for one that overlap without an end: it is never unused. Whoever
- * waits for its place gets it all the same, and it comes back in its turn. */
+/* Requests for one model overlap without an end, so it is never unused. A
+ * request that waits for its place gets it all the same, and the model is
+ * loaded again in its turn. */
 TEST(models_in_use_for_ever_make_way_for_who_has_waited)
 {
     struct try_client a[2], b;
@@ -653,7 +656,7 @@ TEST(models_in_use_for_ever_make_way_for_who_has_waited)
     end();
 }
 
-/* Not before, and not longer than there is need for it. */
+/* A model is not evicted earlier, nor without need. */
 TEST(models_make_way_for_nobody_else)
 {
     struct try_client a[2], b, c;
@@ -664,7 +667,7 @@ TEST(models_make_way_for_nobody_else)
     h[0] = take_held();
     send_post(&b, "/say", "b");
     wait_asked(1);
-    send_post(&a[1], "/hold", "a"); /* nobody has waited for long */
+    send_post(&a[1], "/hold", "a"); /* no request has waited for long */
     h[1] = take_held();
     for (int i = 0; i < 2; i++) {
         let_go(h[i]);
@@ -691,7 +694,8 @@ TEST(models_make_way_for_nobody_else)
     end();
 }
 
-/* Clients that wait when it ends are gone, and nothing of theirs stays. */
+/* Clients that wait when it ends are disconnected, and nothing of theirs is
+ * left. */
 TEST(models_end_while_requests_wait)
 {
     struct try_client c[3];
@@ -805,7 +809,7 @@ TEST(models_totals_only_grow)
     text_free(&rest);
 }
 
-/* ---- anything ------------------------------------------------------------ */
+/* ---- random clients ------------------------------------------------------ */
 
 struct client_thread {
     pthread_t thread;
@@ -828,7 +832,7 @@ static void *act_at_random(void *user)
                   : what < 4  ? "/hold"
                               : "/say",
                   name);
-        if (what == 3) { /* it leaves */
+        if (what == 3) { /* it disconnects */
             try_close(&c);
             continue;
         }
@@ -862,8 +866,9 @@ static void *let_all_go(void *user)
     return NULL;
 }
 
-/* Whatever four clients do: two are loaded at most, none is closed under its
- * requests or opened twice, each request is answered by its own model. */
+/* Four clients do anything: at most two models are loaded, none is closed with
+ * requests in it or opened twice, and each request is answered by its own
+ * model. */
 TEST(models_hold_their_laws_whatever_clients_do)
 {
     struct client_thread t[4];

@@ -1,4 +1,4 @@
-/* Files of presets: what is read, and which line is wrong. */
+/* Files of presets are read, and an error names the wrong line. */
 #include "lib/support.h"
 
 #include "server/preset.h"
@@ -34,14 +34,14 @@ TEST(preset_names_the_line_that_is_wrong)
     static const struct {
         const char *text, *said;
     } row[] = {
-        {"[a]\n\nc 4096\n", "line 3: this is neither"},
-        {"[a\n", "line 1: a section ends"},
-        {"[]\n", "line 1: a section has a name"},
-        {"[  ]", "line 1: a section has a name"},
-        {"[a]\n[b]\n[a]\n", "line 3: [a] was there already, in line 1"},
-        {"c = 1\n", "line 1: c stands before any section"},
-        {"version = 2\n", "line 1: of presets, version 1"},
-        {"[a]\n = 3", "line 2: there is no key"},
+        {"[a]\n\nc 4096\n", "line 3: neither"},
+        {"[a\n", "line 1: section header without"},
+        {"[]\n", "line 1: section without a name"},
+        {"[  ]", "line 1: section without a name"},
+        {"[a]\n[b]\n[a]\n", "line 3: section [a] is already defined in line 1"},
+        {"c = 1\n", "line 1: key c is before any section"},
+        {"version = 2\n", "line 1: unknown version of presets"},
+        {"[a]\n = 3", "line 2: no key before"},
     };
     struct preset p;
     pl_err err;

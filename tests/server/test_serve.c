@@ -1,4 +1,5 @@
-/* plait serve as its users run it: a process, and clients of bare sockets. */
+/* plait serve as its users run it, a process with clients of bare sockets: its
+ * responses are right. */
 #include "lib/command.h"
 #include "lib/serve_try.h"
 
@@ -15,7 +16,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* The text of the first choice, malloc'ed. */
+/* Returns the text of the first choice, malloc'ed. */
 static char *text_of(const char *body)
 {
     json_t *j = serve_try_json(body);
@@ -32,7 +33,7 @@ static char *text_of(const char *body)
     return text;
 }
 
-/* The texts of a stream's events, joined; malloc'ed. */
+/* Returns the texts of a stream's events, joined; malloc'ed. */
 static char *streamed_text(const char *body)
 {
     struct test_text all = {0};
@@ -75,6 +76,35 @@ TEST(serve_tells_what_it_serves)
     try_ask(&s.t, try_get("/slots", "x-api-key: secret\r\n"), 200, NULL, head);
     try_ask(&s.t, try_get("/nothing", "x-api-key: secret\r\n"), 404, NULL,
             head);
+    serve_try_stop(&s);
+}
+
+TEST(serve_has_the_metrics_that_are_documented)
+{
+    static char doc[1 << 16];
+    FILE *f = fopen(test_file("doc/server.md"), "r");
+    char *all, *at, name[64], plain[72], labelled[72], first;
+    struct serve_try s;
+    int n = 0;
+
+    assert_non_null(f);
+    doc[fread(doc, 1, sizeof doc - 1, f)] = '\0';
+    fclose(f);
+    serve_try_start(&s, "", "");
+    at = all = serve_try_get(&s, "/metrics");
+    while (at && (at = strstr(at, "# HELP plait_"))) {
+        assert_int_equal(sscanf(at, "# HELP plait_%63s %c", name, &first), 2);
+        snprintf(plain, sizeof plain, "`%s`", name);
+        snprintf(labelled, sizeof labelled, "`%s{", name);
+        at = strchr(at, '\n');
+        if (!strstr(doc, plain) && !strstr(doc, labelled))
+            fail_msg("%s: not in doc/server.md", name);
+        if (first < 'A' || first > 'Z' || !at || at[-1] != '.')
+            fail_msg("%s: the help is not a sentence", name);
+        n++;
+    }
+    assert_true(n > 30);
+    free(all);
     serve_try_stop(&s);
 }
 
@@ -123,7 +153,7 @@ TEST(serve_refuses_with_the_field_that_is_wrong)
     serve_try_stop(&s);
 }
 
-/* A copy of the bundled model whose last norm has a number that is none. */
+/* Writes a copy of the bundled model with a NaN in its last norm. */
 static const char *write_damaged(void)
 {
     const char *path = test_temp("damaged.gguf");
@@ -160,7 +190,7 @@ TEST(serve_says_where_embeddings_are_no_numbers)
     for (int i = 0; i < 2; i++) {
         char *body = serve_try_post(&s, paths[i], "{\"input\":\"Once\"}", 500);
 
-        assert_non_null(strstr(body, "the model broken"));
+        assert_non_null(strstr(body, "model broken"));
         assert_non_null(strstr(body, "not finite"));
         free(body);
     }
@@ -183,7 +213,7 @@ TEST(serve_takes_names_of_its_own_alone)
 
 /* ---- silence ------------------------------------------------------------- */
 
-/* Waits until this has come, of an answer that has begun. */
+/* Waits until this has arrived, in a response that has begun. */
 static void comes(struct try_client *c, const char *text)
 {
     struct try_answer a = {0};
@@ -196,7 +226,7 @@ static void comes(struct try_client *c, const char *text)
     try_close(c);
 }
 
-/* While others have all places. */
+/* While other tasks have all slots. */
 TEST(serve_streams_that_wait_say_that_they_are_alive)
 {
     static const char chat[] =
@@ -210,7 +240,7 @@ TEST(serve_streams_that_wait_say_that_they_are_alive)
     serve_try_send(&first, "/completion",
                    "{\"prompt\":\"Once\",\"n_predict\":16000,\"ignore_eos\":"
                    "true,\"stream\":true}");
-    assert_true(try_fill(&first, 300)); /* it has the place */
+    assert_true(try_fill(&first, 300)); /* it has the slot */
     try_connect(&s.t, &second);
     serve_try_send(&second, "/v1/chat/completions", chat);
     try_connect(&s.t, &third);
@@ -235,8 +265,8 @@ static void make_body(char *out, size_t size, int i, bool stream)
              begin[i % 5], i, 10 + i % 30, stream ? "true" : "false");
 }
 
-/* Each alone, then all at once, some of them leaving on the way: whoever stays
- * gets the same. */
+/* Each alone, then all at once, with some clients disconnecting: the others get
+ * the same responses. */
 TEST(serve_answers_in_company_as_alone)
 {
     enum { N = 40 };
@@ -280,8 +310,8 @@ TEST(serve_answers_in_company_as_alone)
     serve_try_stop(&s);
 }
 
-/* The beginning that a request shares with one before is not computed again,
- * and the answer is the same. */
+/* The prefix that a request shares with an earlier one is not computed again,
+ * and the response is the same. */
 TEST(serve_shares_prefixes_and_answers_the_same)
 {
     char body[4096] = "{\"seed\":1,\"max_tokens\":12,\"prompt\":\"";
@@ -341,9 +371,9 @@ TEST(serve_tells_who_is_too_many_to_come_again)
     serve_try_stop(&s);
 }
 
-/* ---- the field's clients ------------------------------------------------- */
+/* ---- clients of known protocols ------------------------------------------ */
 
-/* A template that shows calls of tools, as many do. */
+/* Writes a template that shows tool calls, as many do. */
 static const char *write_template(void)
 {
     static const char form[] =
@@ -362,8 +392,8 @@ static const char *write_template(void)
     return path;
 }
 
-/* Appends what a choice says: its text, its calls, and why it ended. `m`: its
- * message, or a part of that. */
+/* Appends the contents of a choice: its text, its calls, and its finish reason.
+ * `m`: its message, or a part of it. */
 static void add_said(struct test_text *text, struct test_text *calls,
                      struct test_text *why, const json_t *choice,
                      const json_t *m)
@@ -392,7 +422,8 @@ static void add_said(struct test_text *text, struct test_text *calls,
         test_text_add(why, s, strlen(s));
 }
 
-/* "TEXT|\nNAME ARGUMENTS...|WHY" of an answer's body, streamed or whole. */
+/* Returns "TEXT|\nNAME ARGUMENTS...|WHY" of a response's body, streamed or
+ * whole. */
 static char *said(const char *body)
 {
     struct test_text part[3] = {0};
@@ -424,7 +455,7 @@ static char *said(const char *body)
     return all;
 }
 
-/* Wherever max_tokens cut it. */
+/* Wherever max_tokens cuts it. */
 TEST(serve_tells_of_a_call_that_is_cut_the_same_streamed_or_whole)
 {
     static const char form[] =
@@ -463,9 +494,9 @@ TEST(serve_tells_of_a_call_that_is_cut_the_same_streamed_or_whole)
     serve_try_stop(&s);
 }
 
-/* The assistant's text at the end of a conversation is gone on from, as if the
- * prompt were given as a text, and is not told again: whatever it ends with,
- * streamed or whole. */
+/* The assistant's text at the end of a conversation is continued, as if the
+ * prompt were given as a text, and is not sent again. This holds whatever it
+ * ends with, streamed or whole. */
 TEST(serve_goes_on_from_what_the_assistant_has_begun)
 {
     static const char *const begun[] = {"Once upon a time", "A king had <tool",
@@ -534,8 +565,8 @@ TEST(serve_goes_on_from_what_the_assistant_has_begun)
     serve_try_stop(&s);
 }
 
-/* A response_format beside tools that the model may call: it does either, as it
- * likes, which a bias decides here. */
+/* With a response_format and tools that the model may call, it may do either;
+ * here a bias decides. */
 TEST(serve_lets_a_document_or_a_call_come_where_both_are_asked_for)
 {
     static const char form[] =
@@ -591,11 +622,11 @@ TEST(serve_is_understood_by_the_packages_of_its_protocols)
     assert_int_equal(status, 0);
 }
 
-/* ---- caches that last ---------------------------------------------------- */
+/* ---- persistent caches --------------------------------------------------- */
 
 enum { N_WORDS = 150 };
 
-/* A request for some tokens behind a prompt of `n` words. */
+/* Returns a request for some tokens after a prompt of `n` words. */
 static char *long_request(int n, int n_predict)
 {
     struct test_text t = {0};
@@ -609,7 +640,7 @@ static char *long_request(int n, int n_predict)
     return t.s;
 }
 
-/* The content of an answer, malloc'ed, and a number of its timings. */
+/* Returns the content of a response, malloc'ed, and a number of its timings. */
 static char *ask_long(struct serve_try *s, int n, const char *timing,
                       int64_t *value)
 {
@@ -636,8 +667,8 @@ static int64_t number_of(const char *body, const char *name)
     return n;
 }
 
-/* Saved by one server, restored by another of another split: the prompt is not
- * computed again, and the answer the same. */
+/* Saved by one server, restored by another with another split: the prompt is
+ * not computed again, and the response is the same. */
 TEST(serve_saves_and_restores_slots)
 {
     static const char file[] = "{\"filename\":\"one.slot\"}";
@@ -693,7 +724,7 @@ TEST(serve_saves_and_restores_slots)
     free(b);
 }
 
-/* Bytes that its process has read so far. */
+/* Returns the bytes that its process has read so far. */
 static int64_t n_read(const struct serve_try *s)
 {
     char path[64], *text;
@@ -708,9 +739,9 @@ static int64_t n_read(const struct serve_try *s)
     return n;
 }
 
-/* All bytes of the weights say whose a state is: they are read for that where
- * there is something that lasts, and else but to be loaded, whoever gives his
- * place or finds pages in host memory. */
+/* A state is identified by all bytes of the weights. They are read a second
+ * time for that only with permanent storage, not for preemption or pages in
+ * host memory. */
 TEST(serve_reads_its_model_once_unless_something_lasts)
 {
     const char *const lasts[] = {"--cache-dir", "--slot-save-path"};
@@ -740,7 +771,8 @@ TEST(serve_reads_its_model_once_unless_something_lasts)
     }
 }
 
-/* Killed at any time after its answer; what the next one finds is right. */
+/* Killed at any time after its response; the next server's results are
+ * right. */
 TEST(serve_finds_its_cache_after_kill_9)
 {
     const char *dir = test_temp("serve-cache");
@@ -770,7 +802,7 @@ TEST(serve_finds_its_cache_after_kill_9)
             serve_try_stop(&s);
         }
     }
-    { /* ended in peace, it had written all */
+    { /* it ended normally, so everything was written */
         int64_t cached;
 
         serve_try_start(&s, "", more);

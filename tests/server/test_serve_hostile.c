@@ -1,6 +1,6 @@
-/* Requests that an angry user would try. Each is answered or refused for little
- * work, with a status that blames the right side, and the next request gets the
- * answer that it got before. */
+/* Requests of a malicious user. Each is answered or rejected with little work,
+ * with a status that blames the right side, and the next request gets the same
+ * response as before. */
 #include "lib/serve_try.h"
 
 #include <stdio.h>
@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { MOST_S = 20 }; /* of the processor, for an answer */
+enum { MOST_S = 20 }; /* processor seconds for a response */
 
 /* ---- texts --------------------------------------------------------------- */
 
@@ -23,7 +23,7 @@ static void add_times(struct test_text *t, const char *s, int n)
         add(t, s);
 }
 
-/* `open` n times, `middle`, `close` n times. */
+/* Appends `open` n times, `middle`, `close` n times. */
 static void add_nest(struct test_text *t, const char *open, const char *middle,
                      const char *close, int n)
 {
@@ -32,7 +32,7 @@ static void add_nest(struct test_text *t, const char *open, const char *middle,
     add_times(t, close, n);
 }
 
-/* {head a, b, b, ... b tail */
+/* Returns {head a, b, b, ... b tail */
 static char *many(const char *head, const char *first, const char *next, int n,
                   const char *tail)
 {
@@ -56,12 +56,13 @@ static char *nest(const char *head, const char *open, const char *middle,
     return t.s;
 }
 
-/* ---- what must hold ------------------------------------------------------ */
+/* ---- checks -------------------------------------------------------------- */
 
 static const char calm[] = "{\"prompt\":\"Once upon a time\",\"seed\":3,"
                            "\"max_tokens\":12,\"logprobs\":1}";
 
-/* The status, for little work; the connection may be closed instead. */
+/* Returns the status after little work; the connection may be closed
+ * instead. */
 static int status_of(struct serve_try *s, const char *path, const char *body)
 {
     double began = serve_try_cpu(s);
@@ -83,7 +84,7 @@ static int status_of(struct serve_try *s, const char *path, const char *body)
     return status;
 }
 
-/* Frees the body; 0: any status but a fault of the server's. */
+/* Checks the status and frees the body; 0: any status but a server error. */
 static void must_be(struct serve_try *s, const char *path, char *body, int want)
 {
     int status = status_of(s, path, body);
@@ -319,8 +320,8 @@ TEST(serve_body_of_64_mib_is_read_and_a_larger_one_refused)
 
 /* ---- leaving ------------------------------------------------------------- */
 
-/* Behind each part of its own request, and behind so many bytes of the answer.
- */
+/* After each part of its own request, and after each number of bytes of the
+ * response. */
 TEST(serve_clients_that_leave_anywhere_leave_nothing_behind)
 {
     static const char head[] =
@@ -361,11 +362,11 @@ TEST(serve_clients_that_leave_anywhere_leave_nothing_behind)
     end(&s, before);
 }
 
-/* ---- little room --------------------------------------------------------- */
+/* ---- little space -------------------------------------------------------- */
 
-/* Conversations that begin alike and grow, in a cache of a few pages: places
- * and prefixes are given up all the time, and every answer is the one that it
- * is without any of that. */
+/* Conversations that begin alike and grow, in a cache of a few pages: tasks are
+ * preempted and prefixes evicted all the time, and every response is the same
+ * as without that. */
 TEST(serve_conversations_in_a_small_cache_answer_the_same)
 {
     enum { TURNS = 4, AT_ONCE = 8 };
@@ -417,14 +418,14 @@ TEST(serve_conversations_in_a_small_cache_answer_the_same)
             try_close(&c[k]);
         }
     }
-    assert_true(serve_try_metric(&s, "plait_places_given_total") > 0);
+    assert_true(serve_try_metric(&s, "plait_preemptions_total") > 0);
     serve_try_idle(&s);
     serve_try_stop(&s);
     serve_try_stop(&calm_one);
 }
 
-/* A context of one page and one place: what fits to the last token is written,
- * what does not is refused by its length. */
+/* A context of one page and one slot: what fits to the last token is generated,
+ * what does not is rejected for its length. */
 TEST(serve_context_of_one_page_is_used_to_its_last_token)
 {
     struct serve_try s;

@@ -1,5 +1,5 @@
-/* Several models behind one port, as users run them: a process, and clients of
- * bare sockets. */
+/* Several models behind one port, as users run them, a process with clients of
+ * bare sockets: each model answers its own requests. */
 #include "lib/command.h"
 #include "lib/hub_try.h"
 #include "lib/serve_try.h"
@@ -12,8 +12,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* `args` are words of a shell, $M the model of the tests, $D a folder of
- * models: its files tiny.gguf and, in the folder "tales", another. */
+/* Starts the server. `args` are words of a shell, $M the model of the tests, $D
+ * a folder of models: its files tiny.gguf and, in the folder "tales",
+ * another. */
 static void start(struct serve_try *s, const char *args)
 {
     const char *dir = test_temp("models_dir");
@@ -35,7 +36,7 @@ static void send_post(struct serve_try *s, struct try_client *c,
     serve_try_send(c, path, body);
 }
 
-/* The answer's body, malloc'ed. */
+/* Returns the response's body, malloc'ed. */
 static char *take(struct try_client *c, int status)
 {
     struct try_answer a;
@@ -47,7 +48,7 @@ static char *take(struct try_client *c, int status)
     return a.body;
 }
 
-/* The text of a completion, malloc'ed; frees the body. */
+/* Returns the text of a completion, malloc'ed; frees the body. */
 static char *text_of(char *body)
 {
     json_t *j = json_loads(body, 0, NULL);
@@ -136,7 +137,7 @@ TEST(serve_models_answer_at_once_as_alone)
     serve_try_stop(&s);
 }
 
-/* A model that leaves is asked no more, and finishes what it writes. */
+/* A model to be unloaded gets no more requests, and finishes its responses. */
 TEST(serve_models_that_leave_finish_their_streams)
 {
     struct serve_try s;
@@ -158,10 +159,10 @@ TEST(serve_models_that_leave_finish_their_streams)
     serve_try_stop(&s);
 }
 
-/* What a model has done stays counted while it is away and when it is back. */
+/* A model's totals stay while it is unloaded and after it is loaded again. */
 TEST(serve_models_totals_outlive_them)
 {
-    static const char name[] = "plait_texts_total{model=\"tiny\"}",
+    static const char name[] = "plait_requests_total{model=\"tiny\"}",
                       used[] = "plait_cache_pages{model=\"tiny\"}";
     struct serve_try s;
     char ask[256];
@@ -178,18 +179,18 @@ TEST(serve_models_totals_outlive_them)
         assert_int_equal(serve_try_metric(&s, used), 0);
     }
     serve_try_stop(&s);
-    start(&s, "-m \"$M\""); /* the only one, whose figures have no label */
+    start(&s, "-m \"$M\""); /* a single model, whose figures have no label */
     for (int i = 1; i <= 2; i++) {
         make_ask(ask, "any", 1, 5, false);
         free(serve_try_post(&s, "/v1/completions", ask, 200));
         free(serve_try_post(&s, "/models/unload", "{}", 200));
-        assert_int_equal(serve_try_metric(&s, "plait_texts_total"), i);
+        assert_int_equal(serve_try_metric(&s, "plait_requests_total"), i);
     }
     serve_try_stop(&s);
 }
 
-/* What is still written when a model is unloaded counts too: as many pages as
- * there are files. */
+/* Pages that a model still writes as it is unloaded count too: as many as there
+ * are files. */
 TEST(serve_models_totals_have_what_is_written_at_their_end)
 {
     static const char name[] =
@@ -219,7 +220,7 @@ TEST(serve_models_totals_have_what_is_written_at_their_end)
     serve_try_stop(&s);
 }
 
-/* What clients and logs see of a model's address has no secret in it. */
+/* Clients and logs see a model's address without its secrets. */
 TEST(serve_models_show_no_password_of_an_address)
 {
     struct serve_try s;
@@ -247,8 +248,8 @@ TEST(serve_models_show_no_password_of_an_address)
              "http://...@127.0.0.1:9/x.gguf?... is not in the cache");
 }
 
-/* Two tenths of the memory that is available, for each: both models fit. Six
- * tenths: only one does. */
+/* Two tenths of the available memory for each: both models fit. Six tenths:
+ * only one does. */
 TEST(serve_models_leave_each_other_the_memory_of_their_caches)
 {
     static const int mib[] = {2 * 1024, 6 * 1024};
@@ -267,7 +268,7 @@ TEST(serve_models_leave_each_other_the_memory_of_their_caches)
         assert_true(has_state(&s, "tiny", k == 0 ? "loaded" : "unloaded"));
         serve_try_stop(&s);
     }
-    setenv("PLAIT_MEMORY", "64GiB", 1); /* as the runner states it */
+    setenv("PLAIT_MEMORY", "64GiB", 1); /* as the runner sets it */
 }
 
 static void write_file(const char *path, const char *text)
@@ -295,7 +296,7 @@ TEST(serve_models_have_options_of_their_own)
              test_model());
     write_file(ini, text);
     snprintf(args, sizeof args, "--models-preset '%s'", ini);
-    start(&s, args); /* with -c 256, which comes before all presets */
+    start(&s, args); /* with -c 256, which overrides all presets */
     assert_true(has_state(&s, "one \"x\"", "loaded"));
     try_connect(&s.t, &c);
     try_send(&c, try_get("/props?model=one%20%22x%22", ""));
@@ -328,7 +329,7 @@ TEST(serve_models_names_what_is_wrong_in_presets)
         {"[a]\npinned = maybe\n", "line 2: pinned: give true or false"},
         {"[a]\nc = many\n", "--ctx-size many: give a whole number"},
         {"[a]\nc = 5\n", "[a] of the presets has no model"},
-        {"[a]\nc 5\n", "line 2: this is neither"},
+        {"[a]\nc 5\n", "line 2: neither"},
         {"", "has no model"},
     };
 
@@ -344,11 +345,11 @@ TEST(serve_models_names_what_is_wrong_in_presets)
     must_say(sh(1, "plait serve --models-dir /nowhere --port 0"),
              "reading the directory /nowhere");
     must_say(sh(2, "plait serve -m a/x.gguf -m b/x.gguf --port 0"),
-             "two models are called \"x\"");
+             "model name \"x\" is used twice");
 }
 
-/* Unloads the model and returns true once the request has its answer: one that
- * comes after an unload has begun another load. */
+/* Unloads the model. Returns true once the request has its response; a request
+ * that arrives after an unload starts another load. */
 static bool given_up(struct serve_try *s, const char *model,
                      struct try_client *c)
 {
@@ -363,8 +364,8 @@ static bool given_up(struct serve_try *s, const char *model,
     return poll(&p, 1, 0) == 1;
 }
 
-/* A load that takes hours, as this download does, is given up when it is not
- * wanted any more, and when the server ends. */
+/* A load that takes hours, as this download does, is cancelled when it is not
+ * needed any more, and when the server ends. */
 TEST(serve_models_that_are_being_loaded_hold_up_nothing)
 {
     static const char load[] = "{\"model\":\"slow\"}";
@@ -399,8 +400,8 @@ TEST(serve_models_that_are_being_loaded_hold_up_nothing)
 
 /* ---- devices that are lost ----------------------------------------------- */
 
-/* A process that another has begun and still has; 0: none. Any of its threads
- * may have begun it. */
+/* Returns a process that another has started and not yet lost; 0: none. Any of
+ * its threads may have started it. */
 static pid_t any_child_of(pid_t of)
 {
     char line[256];
@@ -416,8 +417,8 @@ static pid_t any_child_of(pid_t of)
     return (pid_t)pid;
 }
 
-/* A device dies while two requests are answered: 1 if both were cut; 0: one was
- * faster. Others go on, and the next request finds the model anew. */
+/* A device dies during two requests. Returns 1 if both were cut; 0 if one was
+ * faster. Other models continue, and the next request loads the model anew. */
 static int lose_a_device(struct serve_try *s, const char *model)
 {
     struct try_client c, d, other;

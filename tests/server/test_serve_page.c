@@ -1,4 +1,4 @@
-/* The page of plait serve, as a headless Chromium shows it: see
+/* The web UI of plait serve works in a headless Chromium: see
  * tests/tools/serve_page.py. */
 #include "lib/command.h"
 #include "lib/support.h"

@@ -1,5 +1,5 @@
-/* Scenes that people told of servers like this one, each with all that belongs
- * to it: a process, its clients, what it holds afterwards. */
+/* Scenes that users of similar servers reported. Each has a process, its
+ * clients, and a check of its resources afterwards. */
 #include "lib/serve_try.h"
 #include "test_paths.h"
 
@@ -11,7 +11,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* Ways to split and to place that give the same bits, four ranks each. */
+/* Splits and placements that give the same bits, four ranks each. */
 static const char *const splits[] = {
     "--ranks 4 -sm none",
     "--ranks 4 -dev 'cpu*2' -sm layer",
@@ -22,8 +22,8 @@ static const char *const splits[] = {
 };
 enum { N_SPLIT = sizeof splits / sizeof splits[0] };
 
-/* The choices of an answer as text, to be freed: tokens, and probabilities to
- * the last bit. */
+/* Returns the choices of a response as text, to be freed: tokens, and
+ * probabilities to the last bit. */
 static char *choices_of(const char *body)
 {
     json_t *j = serve_try_json(body);
@@ -46,9 +46,9 @@ static int64_t cached_of(const char *body)
     return n;
 }
 
-/* A request for `most` tokens behind n that are drawn from `seed`; of two
- * requests of one seed the shorter prompt begins the longer one. Freed by the
- * caller. */
+/* Returns a request for `most` tokens after n that are drawn from `seed`. With
+ * the same seed, a shorter prompt is the start of a longer one. The caller
+ * frees it. */
 static char *make_request(uint64_t seed, int n, int most, const char *more)
 {
     struct test_text t = {0};
@@ -70,7 +70,7 @@ static char *make_request(uint64_t seed, int n, int most, const char *more)
     return t.s;
 }
 
-/* The choices that a request gets, to be freed. */
+/* Returns the choices that a request gets, to be freed. */
 static char *ask(struct serve_try *s, uint64_t seed, int n, int most,
                  const char *more)
 {
@@ -83,9 +83,9 @@ static char *ask(struct serve_try *s, uint64_t seed, int n, int most,
     return choices;
 }
 
-/* ---- who leaves ---------------------------------------------------------- */
+/* ---- disconnects --------------------------------------------------------- */
 
-/* Leaves once the prompt is being read: at its first progress. */
+/* Disconnects during the prompt: at its first progress event. */
 static void leave_in_prompt(struct serve_try *s, uint64_t seed)
 {
     char *body = make_request(seed, 400, 50,
@@ -103,7 +103,7 @@ static void leave_in_prompt(struct serve_try *s, uint64_t seed)
 TEST(serve_client_that_leaves_in_its_prompt_leaves_nothing_behind)
 {
     static const char cancelled[] =
-        "plait_texts_ended_total{why=\"cancelled\"}";
+        "plait_requests_finished_total{reason=\"cancelled\"}";
     enum { N = 3 };
     char more[256];
 
@@ -117,7 +117,8 @@ TEST(serve_client_that_leaves_in_its_prompt_leaves_nothing_behind)
         for (int k = 0; k < N; k++)
             leave_in_prompt(&s, 100 + (uint64_t)k);
         serve_try_idle(&s);
-        while (serve_try_metric(&s, cancelled) == 0) { /* it left too late */
+        while (serve_try_metric(&s, cancelled) == 0) { /* it disconnected too
+                                                        * late */
             leave_in_prompt(&s, 100);
             serve_try_idle(&s);
         }
@@ -129,7 +130,7 @@ TEST(serve_client_that_leaves_in_its_prompt_leaves_nothing_behind)
     }
 }
 
-/* ---- the same answers ---------------------------------------------------- */
+/* ---- equal responses ----------------------------------------------------- */
 
 TEST(serve_answers_are_equal_over_splits)
 {
@@ -157,7 +158,7 @@ TEST(serve_answers_are_equal_over_splits)
         free(first[k]);
 }
 
-/* n requests at once on a server; what each gets is what it got alone. */
+/* Sends n requests at once; each response must equal the one it got alone. */
 static void ask_together(struct serve_try *s, char *const *body,
                          char *const *alone, int n)
 {
@@ -183,8 +184,9 @@ static void ask_together(struct serve_try *s, char *const *body,
     free(c);
 }
 
-/* Alone, in company, with what is kept and without, with places given away
- * since the cache takes three of eight: the same to the last bit. */
+/* Alone, with other requests, with cached prefixes and without, with
+ * preemptions since the cache takes three of eight: the same to the last
+ * bit. */
 TEST(serve_answers_do_not_depend_on_company_cache_or_places)
 {
     enum { N = 8 };
@@ -207,7 +209,7 @@ TEST(serve_answers_do_not_depend_on_company_cache_or_places)
     serve_try_start(&s, "", "-np 8 -ub 64 --max-waiting 64");
     for (int round = 0; round < (test_long() ? 10 : 2); round++)
         ask_together(&s, body, alone, 2 * N);
-    assert_true(serve_try_metric(&s, "plait_places_given_total") > 0);
+    assert_true(serve_try_metric(&s, "plait_preemptions_total") > 0);
     assert_true(serve_try_metric(&s, "plait_cached_tokens_total") > 0);
     serve_try_stop(&s);
     for (int i = 0; i < 2 * N; i++) {
@@ -216,7 +218,7 @@ TEST(serve_answers_do_not_depend_on_company_cache_or_places)
     }
 }
 
-/* A prompt of many steps and pages, kept at its end, and what goes on there. */
+/* A prompt of many steps and pages, cached at its end, is continued there. */
 TEST(serve_long_prompt_goes_on_at_its_end)
 {
     const int n = test_long() ? 4500 : 1100;
@@ -253,8 +255,8 @@ static void need_files(int n)
     setrlimit(RLIMIT_NOFILE, &r);
 }
 
-/* Idle ones, some that send a byte now and then, some that never read a long
- * stream: the others are answered as if they were alone. */
+/* Idle connections, some that send a byte now and then, some that never read a
+ * long stream: the other clients are answered as if they were alone. */
 TEST(serve_thousand_connections_delay_nobody)
 {
     enum { ALL = 1000, SLOW = 50, DEAF = 8, N = 24 };
@@ -295,8 +297,7 @@ TEST(serve_thousand_connections_delay_nobody)
 
 /* ---- time ---------------------------------------------------------------- */
 
-/* Whoever sets the clock of the day, nobody is late, nobody waits, and nobody
- * is answered otherwise. */
+/* Changes of the wall clock delay no response and change none. */
 TEST(serve_clock_that_jumps_changes_nothing)
 {
     enum { N = 12, MONTH_S = 30 * 24 * 3600 }; /* it jumps by years */

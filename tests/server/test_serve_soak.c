@@ -1,5 +1,5 @@
-/* A server that has answered for long holds no more than one that has answered
- * for a while. */
+/* A server takes no more memory, files and threads after many requests than
+ * after some. */
 #include "lib/command.h"
 #include "lib/serve_try.h"
 
@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* n requests, 16 at once: some alike, some streamed to their end, of words that
- * are drawn anew for each `seed`. All go well. */
+/* Sends n requests, 16 at once: some alike, some streamed to their end, of
+ * words that are drawn anew for each `seed`. All must succeed. */
 static void ask_many(struct serve_try *s, int n, int seed)
 {
     char line[512];
@@ -27,7 +27,7 @@ static void ask_many(struct serve_try *s, int n, int seed)
     json_decref(rows);
 }
 
-/* Requests that are refused, and clients that leave, belong to it. */
+/* Sends rejected requests, and disconnects clients. */
 static void bother(struct serve_try *s, int n)
 {
     for (int i = 0; i < n; i++) {
@@ -55,7 +55,7 @@ TEST(serve_holds_no_more_after_many_requests_than_after_some)
     snprintf(more, sizeof more, "-m '%s' -np 16 -c 2048 --max-waiting 64",
              test_temp("tiny.gguf"));
     sh(0, "plait synth --shape tiny --type q8_0 -o tiny.gguf");
-    serve_try_run(&s, "", more); /* that model alone */
+    serve_try_run(&s, "", more); /* only that model */
     ask_many(&s, some, 0);
     bother(&s, some / 100);
     serve_try_idle(&s);
@@ -68,10 +68,10 @@ TEST(serve_holds_no_more_after_many_requests_than_after_some)
         printf("%d requests: %.2f MiB, %d files, %d threads\n", (i + 1) * some,
                (double)after.bytes / 0x1p20, after.n_file, after.n_thread);
     }
-    /* connections that are kept open may still be closing */
+    /* connections kept alive may still be closing */
     assert_true(after.n_file <= before.n_file + 32);
     assert_true(after.n_thread <= before.n_thread);
-    if (!TEST_SANITIZED) /* whose books grow */
+    if (!TEST_SANITIZED) /* whose records grow */
         assert_true(after.bytes < before.bytes + (4 << 20));
     serve_try_stop(&s);
 }

@@ -1,5 +1,5 @@
-/* Answers: each protocol's bytes, streamed and whole. A client of the test puts
- * a stream together again; that must be what the whole answer says. */
+/* Responses have each protocol's bytes, streamed and whole. The test's clients
+ * join a stream's events, which must equal the whole response. */
 #include "lib/alloc_fail.h"
 #include "lib/support.h"
 #include "server/json_text.h"
@@ -10,11 +10,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- answers to look at -------------------------------------------------- */
+/* ---- sample responses ---------------------------------------------------- */
 
 static const struct request_rules rules = {.n_vocab = 1000, .max_tokens = -1};
 
-/* What a model writes; what follows each other is of different kinds. */
+/* Output of a model; adjacent parts are of different kinds. */
 struct said {
     pl_reply_kind kind;
     const char *text, *name, *id;
@@ -70,7 +70,7 @@ static void end(struct asked *t)
     free(t->out.s);
 }
 
-/* Tells one text in two parts, cut at byte `cut` of all the text there is. */
+/* Sends one text in two parts, cut at byte `cut` of the whole text. */
 static void say(struct asked *t, int choice, const struct said *s, size_t *cut)
 {
     size_t len = strlen(s->text), n = *cut < len ? *cut : len;
@@ -99,8 +99,8 @@ static void tell_all(struct asked *t, const struct said *said, int n,
     assert_true(response_end(t->w, 0, &usual_end));
 }
 
-/* The events of a stream: a list of {"event", "data"}. The rest of the text is
- * returned: "[DONE]" or nothing. */
+/* Returns the events of a stream, a list of {"event", "data"}; sets *done if it
+ * ends with "[DONE]". */
 static json_t *events(const char *s, bool *done)
 {
     json_t *list = json_array();
@@ -182,7 +182,7 @@ static void append(json_t *o, const char *key, const char *more)
 }
 
 /* ---- clients -------------------------------------------------------------
- * Each gives {"content", "reasoning", "calls": [[name, arguments, id]],
+ * Each returns {"content", "reasoning", "calls": [[name, arguments, id]],
  * "why", "in", "out"}. */
 
 static void add_call(json_t *got, json_t *name, json_t *arguments, json_t *id)
@@ -196,7 +196,7 @@ static void add_call(json_t *got, json_t *name, json_t *arguments, json_t *id)
     json_array_append_new(list, json_pack("[OOO]", name, arguments, id));
 }
 
-/* A call, or in a stream more of the arguments of the last one. */
+/* Adds a call, or in a stream more of the arguments of the last one. */
 static void take_call(json_t *got, const json_t *call)
 {
     const json_t *all = json_object_get(got, "calls");
@@ -370,8 +370,8 @@ static json_t *response_read(const json_t *r)
     return got;
 }
 
-/* The deltas of items are what the items say when they are done, and these are
- * what the response says when it is. */
+/* The deltas of items must equal the items when they are done, and these the
+ * response when it is done. */
 static json_t *response_of_stream(const json_t *list)
 {
     const json_t *last = NULL;
@@ -473,7 +473,7 @@ static const struct {
     bool talks; /* has reasoning and calls */
     bool done;  /* its streams end with [DONE] */
     const char *why;
-    int in; /* tokens of the prompt, as it counts them */
+    int in; /* prompt tokens as the protocol counts them */
 } protocols[] = {
     {REQUEST_CHAT, "{" HELLO "}",
      "{" HELLO ", \"stream\": true, \"stream_options\":"
@@ -494,7 +494,7 @@ static const struct {
 };
 enum { N_PROTOCOL = sizeof(protocols) / sizeof(protocols[0]) };
 
-/* What protocol p says of all that was said. */
+/* Returns the expected result of protocol p. */
 static json_t *wanted(int p)
 {
     json_t *got =
@@ -531,7 +531,7 @@ static void tell_kinds(struct asked *t, int p, size_t cut)
         tell_all(t, all_kinds + 1, 1, cut);
 }
 
-/* ---- laws ---------------------------------------------------------------- */
+/* ---- promises ------------------------------------------------------------ */
 
 TEST(answers_say_the_same_whole_and_streamed_wherever_texts_are_cut)
 {
@@ -870,7 +870,8 @@ TEST(answers_tell_progress_where_it_was_asked_for)
     end(&t);
 }
 
-/* Nothing of the answer, and nothing at all where it comes whole. */
+/* A ping sends nothing of the response, and nothing at all if that is sent
+ * whole. */
 TEST(answers_that_are_streamed_ping_in_their_protocols_way)
 {
     static const char comment[] = ":\n\n";
@@ -901,7 +902,7 @@ TEST(answers_that_are_streamed_ping_in_their_protocols_way)
         assert_int_equal(t.out.n, n + quiet.out.n);
         assert_memory_equal(t.out.s, rows[i].ping, n);
         assert_string_equal(t.out.s + n, quiet.out.s);
-        assert_true(response_ping(t.w)); /* it is over */
+        assert_true(response_ping(t.w)); /* after the end */
         assert_int_equal(t.out.n, n + quiet.out.n);
         if (rows[i].ping == event) /* and one at the beginning */
             assert_non_null(strstr(quiet.out.s, event));
@@ -910,7 +911,7 @@ TEST(answers_that_are_streamed_ping_in_their_protocols_way)
     }
 }
 
-/* Has the whole all that the part has? */
+/* Returns true if the whole has everything that the part has. */
 static bool is_part(const json_t *part, const json_t *whole)
 {
     const json_t *v;
@@ -932,7 +933,7 @@ static bool is_part(const json_t *part, const json_t *whole)
     return whole && json_equal(part, whole);
 }
 
-/* Wherever it breaks off, whatever is left is of what would have come. */
+/* Wherever JSON is cut, the closed rest is a part of the whole. */
 TEST(json_that_breaks_off_is_closed_behind_what_is_whole)
 {
     static const char whole[] =
@@ -1094,7 +1095,7 @@ TEST(answers_stop_when_the_client_is_gone)
     end(&t);
 }
 
-/* What it writes to holds nothing. */
+/* Accepts all data and allocates nothing. */
 static bool swallow(void *user, const void *data, size_t n)
 {
     (void)user;
@@ -1126,7 +1127,8 @@ static bool tell_briefly(const struct request *a)
 
 TEST(answers_survive_every_allocation_that_fails)
 {
-    json_set_alloc_funcs(malloc, free); /* those that fail on request */
+    json_set_alloc_funcs(malloc, free); /* the wrapped ones, which fail on
+                                         * request */
 
     for (int p = 0; p < N_PROTOCOL; p++) {
         for (int streamed = 0; streamed < 2; streamed++) {

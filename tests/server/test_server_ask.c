@@ -1,5 +1,5 @@
-/* Requests read: what each protocol's fields become, and how what is wrong is
- * refused. */
+/* Parsing of requests: each protocol's fields get their meaning, and wrong ones
+ * are rejected with the right error. */
 #include "gguf/gguf_write.h"
 #include "lib/alloc_fail.h"
 #include "lib/support.h"
@@ -21,7 +21,7 @@ static const struct request_rules can_all = {
     .max_tokens = -1,
     .can = REQUEST_GRAMMAR | REQUEST_SCHEMA | REQUEST_CALL};
 
-/* ' stands for ". */
+/* Returns the text with " for each '. */
 static char *quoted(const char *text)
 {
     char *s = strdup(text);
@@ -57,7 +57,7 @@ static void same_json(const char *got, const char *want_text)
     free(want);
 }
 
-/* It is refused with this field, and the message has this. */
+/* Expects a rejection for this field, with this in the message. */
 static void refused_by(enum request_kind kind, const char *text,
                        const char *param, const char *says,
                        const struct request_rules *by)
@@ -84,7 +84,7 @@ static void refused(enum request_kind kind, const char *text, const char *param,
 
 #define HELLO "'messages': [{'role': 'user', 'content': 'Hi'}]"
 
-/* ---- how tokens are chosen ----------------------------------------------- */
+/* ---- sampling options ---------------------------------------------------- */
 
 TEST(ask_without_options_has_the_rules_defaults)
 {
@@ -192,11 +192,11 @@ TEST(ask_refuses_wrong_values_by_field_value_and_range)
         {"'temperature': 'hot'", "temperature", "\"hot\"; it must be a number"},
         {"'temperature': -1", "temperature", "-1; it must be a number from 0"},
         {"'top_p': 1.5", "top_p", "from 0 to 1"},
-        {"'top_k': 1.5", "top_k", "a whole number"},
-        {"'repeat_penalty': 0", "repeat_penalty", "more than 0"},
+        {"'top_k': 1.5", "top_k", "an integer"},
+        {"'repeat_penalty': 0", "repeat_penalty", "greater than 0"},
         {"'n': 0", "n", "from 1 to 16"},
         {"'n': 17", "n", "17"},
-        {"'max_tokens': '5'", "max_tokens", "whole number"},
+        {"'max_tokens': '5'", "max_tokens", "an integer"},
         {"'stop': 5", "stop", "a string"},
         {"'stop': [[]]", "stop", "a list of 0"},
         {"'stream': 'yes'", "stream", "true or false"},
@@ -205,10 +205,10 @@ TEST(ask_refuses_wrong_values_by_field_value_and_range)
          "stream_options.include_usage", "true or false"},
         {"'logit_bias': {'1000': 1}", "logit_bias", "from 0 to 999"},
         {"'logit_bias': [[1]]", "logit_bias", "pairs"},
-        {"'logit_bias': {'the': 1}", "logit_bias", "by their ids"},
-        {"'seed': 'x'", "seed", "whole number"},
+        {"'logit_bias': {'the': 1}", "logit_bias", "give token ids"},
+        {"'seed': 'x'", "seed", "an integer"},
         {"'id_slot': -2", "id_slot", "-1 to"},
-        {"'top_logprobs': 3", "top_logprobs", "without logprobs"},
+        {"'top_logprobs': 3", "top_logprobs", "requires logprobs"},
         {"'logprobs': true, 'top_logprobs': 65", "top_logprobs", "0 to 64"},
         {"'n_probs': 65", "n_probs", "0 to 64"},
         {"'logprobs': 3", "logprobs", "true or false"},
@@ -223,10 +223,10 @@ TEST(ask_refuses_wrong_values_by_field_value_and_range)
         {"'tools': {}", "tools", "a list"},
         {"'tools': [{}]", "tools[0].function", "missing"},
         {"'tools': [{'type': 'web_search'}]", "tools[0].type",
-         "not supported by this server"},
+         "not supported; leave it out"},
         {"'tool_choice': 'required'", "tool_choice", "no tools"},
         {"'tool_choice': 'maybe'", "tool_choice", "\"auto\""},
-        {"'messages': []", "messages", "one or more"},
+        {"'messages': []", "messages", "a non-empty list"},
         {"'messages': [5]", "messages[0]", "an object"},
         {"'messages': [{'content': 'x'}]", "messages[0].role", "missing"},
         {"'messages': [{'role': 'user'}]", "messages[0].content", "missing"},
@@ -236,13 +236,13 @@ TEST(ask_refuses_wrong_values_by_field_value_and_range)
          "messages[0].tool_calls[0].function", "missing"},
         {"'mirostat': 3", "mirostat", "2"},
         {"'dry_sequence_breakers': ['']", "dry_sequence_breakers", "64 bytes"},
-        {"'audio': {'voice': 'x'}", "audio", "not supported by this server"},
+        {"'audio': {'voice': 'x'}", "audio", "not supported; leave it out"},
         {"'functions': [{}]", "functions", "use \"tools\""},
-        {"'grammar': 'root ::= x'", "grammar", "not supported yet"},
+        {"'grammar': 'root ::= x'", "grammar", "not supported; leave it out"},
         {"'json_schema': {'type': 'array'}", "json_schema",
-         "not supported yet"},
+         "not supported; leave it out"},
         {"'response_format': {'type': 'json_object'}", "response_format",
-         "not supported yet"},
+         "not supported; leave it out"},
     };
     char body[512];
 
@@ -251,15 +251,15 @@ TEST(ask_refuses_wrong_values_by_field_value_and_range)
         snprintf(body, sizeof(body), "{" HELLO ", %s}", row[i].given);
         refused(REQUEST_CHAT, body, row[i].param, row[i].says);
     }
-    refused(REQUEST_CHAT, "{", "", "no JSON");
-    refused(REQUEST_CHAT, "[]", "", "a JSON object");
+    refused(REQUEST_CHAT, "{", "", "not valid JSON");
+    refused(REQUEST_CHAT, "[]", "", "not a JSON object");
     refused(REQUEST_CHAT, "{}", "messages", "missing");
     refused(REQUEST_COMPLETIONS, "{}", "prompt", "missing");
     refused(REQUEST_MESSAGES, "{}", "messages", "missing");
     refused(REQUEST_RESPONSES, "{}", "input", "missing");
 }
 
-/* Values cost memory, far more than the bytes of a body. */
+/* Values take far more memory than the bytes of a body. */
 TEST(ask_refuses_bodies_of_too_many_values)
 {
     static const char *const value[] = {"[],", "{},", "1,"};
@@ -279,7 +279,7 @@ TEST(ask_refuses_bodies_of_too_many_values)
                                    (size_t)(at - text), &rules, &why));
         assert_int_equal(why.status, 400);
         assert_non_null(strstr(why.message, "1048576"));
-        memset(text, ',', (size_t)N); /* a text may have as many as it likes */
+        memset(text, ',', (size_t)N); /* a string may have any number */
         memcpy(text, "{\"prompt\":\"", 11);
         memcpy(text + N, "\"}", 3);
         assert_true(
@@ -334,11 +334,11 @@ TEST(ask_prompts_are_texts_tokens_and_both)
     refused(REQUEST_COMPLETION, "{'prompt': [1000]}", "prompt",
             "from 0 to 999");
     refused(REQUEST_COMPLETION, "{'prompt': []}", "prompt",
-            "one prompt or more");
+            "a non-empty list of prompts");
     refused(REQUEST_COMPLETION, "{'prompt': [1.5]}", "prompt", "token ids");
     refused(REQUEST_COMPLETION, "{'prompt': {}}", "prompt", "images and audio");
     refused(REQUEST_COMPLETIONS, "{'prompt': ['a', 'b', 'c'], 'n': 6}",
-            "prompt", "the 16 texts");
+            "prompt", "the limit of 16");
 }
 
 TEST(ask_completions_have_numbers_of_logprobs)
@@ -406,7 +406,8 @@ TEST(ask_chat_gives_arguments_as_texts_where_templates_want_them)
     request_fini(&a);
 }
 
-/* Values in texts of arguments are bounded too, those of all calls together. */
+/* Values in the strings of arguments are limited too, for all calls
+ * together. */
 TEST(ask_chat_parses_no_more_values_in_arguments_than_a_request_may_have)
 {
     enum { N = 600000 };
@@ -459,11 +460,11 @@ TEST(ask_choice_of_tools_is_kept)
     request_fini(&a);
     refused(REQUEST_CHAT,
             "{" HELLO ", 'tools': [" TOOL "], 'tool_choice': 'required'}",
-            "tool_choice", "not supported yet");
+            "tool_choice", "not supported; leave it out");
     refused(REQUEST_CHAT,
             "{" HELLO ", 'tools': [" TOOL "], 'tool_choice': {'type':"
             "'function', 'function': {'name': 'g'}}}",
-            "tool_choice", "none of the tools");
+            "tool_choice", "is not in tools");
     refused(REQUEST_CHAT,
             "{" HELLO ", 'tools': [" TOOL "], 'tool_choice': 'required',"
             "'grammar': 'root ::= [a]'}",
@@ -540,9 +541,9 @@ TEST(ask_responses_become_the_templates)
     same_json(a.messages, "[{'role': 'user', 'content': 'ask'}]");
     request_fini(&a);
     refused(REQUEST_RESPONSES, "{'input': 'x', 'previous_response_id': 'r'}",
-            "previous_response_id", "kept by the server");
+            "previous_response_id", "stored by the server");
     refused(REQUEST_RESPONSES, "{'input': [{'type': 'computer_call'}]}",
-            "input[0].type", "not supported by this server");
+            "input[0].type", "not supported; leave it out");
 }
 
 TEST(ask_schemas_of_all_protocols_are_kept)
@@ -578,15 +579,16 @@ TEST(ask_schemas_of_all_protocols_are_kept)
         read_by(&a, row[i].kind, row[i].body, &can_all);
         same_json(a.schema, schema);
         request_fini(&a);
-        refused(row[i].kind, row[i].body, row[i].param, "not supported yet");
+        refused(row[i].kind, row[i].body, row[i].param,
+                "not supported; leave it out");
     }
     refused_by(REQUEST_COMPLETION,
                "{'prompt': 'x', 'json_schema': {'type': 'array'},"
                "'grammar': 'root ::= x'}",
-               "grammar", "both given", &can_all);
+               "grammar", "cannot be combined", &can_all);
 }
 
-/* ---- jobs ---------------------------------------------------------------- */
+/* ---- tasks --------------------------------------------------------------- */
 
 TEST(ask_prompts_become_tokens)
 {
@@ -655,8 +657,8 @@ TEST(ask_conversations_become_tokens_with_one_bos)
 }
 
 /* The assistant's text at the end is the end of the prompt, whatever the
- * template puts behind it or takes from it; where it shows another, it is
- * refused. */
+ * template adds or removes there. A template that changes the text leads to a
+ * rejection. */
 TEST(ask_conversations_end_with_what_the_assistant_has_begun)
 {
     static const struct {
@@ -720,7 +722,7 @@ TEST(ask_jobs_of_choices_differ_by_their_seed)
             "'ignore_eos': true, 'cache_prompt': false, 'id_slot': 2}",
             &rules);
     request_fill_params(&a, 5, &params, &own);
-    assert_int_equal(params.slot, 3);
+    assert_int_equal(params.slot, 2);
     assert_int_equal(params.sampling->seed, 12);
     assert_int_equal(params.max_tokens, 4);
     assert_true(params.ignore_end && params.no_cache);
@@ -729,7 +731,7 @@ TEST(ask_jobs_of_choices_differ_by_their_seed)
             "{'prompt': ['x', 'y'], 'n': 3, 'seed': 10}", &rules);
     request_fill_params(&a, 3, &params, &own);
     assert_int_equal(params.sampling->seed, 10);
-    assert_int_equal(params.slot, 0);
+    assert_int_equal(params.slot, -1);
     request_fini(&a);
 }
 
@@ -754,7 +756,7 @@ TEST(logprobs_are_those_of_all_tokens_in_order)
         assert_int_equal(got, n_top < n ? n_top : n);
         assert_true(fabs(of.p - (logits[of.id] - 500 - log(sum))) < 1e-9);
         for (int i = 0; i < got; i++) {
-            int before = 0; /* tokens that must stand before it */
+            int before = 0; /* tokens that must precede it */
 
             for (int k = 0; k < n; k++)
                 before += logits[k] > logits[top[i].id] ||
@@ -764,7 +766,7 @@ TEST(logprobs_are_those_of_all_tokens_in_order)
     }
 }
 
-/* ---- refusals ------------------------------------------------------------ */
+/* ---- rejections ---------------------------------------------------------- */
 
 TEST(refusals_have_the_shape_of_their_protocol)
 {
@@ -842,8 +844,9 @@ TEST(ask_survives_every_allocation_that_fails)
          "'o'}]}"},
     };
 
-    json_set_alloc_funcs(malloc, free); /* those that fail on request; the
-                                           reader of JSON survives some */
+    json_set_alloc_funcs(malloc, free); /* the wrapped ones, which fail on
+                                         * request; the JSON reader survives
+                                         * some */
     for (size_t i = 0; i < sizeof(row) / sizeof(row[0]); i++) {
         char *body = quoted(row[i].body);
 
@@ -939,11 +942,11 @@ TEST(ask_reads_samplers_in_any_order)
             "samplers", "each once");
     refused(REQUEST_CHAT, "{" HELLO ", 'samplers': 'q'}", "samplers", "min_p");
     refused(REQUEST_CHAT, "{" HELLO ", 'samplers': 'i'}", "samplers",
-            "one step");
+            "one sampler");
     refused(REQUEST_CHAT, "{" HELLO ", 'samplers': 5}", "samplers", "a list");
 }
 
-/* A vocabulary of bytes and of tokens by their usual names. */
+/* Opens a vocabulary of bytes and of tokens with their usual names. */
 static pl_tokenizer *open_fim(const char *path)
 {
     static const char *const marks[] = {"<|fim_prefix|>", "<|fim_suffix|>",
@@ -1001,7 +1004,8 @@ TEST(ask_gaps_are_told_of_by_the_models_own_tokens)
     assert_int_equal(ids[0], pl_tokenizer_bos(words));
     for (size_t i = 0; i < sizeof want / sizeof want[0]; i++)
         assert_int_equal(ids[1 + i], want[i]);
-    /* A mark in what the client gives is text, but in the prompt. */
+    /* A special token in the client's text is plain text, but not in the
+     * prompt. */
     assert_int_equal(ids[n - 3], 258);
     assert_int_equal(ids[n - 2], 'x');
     assert_int_equal(ids[n - 1], 256);

@@ -1,6 +1,6 @@
-/* The Python packages that speak the server's protocols: their requests are
- * read, and they understand the answers, as tests/tools/server_clients.py
- * says. */
+/* The Python packages that speak the server's protocols: it parses their
+ * requests, and they parse its responses, as tests/tools/server_clients.py
+ * expects. */
 #include "lib/command.h"
 #include "lib/support.h"
 #include "server/response.h"
@@ -10,7 +10,7 @@
 #include <string.h>
 #include <sys/wait.h>
 
-/* As the script names them. */
+/* Named as in the script. */
 static const struct {
     const char *name;
     enum request_kind kind;
@@ -30,7 +30,7 @@ static const struct {
     {"message-error", REQUEST_MESSAGES},
 };
 
-/* What the script expects to hear. */
+/* The output that the script expects. */
 static const pl_reply_part said[] = {
     {PL_REPLY_REASONING, "why \xc3\xbc", 6, NULL, NULL},
     {PL_REPLY_CONTENT, "say \xe6\x9d\xb1 \"\\\" \xf0\x9f\x8e\x89\n", 17, NULL,
@@ -44,7 +44,7 @@ static bool write_file(void *file, const void *data, size_t n)
     return fwrite(data, 1, n, file) == n;
 }
 
-/* Texts come a byte at a time, calls whole. */
+/* Texts are sent a byte at a time, calls whole. */
 static void answer_all(const struct request *a, FILE *f)
 {
     struct response_about about = {.model = "tale",
@@ -82,7 +82,7 @@ static void answer_all(const struct request *a, FILE *f)
     response_free(w);
 }
 
-/* What the server would do with DIR/NAME.body. */
+/* Does what the server would do with DIR/NAME.body. */
 static void serve(const char *folder, const char *name, enum request_kind kind)
 {
     static const struct request_rules rules = {.n_vocab = 1000,
@@ -127,7 +127,7 @@ static int run(const char *script, const char *folder, const char *mode)
     return WEXITSTATUS(status);
 }
 
-/* In the short tier test_serve lets them speak to a server. */
+/* In the short tier they are tried against a server by test_serve. */
 TEST_LONG(server_is_understood_by_the_packages_of_its_protocols)
 {
     const char *script = test_file("tests/tools/server_clients.py");

@@ -1,4 +1,4 @@
-/* Embeddings: how vectors are scaled and written. */
+/* Embeddings: vectors are scaled and written correctly. */
 #include "lib/support.h"
 #include "server/embeddings.h"
 
@@ -46,7 +46,7 @@ TEST(embeddings_have_the_norm_that_is_asked_for)
     }
 }
 
-/* Powers of these are beyond a double. */
+/* Powers of these exceed a double. */
 TEST(embeddings_have_a_high_norm_of_small_and_large_values)
 {
     static const float unit[] = {1e-6f, 1e6f};

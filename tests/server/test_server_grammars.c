@@ -1,4 +1,5 @@
-/* Grammars of a server: one a text, however many ask, and made but once. */
+/* Grammars of a server: one for each text, for any number of requests, and
+ * compiled only once. */
 #include "lib/alloc_fail.h"
 #include "lib/support.h"
 #include "server/grammar_cache.h"
@@ -52,12 +53,12 @@ TEST(server_grammars_are_made_once_and_kept)
         for (int k = 0; k < i; k++)
             assert_ptr_not_equal(own[i], own[k]);
     }
-    for (int i = 0; i < N_TEXT; i++) { /* in use: none was given up */
+    for (int i = 0; i < N_TEXT; i++) { /* in use: none was evicted */
         assert_ptr_equal(take(&p, i), own[i]);
         grammars_give(&p.g, own[i]);
         grammars_give(&p.g, own[i]);
     }
-    /* the last that were used are kept, and one new takes the oldest's place */
+    /* the last used are kept, and a new one replaces the oldest */
     take(&p, N_TEXT);
     assert_int_equal(p.g.n, N_TEXT);
     for (int i = N_TEXT - 1; i > 0; i--) {

@@ -1,5 +1,5 @@
-/* Jobs in company: each writes what it would have written alone, whoever else
- * comes, goes, pauses or takes its place. */
+/* Tasks in company: each generates what it would alone, whatever other tasks
+ * do: arrive, end, pause or preempt it. */
 #include "engine/engine.h"
 #include "lib/alloc_fail.h"
 #include "lib/support.h"
@@ -17,18 +17,18 @@ struct place {
     struct loop *loop;
     const pl_tokenizer *t;
     const char *file;        /* NULL: the bundled model */
-    bool shares;             /* what prompts begin with */
+    bool shares;             /* prompts begin with the same tokens */
     const char *const *keep; /* rows that it keeps, one name; NULL: none */
 };
 
-/* What a listener heard. */
+/* The output that a listener received. */
 struct heard {
     int32_t id[512];
     uint32_t sum[512]; /* of the logits' bits */
-    int n, most;       /* most: it has enough then; 0: never */
-    int pause;         /* it pauses behind so many; 0: never */
-    int leave;         /* it gives up then; 0: never; -1: within its prompt */
-    int free;          /* tokens before its grammar holds */
+    int n, most;       /* most: it stops then; 0: never */
+    int pause;         /* pauses after so many; 0: never */
+    int leave;         /* cancels then; 0: never; -1: within its prompt */
+    int free;          /* tokens before its grammar applies */
     int64_t n_vocab, done;
     _Atomic enum client_state wish;
     struct task_report report;
@@ -111,7 +111,8 @@ static void hear_end(void *user, const struct task_report *report)
     h->n_end++;
 }
 
-/* A job of n random tokens drawn from `seed`, which `prompt` has room for. */
+/* Adds a task of n random tokens drawn from `seed`; `prompt` has space for
+ * them. */
 static pl_status add(struct place *p, struct heard *h, uint64_t seed,
                      int32_t *prompt, int n, int max_tokens, uint64_t client,
                      pl_err *err)
@@ -121,6 +122,7 @@ static pl_status add(struct place *p, struct heard *h, uint64_t seed,
                                  .max_tokens = max_tokens,
                                  .ignore_end = true,
                                  .client = client,
+                                 .slot = -1,
                                  .listener = {.progress = hear_progress,
                                               .token = hear_token,
                                               .poll_client = tell_wish,
@@ -160,7 +162,7 @@ static void expect_same(const struct heard *a, const struct heard *b)
     assert_memory_equal(a->sum, b->sum, (size_t)a->n * sizeof *a->sum);
 }
 
-/* Jobs of these sizes, each alone. */
+/* Runs tasks of these sizes, each alone. */
 static void write_alone(struct place *p, struct heard *h, int n)
 {
     for (int i = 0; i < n; i++) {
@@ -194,7 +196,7 @@ TEST(server_jobs_in_company_write_what_they_write_alone)
     }
 }
 
-/* Each token of a text is one that was written, its first one too. */
+/* Each token of a text counts as generated, the first one too. */
 TEST(server_totals_are_those_of_all_jobs)
 {
     enum { N = 5 };
@@ -221,7 +223,7 @@ TEST(server_totals_are_those_of_all_jobs)
     tear_down(&p);
 }
 
-/* 8 jobs in a cache that takes some 3 of them to their end. */
+/* 8 tasks in a cache that can finish about 3 of them at once. */
 TEST(server_jobs_that_give_their_place_write_the_same)
 {
     enum { N = 8 };
@@ -244,12 +246,12 @@ TEST(server_jobs_that_give_their_place_write_the_same)
     loop_counts(p.loop, &c);
     assert_true(c.n_preemptions > 0);
     assert_int_equal(c.n_running + c.n_waiting + c.n_preempted, 0);
-    assert_false(p.engine->has_weights); /* nothing lasts of it */
+    assert_false(p.engine->has_weights); /* nothing of it is permanent */
     tear_down(&p);
 }
 
-/* What was computed for one is not computed for the next, which writes the same
- * for all that; and places change hands meanwhile. */
+/* A prefix computed for one task is not computed for the next, which generates
+ * the same; preemptions occur meanwhile. */
 TEST(server_jobs_that_share_a_prefix_write_the_same)
 {
     enum { N = 4 };
@@ -284,7 +286,8 @@ TEST(server_jobs_that_share_a_prefix_write_the_same)
     tear_down(&p);
 }
 
-/* n jobs, each of alone[] twice, some of which pause, and some leave then. */
+/* Runs n tasks, each of alone[] twice; some pause, and some of those
+ * disconnect. */
 static void disturb(struct place *p, const struct heard *alone, int n,
                     uint64_t *seed)
 {
@@ -309,9 +312,9 @@ static void disturb(struct place *p, const struct heard *alone, int n,
     free(h);
 }
 
-/* Models that cannot go back as they like, recurrent ones and windows among
- * them: what jobs wrote alone they write while places are given and come back,
- * while others pause, leave and share what they began with. */
+/* Models whose sequences cannot be trimmed freely, recurrent ones and windows
+ * among them. Tasks generate what they do alone, while they are preempted and
+ * resumed, and others pause, disconnect and share prefixes. */
 TEST_FLAGGED(__FILE__, server_jobs_of_any_memory_write_what_they_write_alone,
              TEST_NOT_BRIEF)
 {
@@ -351,8 +354,8 @@ static bool tell_holds(void *user)
     return h->n >= h->free;
 }
 
-/* However much the model wishes to end before its grammar holds: the text comes
- * to where it does, and keeps to it then. */
+/* Even if the model's end is likely before its grammar applies, the text
+ * continues to there, and follows the grammar then. */
 TEST(server_jobs_do_not_end_before_their_grammar_holds)
 {
     enum { FREE = 20, MOST_END = 64 };
@@ -363,6 +366,7 @@ TEST(server_jobs_do_not_end_before_their_grammar_holds)
     struct task_params params = {.prompt = prompt,
                                  .n_prompt = 3,
                                  .max_tokens = 200,
+                                 .slot = -1,
                                  .listener = {.token = hear_token,
                                               .grammar_applies = tell_holds,
                                               .end = hear_end,
@@ -408,8 +412,8 @@ TEST(server_jobs_do_not_end_before_their_grammar_holds)
     pl_grammar_free(params.grammar);
 }
 
-/* A job that names a place has that and no other, however long another has it;
- * others go by. */
+/* A task that names a slot gets only that one, however long another task has
+ * it. Others overtake it. */
 TEST(server_jobs_have_the_place_that_they_name)
 {
     enum { N = 3 };
@@ -419,6 +423,7 @@ TEST(server_jobs_have_the_place_that_they_name)
                                  .n_prompt = 3,
                                  .max_tokens = 20,
                                  .ignore_end = true,
+                                 .slot = -1,
                                  .listener = {.token = hear_token,
                                               .poll_client = tell_wish,
                                               .end = hear_end}};
@@ -426,11 +431,11 @@ TEST(server_jobs_have_the_place_that_they_name)
     pl_err err;
 
     set_up(&p, "cpu", 512, &(struct loop_options){.n_seq = N, .step = 64});
-    for (int i = 0; i < 2 * N; i++) { /* the last place twice, others never */
+    for (int i = 0; i < 2 * N; i++) { /* the last slot twice, others never */
         h[i].n_vocab = pl_tokenizer_n_vocab(p.t);
         h[i].wish = CLIENT_BACKLOGGED;
         params.listener.user = &h[i];
-        params.slot = i < 2 ? N : 0;
+        params.slot = i < 2 ? N - 1 : -1;
         params.max_tokens = 20 + i;
         TEST_OK(loop_add(p.loop, &params, 1, NULL, &err), err);
     }
@@ -446,7 +451,7 @@ TEST(server_jobs_have_the_place_that_they_name)
         int64_t n;
 
         loop_slot_erase(p.loop, slot);
-        params.slot = 1 + slot;
+        params.slot = slot;
         params.max_tokens = 9;
         h[0] = (struct heard){.n_vocab = h[0].n_vocab};
         params.listener.user = &h[0];
@@ -458,14 +463,14 @@ TEST(server_jobs_have_the_place_that_they_name)
             free(token);
         }
     }
-    params.slot = N + 1;
+    params.slot = N;
     assert_int_equal(loop_add(p.loop, &params, 1, NULL, &err), PL_BAD_ARGUMENT);
-    assert_non_null(strstr(err.message, "id_slot 3: the server has the slots 0 "
+    assert_non_null(strstr(err.message, "id_slot 3: no such slot; use 0 "
                                         "to 2"));
     tear_down(&p);
 }
 
-/* Who pauses keeps nobody from the place that he has, named or not. */
+/* A paused task does not block its slot for others, named or not. */
 TEST(server_jobs_that_pause_leave_the_place_that_another_names)
 {
     const int32_t prompt[] = {1, 2, 3};
@@ -474,7 +479,7 @@ TEST(server_jobs_that_pause_leave_the_place_that_another_names)
                                  .n_prompt = 3,
                                  .max_tokens = 9,
                                  .ignore_end = true,
-                                 .slot = 2,
+                                 .slot = 1,
                                  .listener = {.token = hear_token,
                                               .poll_client = tell_wish,
                                               .end = hear_end}};
@@ -516,7 +521,7 @@ TEST(server_jobs_end_when_they_are_told)
     wait_for(&h[1]);
     assert_int_equal(h[1].report.why, FINISH_LENGTH);
     assert_int_equal(h[1].n, 0);
-    /* In the middle of a prompt, and while it waits for a place. */
+    /* In the middle of a prompt, and while it waits for a slot. */
     ask(&p, &h[2], 2, 1900, 100, 1);
     ask(&p, &h[3], 3, 30, 400, 1);
     ask(&p, &h[4], 4, 30, 100, 1);
@@ -535,7 +540,7 @@ TEST(server_jobs_end_when_they_are_told)
     tear_down(&p);
 }
 
-/* Wherever it is: not one token more is computed. */
+/* Wherever it is: not one more token is computed. */
 TEST(server_jobs_are_given_up_within_a_step)
 {
     static const int leave[] = {-1, 1, 17};
@@ -557,7 +562,7 @@ TEST(server_jobs_are_given_up_within_a_step)
     tear_down(&p);
 }
 
-/* A client that does not take what is written stops nobody but itself. */
+/* A client that does not read stops only its own task. */
 TEST(server_jobs_of_slow_clients_pause)
 {
     struct heard slow = {0}, quick = {0}, late = {0}, half = {0};
@@ -574,8 +579,7 @@ TEST(server_jobs_of_slow_clients_pause)
     wait_for(&slow);
     assert_int_equal(slow.n, 50);
     memset(&quick, 0, sizeof quick);
-    half.pause =
-        5; /* in the middle of what it writes; nobody wants its place */
+    half.pause = 5; /* in the middle of its output; its slot is not needed */
     ask(&p, &half, 1, 30, 50, 1);
     ask(&p, &quick, 2, 30, 50, 2);
     wait_for(&quick);
@@ -590,6 +594,7 @@ TEST(server_jobs_of_slow_clients_pause)
                                      .n_prompt = 3,
                                      .max_tokens = 5,
                                      .time_s = 0.05,
+                                     .slot = -1,
                                      .listener = {.token = hear_token,
                                                   .poll_client = tell_wish,
                                                   .end = hear_end,
@@ -609,6 +614,7 @@ TEST(server_refuses_what_can_never_run_and_what_is_too_much)
     struct heard h[N] = {0};
     struct task_params params = {.prompt = prompt,
                                  .max_tokens = 5,
+                                 .slot = -1,
                                  .listener = {.token = hear_token,
                                               .poll_client = tell_wish,
                                               .end = hear_end,
@@ -631,7 +637,7 @@ TEST(server_refuses_what_can_never_run_and_what_is_too_much)
         h[i].wish = CLIENT_BACKLOGGED;
         ask(&p, &h[i], 1, 30, 5, 1);
     }
-    /* The first may have its place by now: one more may wait then. */
+    /* The first may have its slot by now: one more may wait then. */
     for (int i = 0; i < 2; i++) {
         params.time_s = 1e-9;
         if (loop_add(p.loop, &params, 1, &retry_s, &err) == PL_FULL)
@@ -649,12 +655,12 @@ TEST(server_refuses_what_can_never_run_and_what_is_too_much)
     tear_down(&p);
 }
 
-/* Who pauses keeps neither a place nor pages from others, and goes on later
+/* Paused tasks keep neither slots nor pages from others, and continue later
  * with the same bits. */
 TEST(server_jobs_that_pause_give_their_place_to_others)
 {
     enum { N = 3 };
-    static const int n_seq[] = {1, 4}; /* places are short; pages are */
+    static const int n_seq[] = {1, 4}; /* slots are short; pages are */
 
     for (int k = 0; k < 2; k++) {
         struct heard alone = {0}, slow[N] = {0}, quick = {0};
@@ -688,8 +694,7 @@ TEST(server_jobs_that_pause_give_their_place_to_others)
     }
 }
 
-/* Clients that come and leave before their turn take nothing from those who
- * come later. */
+/* Clients that disconnect before their turn take nothing from later ones. */
 TEST(server_jobs_given_up_while_they_wait_make_room)
 {
     enum { N = 8 };
@@ -716,7 +721,7 @@ TEST(server_jobs_given_up_while_they_wait_make_room)
     tear_down(&p);
 }
 
-/* All or none; and what can never be is not told to try again. */
+/* All or none. Tasks that can never fit get no advice to try again. */
 TEST(server_jobs_come_together_or_not_at_all)
 {
     enum { MOST = 4 };
@@ -735,6 +740,7 @@ TEST(server_jobs_come_together_or_not_at_all)
                                          .n_prompt = 3,
                                          .max_tokens = 2,
                                          .ignore_end = true,
+                                         .slot = -1,
                                          .listener = {.token = hear_token,
                                                       .poll_client = tell_wish,
                                                       .end = hear_end,
@@ -764,11 +770,11 @@ TEST(server_jobs_come_together_or_not_at_all)
     tear_down(&p);
 }
 
-/* Each allocation fails once, in whatever thread: one job is refused or fails,
- * the others write what they should, and the next are none the worse. They
- * begin when all are there and write different texts, so that two of them meet
- * in a cache that has no room for both, and the same allocations come each
- * time. */
+/* Each allocation fails once, on whatever thread: one task is rejected or
+ * fails, the others generate what they should, and later ones are unaffected.
+ * They begin when all are present and have different texts, so that two of them
+ * compete for a cache that cannot hold both, and the same allocations occur
+ * each time. */
 TEST(server_loop_survives_every_allocation_that_fails)
 {
     enum { N = 4, N_PROMPT = 60, N_WRITE = 72 };
@@ -823,7 +829,7 @@ static pl_status look_at_length(void *user, pl_engine *e, pl_err *err)
 {
     (void)err;
     *(int64_t *)user = pl_seq_length(e, 0);
-    return PL_NOT_FOUND; /* is what loop_run_between_steps gives back */
+    return PL_NOT_FOUND; /* loop_run_between_steps returns this */
 }
 
 static void *run_errands(void *user)
@@ -864,7 +870,7 @@ TEST(server_loop_takes_errands_and_jobs_from_any_thread)
 
 struct rows {
     float *row;             /* [n, d_model], owned */
-    int64_t width, n, last; /* last: that was told */
+    int64_t width, n, last; /* last: the last one received */
     struct task_report report;
     atomic_int n_end;
 };
@@ -903,6 +909,7 @@ static void ask_rows(struct place *p, struct rows *h, uint64_t seed, int n,
                                  .rows = which,
                                  .no_cache = true,
                                  .client = seed,
+                                 .slot = -1,
                                  .listener = {.row = hear_row,
                                               .token = hear_no_token,
                                               .end = hear_rows_end,
@@ -926,8 +933,9 @@ static void wait_for_rows(struct rows *h)
     assert_int_equal(h->last, h->n - 1);
 }
 
-/* Rows beside jobs that write: each has the bits that it has alone, whether all
- * rows are told or the last one; and who writes notices nothing. */
+/* Embedding tasks with decoding tasks: each row has the bits that it has alone,
+ * whether all rows are requested or only the last one. Decoding tasks are
+ * unaffected. */
 TEST(server_rows_are_the_same_alone_and_in_company)
 {
     enum { N = 5 };
@@ -975,7 +983,8 @@ TEST(server_rows_are_the_same_alone_and_in_company)
     }
 }
 
-/* One writes beside rows until pages run short; it is cut off nowhere. */
+/* A task decodes with an embedding task until pages run short; its output is
+ * complete. */
 TEST(server_jobs_beside_rows_give_their_place_and_write_the_same)
 {
     static const char *const keep[] = {"result_norm"};

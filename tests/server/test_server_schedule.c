@@ -1,4 +1,5 @@
-/* What a step takes: nobody who writes waits, and clients are served alike. */
+/* The scheduler's choice for a step: no decoding task waits, and clients are
+ * served fairly. */
 #include "lib/support.h"
 #include "server/schedule.h"
 
@@ -56,8 +57,8 @@ TEST(schedule_writes_in_every_step_beside_a_chunk)
     schedule_fini(&s);
 }
 
-/* Of two short prompts the first is told its token behind a chunk, not behind
- * the second; a long one still gets whole steps. */
+/* The first of two short prompts gets its token after one chunk, not after the
+ * second prompt; a long one still gets whole steps. */
 TEST(schedule_prompt_that_ends_waits_for_no_other)
 {
     struct schedule s;
@@ -75,8 +76,8 @@ TEST(schedule_prompt_that_ends_waits_for_no_other)
     schedule_fini(&s);
 }
 
-/* One client asks for a hundred things, another for one: they get the same
- * while both want something. */
+/* One client has a hundred tasks, another one: they get the same while both
+ * need tokens. */
 TEST(schedule_is_fair_over_clients)
 {
     struct schedule s;
@@ -104,8 +105,8 @@ TEST(schedule_is_fair_over_clients)
     schedule_fini(&s);
 }
 
-/* Who comes late has no claim on what others had while it was away, and who
- * leaves and comes back has not paid its debt. */
+/* A late client has no claim on what others had before, and a client gains
+ * nothing by leaving and returning. */
 TEST(schedule_lets_nobody_save_up)
 {
     struct schedule s;
@@ -132,8 +133,8 @@ TEST(schedule_lets_nobody_save_up)
     schedule_fini(&s);
 }
 
-/* Nor has one who is there and takes nothing, and others who come meanwhile do
- * not begin as far behind as that. */
+/* Neither has a client that is present but paused, and new clients do not start
+ * that far behind. */
 TEST(schedule_lets_nobody_save_up_by_pausing)
 {
     struct schedule s;
@@ -180,7 +181,7 @@ TEST(schedule_seats_the_least_served_and_unseats_the_most)
     schedule_fini(&s);
 }
 
-/* One that writes may end, and another comes, the newest of all. */
+/* A decoding task may end, and another arrives, the newest of all. */
 static void end_one(struct schedule *s, struct schedule_entry *job, int *waited,
                     int n, uint64_t *seed)
 {
@@ -198,9 +199,8 @@ static void end_one(struct schedule *s, struct schedule_entry *job, int *waited,
     join(s, job[n - 1].client);
 }
 
-/* Random clients that come, ask and go: what is given is what was asked for,
- * the sum is within the step, and a client that waits is not passed over for
- * ever. */
+/* Random clients arrive, add tasks and leave. No task gets more than it needs,
+ * the sum is within the step, and no waiting client starves. */
 TEST(schedule_starves_nobody)
 {
     enum { N = 12 };

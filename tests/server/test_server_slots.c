@@ -1,5 +1,5 @@
-/* Files of slots: several who write one at the same time, and what is left of
- * it. */
+/* Files of slots: after several writers at the same time, one writer's file is
+ * complete. */
 #include "lib/support.h"
 #include "server/slot_file.h"
 
@@ -18,7 +18,7 @@ static const struct tier_key root = {{5}};
 struct writer {
     pthread_t thread;
     const char *path;
-    int id; /* all its bytes */
+    int id; /* of all its bytes */
     pl_status status;
 };
 
@@ -43,7 +43,7 @@ static void *write_on(void *user)
     return NULL;
 }
 
-/* All of it is one writer's. */
+/* Checks that all bytes are one writer's. */
 static void expect_whole(const struct slot_file *f)
 {
     const unsigned char *state = f->state;
@@ -101,7 +101,7 @@ TEST(slot_file_is_one_writers_whoever_else_writes_it)
     assert_int_equal(n, 1);
 }
 
-/* The folder may be that of the models, and the server's keys may be there. */
+/* The folder may be that of the models, and may contain the server's keys. */
 TEST(slot_file_replaces_none_but_a_slots)
 {
     static const char mine[] = "GGUF, and this is mine\n";
@@ -134,7 +134,7 @@ TEST(slot_file_replaces_none_but_a_slots)
         }
     TEST_OK(slot_file_write(&f, path[3], &root, &err), err);
     TEST_OK(slot_file_write(&f, path[3], &root, &err), err); /* its own */
-    /* a link to a slot leads out of the folder, and no mode is changed */
+    /* a link to a slot points out of the folder, and no mode is changed */
     assert_int_equal(unlink(path[1]) | symlink(path[3], path[1]), 0);
     assert_int_equal(slot_file_write(&f, path[1], &root, &err),
                      PL_BAD_ARGUMENT);
@@ -166,7 +166,7 @@ TEST(slot_file_of_another_version_is_refused_with_a_remedy)
     assert_true(file && fseek(file, 8, SEEK_SET) == 0 && fputc(1, file) == 1 &&
                 fclose(file) == 0);
     assert_int_equal(slot_file_read(&got, path, &root, &err), PL_BAD_FILE);
-    assert_non_null(strstr(err.message, "version 1"));
-    assert_non_null(strstr(err.message, "save it anew"));
+    assert_non_null(strstr(err.message, "has version 1"));
+    assert_non_null(strstr(err.message, "save the slot anew"));
     slot_file_fini(&got);
 }

@@ -1,4 +1,5 @@
-/* Stop strings over streamed text, against a search of the whole text. */
+/* Stop strings over streamed text give the same result as a search of the whole
+ * text. */
 #include "lib/alloc_fail.h"
 #include "lib/support.h"
 #include "server/json_text.h"
@@ -13,8 +14,8 @@ static bool collect(void *user, const char *s, size_t n)
     return true;
 }
 
-/* Where the text has to end, and by which string: the one that ends first, and
- * of those the longest. */
+/* Returns the length at which the text must end, and the string: the one that
+ * ends first, of those the longest. */
 static size_t naive(const char *text, const char *const *stop, int n, int *hit)
 {
     size_t len = strlen(text);
@@ -34,7 +35,7 @@ static size_t naive(const char *text, const char *const *stop, int n, int *hit)
     return len;
 }
 
-/* Pieces of 1 to `most` bytes. */
+/* Feeds pieces of 1 to `most` bytes. */
 static void check(const char *text, const char *const *stop, int n,
                   uint64_t *seed, int64_t most)
 {

@@ -1,6 +1,6 @@
-/* The cache's tiers without an engine: what host memory keeps, against a list;
- * what a folder gives back, whoever dies, damages or shares it; what a search
- * finds. */
+/* The cache's tiers without an engine. Host memory keeps the same pages as a
+ * list. A folder returns whole pages only, even after crashes, damage, or use
+ * by several servers, and lookups find the right pages. */
 #include "lib/alloc_fail.h"
 #include "lib/mute_disk.h"
 #include "lib/support.h"
@@ -23,7 +23,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* The nth page of text `x`, whose bytes only that page has. */
+/* Returns the nth page of text `x`, whose bytes only that page has. */
 static unsigned char *data_of(int x, int i, size_t n)
 {
     unsigned char *b = test_need(n + 1, 1);
@@ -66,7 +66,7 @@ static void same_entry(const struct tier_entry *a, const struct tier_entry *b)
     assert_true(tier_key_same(&a->key, &b->key));
     assert_int_equal(a->first, b->first);
     assert_int_equal(a->n, b->n);
-    assert_int_equal(a->goes_on, b->goes_on);
+    assert_int_equal(a->resumable, b->resumable);
     assert_int_equal(a->bytes, b->bytes);
     assert_memory_equal(a->token, b->token, sizeof a->token);
     assert_memory_equal(a->data, b->data, a->bytes);
@@ -76,7 +76,7 @@ static void same_entry(const struct tier_entry *a, const struct tier_entry *b)
 
 enum { N_KEY = 40 };
 
-/* What the table should have, by use, the longest unused first. */
+/* The expected table, by use, the least recently used first. */
 struct plain {
     int n, of[N_KEY];
     bool owed[N_KEY];
@@ -169,7 +169,7 @@ TEST(tier_of_memory_keeps_what_was_used_last)
         }
         assert_int_equal(t.n, p.n);
         assert_int_equal(t.bytes, plain_bytes(&p));
-        assert_true(t.bytes <= t.limit && t.owed <= t.bytes);
+        assert_true(t.bytes <= t.limit && t.dirty <= t.bytes);
     }
     tier_table_fini(&t);
     for (int k = 0; k < N_KEY; k++) {
@@ -187,7 +187,7 @@ static void open_disk(struct tier_disk *d, const char *dir, uint64_t limit)
     TEST_OK(tier_disk_open(d, dir, limit, &err), err);
 }
 
-/* Files of the folder; *bytes of them, and the name of the last. */
+/* Counts the files of the folder; *bytes of them, and the name of the last. */
 static int n_file(const char *dir, uint64_t *bytes, char name[256])
 {
     DIR *d = opendir(dir);
@@ -239,8 +239,8 @@ TEST(tier_of_disk_gives_back_what_was_written)
     tier_disk_close(&other);
 }
 
-/* Whichever byte of the head is another, however short the file is: it is not
- * given back, and goes. The data is the engine's to check. */
+/* Whichever byte of the head is changed, however short the file is: it is not
+ * returned, and is deleted. The engine checks the data. */
 TEST(tier_of_disk_drops_what_is_damaged)
 {
     const char *dir = test_temp("tier-damage");
@@ -277,7 +277,7 @@ TEST(tier_of_disk_drops_what_is_damaged)
     tier_disk_close(&d);
 }
 
-/* Until the clock by which files are dated has moved. */
+/* Waits until the clock that dates files has advanced. */
 static void next_tick(void)
 {
     struct timespec was, t;
@@ -288,7 +288,7 @@ static void next_tick(void)
     while (t.tv_sec == was.tv_sec && t.tv_nsec == was.tv_nsec);
 }
 
-/* The folder stays as small as was asked for, and what was used last stays. */
+/* The folder keeps its limit, and the pages used last stay. */
 TEST(tier_of_disk_is_bounded)
 {
     const char *dir = test_temp("tier-bound");
@@ -306,7 +306,7 @@ TEST(tier_of_disk_is_bounded)
 
         assert_true(tier_disk_write(&d, e));
         tier_entry_unref(e);
-        if (i % 10 == 0) /* of some thirty that it holds */
+        if (i % 10 == 0) /* of some thirty that fit */
             next_tick();
         tier_disk_touch(&d, &kept->key);
         n_file(dir, &bytes, name);
@@ -347,8 +347,8 @@ TEST(tier_of_disk_is_its_owners)
     tier_entry_unref(e);
 }
 
-/* What is not the cache's stays, however old and however full the folder is;
- * what a server left unfinished goes. */
+/* Other files stay, however old they are and however full the folder is.
+ * Unfinished files of a server are deleted. */
 TEST(tier_of_disk_leaves_other_files)
 {
     static const char *const names[] = {
@@ -432,8 +432,8 @@ TEST(tier_files_of_several_writers_do_not_meet)
     }
 }
 
-/* Servers that are killed while they write: whatever is in the folder then is
- * whole, and unfinished files are few. */
+/* Servers killed during writes: all pages in the folder are whole, and
+ * unfinished files are few. */
 TEST(tier_of_disk_survives_kill_9)
 {
     enum { N_ENTRY = 16, BYTES = 300000 };
@@ -494,7 +494,8 @@ static void nothing(void *user)
     (void)user;
 }
 
-/* Gives a text's pages; of `part` tokens more one that ends within a page. */
+/* Stores a text's pages, and one of `part` more tokens that ends within a
+ * page. */
 static void give_text(struct tiers *t, int x, int n_page, int part,
                       const bool *goes_on)
 {
@@ -509,7 +510,8 @@ static void give_text(struct tiers *t, int x, int n_page, int part,
                     data_of(x, n_page, 2000), 2000);
 }
 
-/* The ith page of a search, when it has come; NULL: it does not. */
+/* Returns the ith page of a lookup once it is loaded, or NULL if it will not
+ * be. */
 static const struct tier_entry *take(struct tiers *t, struct tiers_lookup *s,
                                      int i)
 {
@@ -533,7 +535,8 @@ static struct tiers_lookup *begin_search(struct tiers *t, int x, int64_t n,
     return s;
 }
 
-/* Tokens up to which a text is found from `length` on, with what it was. */
+/* Returns the tokens up to which a text is found from `length` on, after a
+ * check of the data. */
 static int64_t found(struct tiers *t, int x, int64_t n, int64_t length)
 {
     struct tiers_lookup *s = begin_search(t, x, n, length);
@@ -554,7 +557,7 @@ static int64_t found(struct tiers *t, int x, int64_t n, int64_t length)
         end += e->n;
         free(data);
         if (i == f.n - 1) {
-            assert_true(e->goes_on);
+            assert_true(e->resumable);
             assert_int_equal(end, f.end);
         }
     }
@@ -577,7 +580,8 @@ static struct tiers *open_tiers(uint64_t ram, const char *dir)
     return t;
 }
 
-/* Until nothing is on its way: so many pages are there, and written. */
+/* Waits until all transfers are done: so many pages are in memory, and
+ * written. */
 static void settle(struct tiers *t, uint64_t n_ram, uint64_t n_written)
 {
     struct tiers_counts c;
@@ -600,7 +604,7 @@ TEST(tiers_find_the_longest_way_on)
     assert_int_equal(found(t, 1, 640, 0), 576); /* one token is left */
     assert_int_equal(found(t, 1, 641, 0), 640);
     assert_int_equal(found(t, 2, N_TEXT, 0), 0);
-    give_text(t, 3, 8, 20, states); /* a leaf behind 8 pages */
+    give_text(t, 3, 8, 20, states); /* a leaf after 8 pages */
     give_text(t, 4, 8, 0, states);
     settle(t, 27, 0);
     assert_int_equal(found(t, 3, N_TEXT, 0), 532);
@@ -610,7 +614,7 @@ TEST(tiers_find_the_longest_way_on)
     assert_int_equal(found(t, 4, N_TEXT, 200), 384); /* from the beginning */
     tiers_free(t);
 
-    t = open_tiers(0, dir); /* the disk alone, over a restart */
+    t = open_tiers(0, dir); /* only from disk, after a restart */
     give_text(t, 1, 10, 0, NULL);
     settle(t, 0, 10);
     assert_int_equal(found(t, 1, N_TEXT, 64), 640);
@@ -627,7 +631,7 @@ TEST(tiers_find_the_longest_way_on)
     tiers_free(t);
 }
 
-/* At the end all that was given is written, and counted. */
+/* At the end all stored pages are written, and counted. */
 TEST(tiers_count_what_they_write_at_their_end)
 {
     struct tiers *t = open_tiers(1 << 20, test_temp("tier-end"));
@@ -643,8 +647,8 @@ TEST(tiers_count_what_they_write_at_their_end)
     tiers_free(t);
 }
 
-/* A disk that takes nothing: the process goes on, memory has what it had, and
- * what is written later is whole. */
+/* A disk that accepts nothing: the process continues, memory keeps its pages,
+ * and later writes are whole. */
 TEST(tiers_survive_a_full_disk)
 {
     const char *dir = test_temp("tier-full");
@@ -681,7 +685,7 @@ TEST(tiers_survive_a_full_disk)
     }
 }
 
-/* A page that is too large for the folder keeps no other from it. */
+/* A page that is too large for the folder blocks no other. */
 TEST(tiers_write_on_behind_a_page_that_is_too_large)
 {
     const char *dir = test_temp("tier-large");
@@ -703,7 +707,7 @@ TEST(tiers_write_on_behind_a_page_that_is_too_large)
     tiers_free(t);
 }
 
-/* The folder may be removed, and others may make it anew. */
+/* The folder may be removed, and made anew by others. */
 TEST(tiers_find_a_folder_that_was_removed)
 {
     const char *dir = test_temp("tier-removed");
@@ -724,8 +728,8 @@ TEST(tiers_find_a_folder_that_was_removed)
     tiers_free(t);
 }
 
-/* A disk that hangs: who is told of a failure keeps the writer, which is the
- * same to all others. */
+/* Acts as a disk that hangs: the log callback of a failure blocks the writer
+ * thread, which has the same effect. */
 struct hung {
     pthread_mutex_t lock;
     atomic_int n_told;
@@ -775,9 +779,8 @@ TEST(tiers_of_memory_mind_no_disk_that_hangs)
     tiers_free(t);
 }
 
-/* A disk that does not answer who reads holds nobody: what was asked for before
- * is known to come late, and what is asked for then has the pages of memory,
- * and those alone, at once. */
+/* A disk that does not answer reads blocks no other lookup. Earlier lookups are
+ * known to be late. Later ones get only the pages in memory, at once. */
 TEST(tiers_of_memory_wait_for_no_disk_that_does_not_answer)
 {
     const char *dir = test_temp("tier-mute");
@@ -816,7 +819,7 @@ TEST(tiers_of_memory_wait_for_no_disk_that_does_not_answer)
         assert_null(tiers_lookup_page(t, more[i], 0, &ended));
         assert_true(ended);
     }
-    tiers_search_free(t, held); /* the reader has it */
+    tiers_search_free(t, held); /* the reader is using it */
     tiers_search_free(t, more[0]);
     mute_disk(false);
     TEST_UNTIL(!tiers_disk_stalled(t));
@@ -826,8 +829,9 @@ TEST(tiers_of_memory_wait_for_no_disk_that_does_not_answer)
     tiers_free(t);
 }
 
-/* What is read and not taken yet is bounded, over all who search; each gets all
- * of it all the same, and who goes away in the middle gives up its part. */
+/* Pages that are read but not yet used are bounded, over all lookups. Each gets
+ * all its pages all the same, and one that is freed in the middle gives up its
+ * part. */
 TEST(tiers_read_little_ahead)
 {
     enum { N = 5 };
@@ -847,7 +851,7 @@ TEST(tiers_read_little_ahead)
         s[i] = begin_search(t, 1, N_TEXT, 0);
         assert_int_equal(tiers_search_found(s[i]).n, 10);
     }
-    usleep(30000); /* more would come */
+    usleep(30000); /* more would be read */
     tiers_counts(t, &c);
     assert_true(c.disk_hits <= 3 + N);
     tiers_search_free(t, s[0]);
@@ -867,8 +871,8 @@ TEST(tiers_read_little_ahead)
     tiers_free(t);
 }
 
-/* What the engine refused goes from memory and from the disk, and can come
- * anew. */
+/* A page that the engine rejected is deleted from memory and from disk, and can
+ * be stored anew. */
 TEST(tiers_lose_what_is_damaged)
 {
     const char *dir = test_temp("tier-refused");
@@ -894,7 +898,7 @@ TEST(tiers_lose_what_is_damaged)
     tiers_free(t);
 }
 
-/* Two servers on one folder, each giving what the other has too. */
+/* Two servers on one folder, each storing pages that the other has too. */
 TEST(tiers_share_a_folder)
 {
     const char *dir = test_temp("tier-share");
@@ -906,7 +910,7 @@ TEST(tiers_share_a_folder)
     settle(b, 0, 10);
     assert_int_equal(found(b, 1, N_TEXT, 0), 640);
     assert_int_equal(found(a, 2, N_TEXT, 0), 640);
-    give_text(b, 1, 10, 0, NULL); /* there already */
+    give_text(b, 1, 10, 0, NULL); /* present already */
     give_text(b, 3, 1, 0, NULL);
     settle(b, 0, 11);
     tiers_free(a);

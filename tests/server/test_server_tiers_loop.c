@@ -1,7 +1,6 @@
-/* Jobs whose prompts come back from the tiers of the cache write what they
- * write without them: from host memory, from a disk, after a restart, under
- * another split; and saving idle pages after every answer stops and loses
- * nothing. */
+/* Tasks whose prompts are loaded from the cache's tiers generate what they do
+ * without: from host memory, from a disk, after a restart, with another split.
+ * Saving pages while idle after every response blocks and loses nothing. */
 #include "lib/mute_disk.h"
 #include "lib/support.h"
 #include "server/loop.h"
@@ -61,7 +60,7 @@ static struct setting setting_of(const char *devices, pl_split_mode mode)
 
 static void set_up(struct place *p, const struct setting *s)
 {
-    /* A disk is waited for, however slow the machine is, but one that does not
+    /* A slow disk is waited for on any machine, but not one that does not
      * answer at all. */
     const struct tiers_options to = {.ram = s->ram,
                                      .dir = s->dir,
@@ -114,7 +113,7 @@ static void hear_end(void *user, const struct task_report *report)
     h->n_end++;
 }
 
-/* The same job of a seed n times at once, to their ends. */
+/* Runs the same task n times at once, to the end. */
 static void write_same(struct place *p, struct heard *h, int n, uint64_t seed,
                        int n_prompt, int max_tokens)
 {
@@ -135,6 +134,7 @@ static void write_same(struct place *p, struct heard *h, int n, uint64_t seed,
             .ignore_end = true,
             .client = 1,
             .sampling = &how,
+            .slot = -1,
             .listener = {.token = hear_token, .end = hear_end, .user = &h[i]}};
     }
     for (int i = 0; i < n_prompt; i++)
@@ -162,7 +162,7 @@ static void expect_same(const struct heard *a, const struct heard *b)
     assert_int_equal(a->sum, b->sum);
 }
 
-/* Gives the tiers what the loop has not given yet, as it would. */
+/* Stores the pages that the loop has not stored yet, as it would. */
 static pl_status give_rest(void *user, pl_engine *e, pl_err *err)
 {
     int32_t *token = test_need((size_t)pl_engine_n_ctx(e), sizeof *token);
@@ -180,21 +180,21 @@ static pl_status give_rest(void *user, pl_engine *e, pl_err *err)
     return n == 0 ? PL_OK : err->status;
 }
 
-/* Until the tiers have all that is kept. */
+/* Waits until the tiers have all cached pages. */
 static void settle(struct place *p, bool disk)
 {
     struct tiers_counts c;
     pl_err err;
 
     TEST_OK(loop_run_between_steps(p->loop, give_rest, p->tiers, &err), err);
-    TEST_UNTIL((tiers_counts(p->tiers, &c), c.owed_bytes == 0));
+    TEST_UNTIL((tiers_counts(p->tiers, &c), c.dirty_bytes == 0));
     assert_true(disk ? c.written > 0 : c.ram_pages > 0);
     assert_int_equal(c.failed + c.damaged, 0);
 }
 
 enum { N_JOB = 4, LONG = 300 };
 
-/* Jobs, one after the other; the cache takes few of them at once. */
+/* Runs tasks one after the other; the cache holds few of them at once. */
 static void write_all(struct place *p, struct heard h[N_JOB])
 {
     for (int i = 0; i < N_JOB; i++)
@@ -217,7 +217,8 @@ static void write_again(struct place *p, const struct heard alone[N_JOB],
                  (int)least);
 }
 
-/* Without tiers; from memory; from a disk; after a restart of another split. */
+/* Without tiers; from memory; from a disk; after a restart with another
+ * split. */
 static void each_tier(const char *file, const char *dir, int64_t least)
 {
     struct setting s = setting_of("cpu", PL_SPLIT_NONE);
@@ -270,7 +271,7 @@ TEST_FLAGGED(__FILE__, server_tiers_of_any_memory_change_no_bit, TEST_NOT_BRIEF)
         each_tier(test_ref_need(models[m]), test_temp(models[m]), N_JOB * 256);
 }
 
-/* However many ask for the same at once, each gets what is there. */
+/* Any number of simultaneous tasks for the same pages get all of them. */
 TEST(server_tiers_serve_all_who_ask_at_once)
 {
     enum { N = 6, N_PROMPT = 200 };
@@ -294,7 +295,7 @@ TEST(server_tiers_serve_all_who_ask_at_once)
     tear_down(&p);
 }
 
-/* Who looks at totals again and again, as Prometheus does, but faster. */
+/* Reads totals again and again, like Prometheus but faster. */
 struct looker {
     struct loop *loop;
     pthread_t thread;
@@ -317,7 +318,8 @@ static void *look_on(void *user)
     return NULL;
 }
 
-/* Three bytes of the data of the files in `dir` that a command lists. */
+/* Damages three bytes of the data of the files in `dir` that a command
+ * lists. */
 static void damage(const char *dir, const char *which)
 {
     char line[700];
@@ -330,8 +332,8 @@ static void damage(const char *dir, const char *which)
     assert_int_equal(system(line), 0);
 }
 
-/* Writes LONG tokens where `keeps` has pages, with page number `which` damaged.
- * Returns how many tokens came back. */
+/* Runs a task of LONG tokens with the pages of `keeps`, of which number `which`
+ * is damaged. Returns how many tokens were loaded. */
 static int64_t look_without(struct setting *s, const char *keeps, int which,
                             const struct heard *alone)
 {
@@ -363,9 +365,8 @@ static int64_t look_without(struct setting *s, const char *keeps, int which,
     return c.n_restored;
 }
 
-/* Pages that come back and then are of no use, since one behind them is damaged
- * and the states are there, were in no total; and totals are those of all jobs.
- */
+/* Pages that were loaded but cannot be used, because a later one with the state
+ * is damaged, never count. Totals are the sums of all tasks. */
 TEST(server_totals_only_grow_whatever_comes_back)
 {
     enum { N_PAGE = LONG / 64 + 2 }; /* with its answer, and with states */
@@ -389,8 +390,8 @@ TEST(server_totals_only_grow_whatever_comes_back)
         fail_msg("%d of %d pages are of use without one", n_useful, N_PAGE);
 }
 
-/* A disk that does not answer: jobs come to their end without it, and what they
- * write is the same. Waiting for it would never end. */
+/* A disk that does not answer: tasks finish without it, with the same output.
+ * Waiting for it would never end. */
 TEST(server_jobs_wait_for_no_disk_that_does_not_answer)
 {
     struct setting s = setting_of("cpu", PL_SPLIT_NONE);
@@ -415,8 +416,8 @@ TEST(server_jobs_wait_for_no_disk_that_does_not_answer)
     tear_down(&p);
 }
 
-/* Files of the tier whose data is another than what was written: what comes
- * back is refused, and computed. */
+/* Files of the tier with changed data: loaded pages are rejected, and
+ * computed. */
 TEST(server_tiers_use_nothing_damaged)
 {
     struct setting s = setting_of("cpu", PL_SPLIT_NONE);
@@ -438,7 +439,7 @@ TEST(server_tiers_use_nothing_damaged)
     tear_down(&p);
 }
 
-/* An answer, then its pages are saved while nobody asks, again and again. */
+/* After each response its pages are saved while idle, again and again. */
 TEST(server_idle_pages_are_saved_after_every_answer)
 {
     static const struct {

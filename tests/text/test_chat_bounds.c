@@ -1,6 +1,5 @@
-/* Chat templates: what is refused, with the line; and that nothing a template
- * does goes beyond its bounds. That texts are right is test_chat_reference's.
- */
+/* Chat templates: wrong ones are rejected with the line, and no template
+ * exceeds its limits. test_chat_reference.c checks the texts. */
 #include "chat/template.h"
 #include "lib/alloc_fail.h"
 #include "lib/support.h"
@@ -10,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Renders with these limits; the text is the caller's, NULL if it fails. */
+/* Renders with these limits; the text is the caller's, NULL on failure. */
 static char *render_within(const char *form, const char *variables,
                            const struct chat_limits *limits, pl_err *err)
 {
@@ -123,9 +122,9 @@ TEST(chat_templates_see_what_python_would_show)
     must_give("{{ (-0.5)|round(0, 'ceil') }}", "0.0");
 }
 
-/* |safe and |escape mark a string, and what joins it by "+", "%" or a method is
- * escaped: a template that writes '<|user|>' + (x|safe) gets what Hugging Face
- * makes of it. */
+/* |safe and |escape mark a string, and text joined to it by "+", "%" or a
+ * method is escaped. A template that writes '<|user|>' + (x|safe) gets Hugging
+ * Face's result. */
 TEST(chat_templates_see_markup_as_python_would_show)
 {
     must_give("{{ '<a>' + (s|safe) + '<b>' }}", "&lt;a&gt;x&lt;b&gt;");

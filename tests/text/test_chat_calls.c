@@ -1,7 +1,6 @@
-/* Calls that have to come. Whatever text of the grammar a model writes, it is
- * taken apart into calls of the tools, with arguments as they want them: random
- * texts of the grammar show that, for the forms of calls that published
- * templates have. */
+/* Required tool calls. Any text of the grammar is parsed into calls of the
+ * tools, with arguments that fit them. Random texts of the grammar show that,
+ * for the forms of calls that published templates have. */
 #include "grammar/gbnf.h"
 #include "grammar/rule_tree.h"
 #include "lib/support.h"
@@ -14,8 +13,8 @@
 
 /* ---- tools --------------------------------------------------------------- */
 
-/* Properties as tools have them; the last ones are of strings that the parser
- * has to tell from other values. */
+/* Properties as tools have them. The last ones are strings that the parser must
+ * distinguish from other values. */
 static const char *const properties[] = {
     "{\"type\": \"string\"}",
     "{\"type\": \"integer\"}",
@@ -33,7 +32,7 @@ static const char *const properties[] = {
 };
 enum { N_PROPERTY = sizeof properties / sizeof properties[0] };
 
-/* A tool of random properties, some of which it requires. */
+/* Makes a tool of random properties, some of them required. */
 static json_t *random_tool(uint64_t *seed, int i)
 {
     json_t *all = json_object(), *required = json_array(), *tool;
@@ -115,7 +114,7 @@ static void put_random(struct writer *w, const struct tree *t)
     }
 }
 
-/* ---- what comes of them -------------------------------------------------- */
+/* ---- parsed calls -------------------------------------------------------- */
 
 static bool is_one_of(const json_t *list, const json_t *v)
 {
@@ -140,7 +139,7 @@ static bool has_type(const char *type, const json_t *v)
                                           : json_is_object(v);
 }
 
-/* By the keywords that tools have here. */
+/* Checks the keywords that tools have here. */
 static bool is_valid(const json_t *root, const json_t *schema, const json_t *v)
 {
     const json_t *type = json_object_get(schema, "type"), *of, *one;
@@ -192,7 +191,7 @@ static const json_t *parameters_of(const json_t *tools, const char *name)
     return NULL;
 }
 
-/* What may come in place of calls. */
+/* An allowed alternative to calls. */
 static const char document[] =
     "{\"type\": \"object\", \"properties\": {\"answer\": {\"type\": "
     "\"integer\"}, \"all\": {\"type\": \"array\", \"items\": {\"type\": "
@@ -221,7 +220,7 @@ struct told {
     int n, n_piece;
 };
 
-/* The last call is whole. */
+/* Checks that the last call is whole. */
 static void check_call(struct told *told)
 {
     const json_t *schema = parameters_of(told->tools, told->name);
@@ -255,7 +254,7 @@ static void tell(void *user, const pl_reply_part *p)
     test_text_add(&told->arguments, p->text, p->len);
 }
 
-/* A document, or calls; not both. */
+/* Checks that there is a document or calls, not both. */
 static void check_said(struct told *told)
 {
     const char *said = told->said.s ? told->said.s : "";
@@ -270,7 +269,7 @@ static void check_said(struct told *told)
     free(told->said.s);
 }
 
-/* The text in pieces. */
+/* Parses the text in pieces. */
 static void parse(const pl_template *t, const char *tools, uint64_t *seed,
                   struct told *told)
 {
@@ -297,7 +296,7 @@ static void parse(const pl_template *t, const char *tools, uint64_t *seed,
     pl_reply_free(r);
 }
 
-/* Random tools, random texts of their grammar. */
+/* Tries random tools with random texts of their grammar. */
 static void try_tools(const char *path, const pl_template *t, uint64_t *seed,
                       int *n_piece, int *n_document)
 {
@@ -389,7 +388,7 @@ TEST(forced_calls_of_published_templates_are_valid_calls)
     assert_true(n_piece > n_round); /* some forms have arguments in pieces */
 }
 
-/* A document that is written in place of calls, or with no tools at all. */
+/* Checks a document that is written in place of calls, or without any tools. */
 static void say_document(const pl_template *t, const char *path,
                          const char *text, const char *tools, uint64_t *seed)
 {
@@ -523,7 +522,7 @@ TEST(forced_calls_are_refused_where_they_cannot_be_had)
     }
 }
 
-/* {"k": L1}, where each of the levels is 40 times the next. */
+/* Returns {"k": L1}, where each of the levels is 40 times the next. */
 static char *broad_tools(void)
 {
     char *s = NULL;

@@ -1,5 +1,5 @@
-/* Chat templates against the package jinja2 with Hugging Face's settings:
- * tests/tools/ has the scripts that make what is compared here. */
+/* Chat templates render as the package jinja2 does with Hugging Face's
+ * settings. Scripts in tests/tools/ make the expected results. */
 #include "lib/support.h"
 
 #include <jansson.h>
@@ -15,7 +15,7 @@ static json_t *field(const json_t *line, const char *key)
     return json_object_get(line, key);
 }
 
-/* The next line of a file of JSON objects, or NULL. */
+/* Returns the next line of a file of JSON objects, or NULL. */
 static json_t *next_line(char **at)
 {
     char *line = *at, *end = strchr(line, '\n');
@@ -40,7 +40,7 @@ static char *lines_of(const char *name)
     return test_read(path, &n);
 }
 
-/* Renders a line of conversations.jsonl; NULL: it fails. */
+/* Renders a line of conversations.jsonl; NULL on failure. */
 static char *render_case(const pl_template *t, const json_t *c, pl_err *err)
 {
     char *messages = json_dumps(field(c, "messages"), JSON_ENCODE_ANY);
@@ -77,7 +77,8 @@ static uint64_t fnv(const char *s)
     return h;
 }
 
-/* Line `want` says what the hash of this template's case is, or "raises". */
+/* Compares with line `want`, which is the hash of this template's case, or
+ * "raises". */
 static void compare_case(const char *path, const json_t *c, const char *want)
 {
     size_t n;
@@ -98,8 +99,8 @@ static void compare_case(const char *path, const json_t *c, const char *want)
     pl_template_free(t);
 }
 
-/* Published templates are no part of this tree: who has them keeps them beside
- * the reference models, in ../templates. */
+/* Published templates are not part of this tree; they may be next to the
+ * reference models, in ../templates. */
 TEST(chat_published_templates_give_what_jinja2_gives)
 {
     enum { MAX_CASE = 200 };
@@ -167,7 +168,7 @@ TEST(chat_random_templates_give_what_jinja2_gives)
     free(all);
 }
 
-/* A published one costs no more: 20 turns with tools in a millisecond or so. */
+/* A published one is as fast: 20 turns with tools in a millisecond or so. */
 TEST(chat_twenty_turns_take_two_milliseconds_at_most)
 {
     char *cases = lines_of("tests/chat/conversations.jsonl"), *at = cases;
@@ -194,7 +195,7 @@ TEST(chat_twenty_turns_take_two_milliseconds_at_most)
         json_decref(c);
     }
     printf("twenty turns: %.2f ms\n", best * 1e3);
-    assert_true(best < 0.002 * 10); /* of the processor; sanitizers */
+    assert_true(best < 0.002 * 10); /* of processor time; sanitizers */
     pl_template_free(t);
     free(form);
     free(cases);

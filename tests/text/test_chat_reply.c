@@ -1,5 +1,5 @@
-/* Replies taken apart. The yardstick is the way there: what a template makes of
- * a message is what its model writes, so parsing that gives the message. */
+/* Parsing of replies is the inverse of templates: a model writes what its
+ * template makes of a message, so parsing that gives the message. */
 #include "lib/alloc_fail.h"
 #include "lib/support.h"
 
@@ -28,7 +28,7 @@ static const char tools[] =
     "\"description\": \"The time.\", \"parameters\": {\"type\": \"object\", "
     "\"properties\": {}}}}]";
 
-/* Words as they come in texts, some like marks, with blanks between. */
+/* Makes words as in texts, some like special tokens, with blanks between. */
 static json_t *words(uint64_t *seed, const char *first, bool lines)
 {
     static const char *const all[] = {
@@ -108,7 +108,7 @@ static json_t *message(uint64_t *seed, int shape)
 
 /* ---- parsing ------------------------------------------------------------- */
 
-/* What the callback was told, calls in brackets. */
+/* Output of the callback, calls in brackets. */
 struct told {
     struct test_text content, reasoning, calls;
     bool in_call;
@@ -151,8 +151,8 @@ static void told_free(struct told *t)
     *t = (struct told){0};
 }
 
-/* The message that a text is parsed to, in pieces of up to `most` bytes (0: at
- * once), ended or not by the mark that ends it. */
+/* Returns the message parsed from a text, in pieces of up to `most` bytes (0:
+ * at once), with or without its end marker. */
 static json_t *parse(const pl_template *t, const char *prompt, const char *text,
                      const char *given, uint64_t *seed, int64_t most,
                      bool calls_in_pieces, struct told *told)
@@ -193,8 +193,8 @@ static const char *same_text(const struct test_text *t)
     return t->s ? t->s : "";
 }
 
-/* At once and in pieces: one result; where all calls are `whole`, with their
- * arguments in pieces, too. */
+/* Parses at once and in pieces: one result. If all calls are `whole`, their
+ * arguments may be in pieces too. */
 static json_t *parse_all(const pl_template *t, const char *prompt,
                          const char *text, const char *given, uint64_t *seed,
                          bool whole, struct told *told)
@@ -221,7 +221,7 @@ static json_t *parse_all(const pl_template *t, const char *prompt,
     return m;
 }
 
-/* ---- there and back ------------------------------------------------------ */
+/* ---- messages there and back --------------------------------------------- */
 
 static char *render(const pl_template *t, const json_t *messages, bool prompt,
                     bool with_tools)
@@ -268,7 +268,7 @@ static void check_same(const char *path, const json_t *got, const json_t *want,
                  json_dumps(want, 0), text);
 }
 
-/* Does a template show all that is in the message? Some drop a part. */
+/* Returns true if a template shows all of the message. Some drop a part. */
 static bool shows(const char *text, const json_t *m)
 {
     const char *content = json_string_value(json_object_get(m, "content"));
@@ -283,8 +283,8 @@ static bool shows(const char *text, const json_t *m)
            (n < 2 || strstr(text, "in1") || strstr(text, "now"));
 }
 
-/* One message there and back; false: its template cannot show it, or it is not
- * what follows the template's prompt. */
+/* Renders a message and parses it. Returns false if its template cannot show
+ * it, or if it does not follow the template's prompt. */
 static bool there_and_back(const char *path, const pl_template *t,
                            uint64_t *seed, int shape)
 {
@@ -315,7 +315,7 @@ static bool there_and_back(const char *path, const pl_template *t,
     return fits;
 }
 
-/* A letter for each combination of parts. */
+/* Returns the parts of a message for a letter. */
 static int shape_of(char letter)
 {
     static const int shapes[128] = {['s'] = SAYS,
@@ -415,7 +415,7 @@ static const char listed[] = /* all calls in one list */
           "\"{{ c.function.name }}\", \"arguments\": "
           "{{ c.function.arguments | tojson }}, \"id\": \"{{ c.id }}\"}"
           "{{ ']' if loop.last }}");
-static const char single[] = /* one call at most */
+static const char single[] = /* at most one call */
     TURNS("{{ raise_exception('one') if not loop.last }}<call>\n"
           "{\"name\": \"{{ c.function.name }}\", "
           "\"arguments\": {{ c.function.arguments | tojson }}}\n</call>");
@@ -434,12 +434,12 @@ static const char keyed[] = /* {name: arguments} */
     TURNS("{{ '<|calls|>[' if loop.first else ', ' }}{\"{{ c.function.name }}"
           "\": {{ c.function.arguments | tojson }}}"
           "{{ ']<|calls_end|>' if loop.last }}");
-static const char lines[] = /* one mark opens all objects */
+static const char lines[] = /* one marker opens all objects */
     TURNS(
         "{{ '<calls>' if loop.first }}\n{\"name\": "
         "\"{{ c.function.name }}\", \"arguments\": "
         "{{ c.function.arguments | tojson }}}{{ '\n</calls>' if loop.last }}");
-static const char typed[] = /* two marks open values, as their types are */
+static const char typed[] = /* two markers open values, by their types */
     TURNS("{{ '\n<|d|calls>\n' if loop.first }}<|d|invoke name=\""
           "{{ c.function.name }}\">\n"
           "{% for k, v in c.function.arguments | items %}"
@@ -467,13 +467,13 @@ static const char led[] = /* content follows a blank */
 static const char texts[] = /* takes arguments as a text alone */
     TURNS("\n<tool_call>{\"name\": \"{{ c.function.name }}\", "
           "\"arguments\": {{ '' + c.function.arguments }}}</tool_call>");
-static const char thinks[] = /* a tag that begins as the prompt's goes on */
+static const char thinks[] = /* a tag that begins like the prompt's continues */
     "{% for m in messages %}<{{ m.role }}>{{ m.content }}"
     "{% for c in m.tool_calls or [] %}<function name=\"{{ c.function.name }}"
     "\">{% for k, v in c.function.arguments | items %}<param name=\"{{ k }}"
     "\">{{ v }}</param>{% endfor %}</function>{% endfor %}<end>\n"
     "{% endfor %}{% if add_generation_prompt %}<assistant><think>{% endif %}";
-static const char callless[] = /* shows no calls: the usual marks count */
+static const char callless[] = /* shows no calls: the usual markers count */
     "{% for m in messages %}<{{ m.role }}>{{ m.content }}<end>\n{% endfor %}"
     "{% if add_generation_prompt %}<assistant>{% endif %}";
 static const char silent[] = /* forgets reasoning, but its prompt opens it */
@@ -650,7 +650,7 @@ TEST(reply_that_is_marked_wrongly_is_content)
     }
 }
 
-/* Such a template would refuse an object when the message comes back to it. */
+/* Such a template would reject an object when the message is rendered again. */
 TEST(reply_has_arguments_as_the_template_takes_them)
 {
     static const char call[] =
@@ -673,7 +673,7 @@ TEST(reply_has_arguments_as_the_template_takes_them)
     pl_template_free(t);
 }
 
-/* Content is what begins with b; before that there is none to come. */
+/* Content begins with b; before that none can follow. */
 TEST(reply_says_whether_content_comes_next)
 {
     static const struct {

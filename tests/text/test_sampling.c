@@ -1,5 +1,5 @@
-/* Laws of the sampler: what each filter keeps, what each penalty does, and
- * that a seed decides everything. */
+/* The sampler: each filter keeps the right tokens, each penalty has its effect,
+ * and a seed decides everything. */
 #include "lib/support.h"
 
 #include "base/exact.h"
@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* No filter at all, temperature 1. */
+/* Returns options without filters, at temperature 1. */
 static struct sampling_options plain(void)
 {
     struct sampling_options o = sampling_defaults();
@@ -32,7 +32,7 @@ static struct sampler *make(int32_t n_vocab, const struct sampling_options *o)
     return s;
 }
 
-/* Which ids come up in `n` draws: how often each. */
+/* Counts how often each id occurs in `n` draws. */
 static void count_draws(const struct sampling_options *o, int32_t n_vocab,
                         const float *logits, int n, int *count)
 {
@@ -85,7 +85,7 @@ TEST(sampling_temperature_0_takes_the_best_lowest_id)
     o.top_p = 0.1f;
     o.seed = 99;
     assert_int_equal(pick_once(&o, 5, x), 1);
-    o.temperature = 1e-30f; /* and close to it nothing else has a chance */
+    o.temperature = 1e-30f; /* and near it nothing else has a chance */
     o.top_k = 1;
     assert_int_equal(pick_once(&o, 5, x), 1);
 }
@@ -148,7 +148,7 @@ TEST(sampling_top_p_keeps_the_smallest_set_of_that_mass)
             for (int i = 0; i < 4; i++) {
                 bool kept = i < cases[c].n_kept && (top_k == 0 || i < top_k);
 
-                /* 0.8 is 0.72 of what top-k 3 leaves: two suffice there */
+                /* 0.8 is 0.72 of what top-k 3 leaves, so two suffice there */
                 if (top_k == 3 && cases[c].p == 0.8f)
                     kept = i < 2;
                 assert_int_equal(count[best[i]] > 0, kept);
@@ -176,8 +176,8 @@ TEST(sampling_typical_keeps_what_is_near_the_entropy)
     struct sampling_options o = plain();
     int count[4];
 
-    /* The entropy is 1.208; surprises are 0.693 1.386 1.897 2.303, so they
-     * are taken in the order 0.25, 0.5, 0.15, 0.1. */
+    /* The entropy is 1.208; surprises are 0.693 1.386 1.897 2.303, so they are
+     * taken in the order 0.25, 0.5, 0.15, 0.1. */
     o.typical = 0.2f;
     count_draws(&o, 4, four, 2000, count);
     assert_int_equal(count[P25], 2000);
@@ -229,7 +229,7 @@ static int keep_mass(const struct naive *c, int n, double mass)
     return n;
 }
 
-/* Every filter with a full sort and libm; the draw as documented. */
+/* Picks with a full sort for every filter and libm; the draw as documented. */
 static int32_t naive_pick(const float *x, int n,
                           const struct sampling_options *o, double u)
 {
@@ -300,7 +300,7 @@ TEST(sampling_chain_equals_a_naive_one)
 
 /* ---- penalties and bias -------------------------------------------------- */
 
-/* Greedy over `x` after the given tokens were accepted. */
+/* Picks greedily over `x` after the given tokens were accepted. */
 static int32_t after(const struct sampling_options *o, int32_t n,
                      const float *x, const int32_t *ids, int n_id)
 {
@@ -350,7 +350,8 @@ TEST(sampling_penalty_window_forgets)
     o.temperature = 0;
     o.penalty_presence = 10;
     o.penalty_last_n = 3;
-    assert_int_equal(after(&o, 3, x, seen, 5), 2); /* strangers do not count */
+    assert_int_equal(after(&o, 3, x, seen, 5), 2); /* unknown tokens do not
+                                                    * count */
     o.penalty_last_n = 2;
     assert_int_equal(after(&o, 3, x, seen, 5), 0);
     o.penalty_last_n = 0;
@@ -429,7 +430,7 @@ TEST(sampling_broken_logits_are_found_anywhere)
 
 /* ---- determinism --------------------------------------------------------- */
 
-/* Five hundred picks, each changing the logits of the next. */
+/* Makes five hundred picks, each changing the logits of the next. */
 static uint64_t story(struct sampler *s)
 {
     float x[200];
@@ -490,8 +491,8 @@ TEST(sampling_exact_functions_are_exact)
 
 /* ---- masks --------------------------------------------------------------- */
 
-/* What is not allowed is as if its logit were -infinity, whatever the filters;
- * a mask of all tokens is none. */
+/* A forbidden token is as if its logit were -infinity, whatever the filters. A
+ * mask of all tokens has no effect. */
 TEST(sampling_a_mask_comes_before_all_filters)
 {
     enum { N = 200, N_WORD = (N + 31) / 32 };

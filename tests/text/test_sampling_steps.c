@@ -1,5 +1,5 @@
-/* Laws of the sampler's steps in any order, against plain ones with full sorts
- * and libm, and of what works over many tokens: DRY and Mirostat. */
+/* The samplers in any order agree with plain ones with full sorts and libm. DRY
+ * and Mirostat, which depend on many tokens, work as specified. */
 #include "lib/support.h"
 
 #include "base/exact.h"
@@ -12,7 +12,7 @@
 
 enum { MOST = 60, MOST_SEEN = 40 };
 
-/* All steps off. */
+/* Returns options with all samplers off. */
 static struct sampling_options nothing(void)
 {
     struct sampling_options o = sampling_defaults();
@@ -32,7 +32,7 @@ static struct sampler *make(int32_t n_vocab, const struct sampling_options *o)
     return s;
 }
 
-/* ---- plain steps --------------------------------------------------------- */
+/* ---- plain samplers ------------------------------------------------------ */
 
 struct plain {
     double key, p;
@@ -103,7 +103,7 @@ static void keep_mass(struct chain *a, double mass)
     }
 }
 
-/* The longest n so that the last n tokens also end at place `i`. */
+/* Returns the longest n so that the last n tokens also end at index `i`. */
 static int alike(const int32_t *seen, int n, int i)
 {
     int same = 0;
@@ -113,7 +113,7 @@ static int alike(const int32_t *seen, int n, int i)
     return same;
 }
 
-/* With no breakers. */
+/* Without breakers. */
 static double dry_penalty(const struct chain *a,
                           const struct sampling_options *o, int32_t id)
 {
@@ -361,7 +361,7 @@ TEST(sampling_order_has_each_step_once)
     assert_non_null(strstr(err.message, "n_step"));
 }
 
-/* What is taken from all but the best is not drawn at temperature 0 either. */
+/* A token that was removed is not drawn at temperature 0 either. */
 TEST(sampling_xtc_works_at_temperature_0)
 {
     static const float x[] = {0, 2, 1.9f, -3};
@@ -391,7 +391,7 @@ static size_t spell(const void *user, int32_t id, char *to, size_t cap)
     return n;
 }
 
-/* Place of the last token within which one of the breakers ends; -1: none. */
+/* Returns the index of the last token within which a breaker ends, or -1. */
 static int last_break(const int32_t *seen, int n, bool *breaks)
 {
     static const char *const breaker[] = {"\n", "<|x|>"};
@@ -444,7 +444,7 @@ TEST(sampling_dry_equals_a_naive_one)
             if (round % 2 && i % 40 >= 37) /* "<|", "x", "|>" */
                 all[i] = i % 40 - 35;
             dry_accept(d, all[i]);
-            if (i % 7 == 0) /* what it found before must not stay */
+            if (i % 7 == 0) /* earlier results must not stay */
                 dry_penalties(d);
         }
         most = n - 1 - last_break(all, n, breaks);
@@ -499,7 +499,7 @@ TEST(sampling_dry_names_bad_breakers)
 
 /* ---- Mirostat ------------------------------------------------------------ */
 
-/* The mean surprise, in bits, of what is drawn from words of Zipf's law. */
+/* Returns the mean surprise, in bits, of tokens drawn by Zipf's law. */
 static double mean_surprise(int version, float tau)
 {
     enum { N = 500, N_DRAW = 2000, N_BEGIN = 200 };
@@ -526,8 +526,8 @@ static double mean_surprise(int version, float tau)
     return sum / (N_DRAW - N_BEGIN);
 }
 
-/* Surprise is told among those kept, so a little more comes by the whole
- * distribution. Without it, these words have 6.3 bits. */
+/* Surprise is computed among the tokens kept, so that of the whole distribution
+ * is a little more. Without Mirostat, these have 6.3 bits. */
 TEST(sampling_mirostat_keeps_near_its_surprise)
 {
     double last = 0;

@@ -1,4 +1,4 @@
-/* Small tokenizers that other packages trained, and the ids that these give:
+/* Small tokenizers trained by other packages give the same ids as those:
  * `tokenizers` for each pre-tokenizer, WordPiece and Unigram, `sentencepiece`
  * for Unigram. tests/tools/train_tokenizers.py wrote the files of
  * tests/refs/tokenizers; the long tier has it write others. */
@@ -15,7 +15,7 @@
 
 static const char separator[] = "\n__ggml_vocab_test__\n";
 
-/* One text of texts.inp with its ids on the next line of `ids`. */
+/* Checks one text of texts.inp with its ids on the next line of `ids`. */
 static void check_text(const struct tokenizer *t, const char *what,
                        const char *text, size_t len, const char **ids,
                        bool lossless)
@@ -29,7 +29,7 @@ static void check_text(const struct tokenizer *t, const char *what,
 
     TEST_OK(tokenizer_encode(t, text, len, 0, &got, &err), err);
     if (*p == '?')
-        p++; /* the other package's choice means nothing */
+        p++; /* the other package's choice is arbitrary */
     else
         for (int64_t i = 0; i < got.n && same; i++, p = next)
             same = *p == ' ' && strtol(p, &next, 10) == got.id[i];
@@ -50,7 +50,8 @@ static void check_text(const struct tokenizer *t, const char *what,
     text_buf_fini(&back);
 }
 
-/* All texts of a folder, with the vocabulary in `g` and the ids in NAME.out. */
+/* Checks all texts of a folder, with the vocabulary in `g` and the ids in
+ * NAME.out. */
 static void check_texts(const struct gguf *g, const char *folder,
                         const char *name, bool lossless)
 {
@@ -92,7 +93,7 @@ static struct gguf *open_in(const char *folder, const char *name)
     return g;
 }
 
-/* The same vocabulary with another pre-tokenizer. */
+/* Writes the same vocabulary with another pre-tokenizer. */
 static struct gguf *with_pre(const struct gguf *g, const char *pre)
 {
     struct gguf_writer *w = NULL;

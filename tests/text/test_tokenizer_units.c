@@ -1,5 +1,6 @@
-/* Tokenizers over tiny vocabularies written here: what each kind does with a
- * text, the stream of decoded text, and vocabularies that make no sense. */
+/* Tokenizers over tiny vocabularies written here: each kind tokenizes and
+ * decodes texts correctly, also as a stream, and contradictory vocabularies are
+ * rejected. */
 #include "lib/support.h"
 
 #include "gguf/gguf_write.h"
@@ -41,7 +42,7 @@ static void add_merge(struct tiny *v, const char *text)
     v->merge[v->n_merge++] = (struct gguf_str){text, strlen(text)};
 }
 
-/* The characters of bytes 0 .. 255 as tokens 0 .. 255. */
+/* Adds the characters of bytes 0 .. 255 as tokens 0 .. 255. */
 static void add_byte_chars(struct tiny *v)
 {
     int extra = 256;
@@ -107,7 +108,7 @@ static struct tokenizer *create_from(struct gguf_writer *w)
     pl_err err = {0};
 
     TEST_OK(tokenizer_create(&t, g, &err), err);
-    gguf_close(g); /* the tokenizer keeps nothing of it */
+    gguf_close(g); /* the tokenizer does not depend on it */
     return t;
 }
 
@@ -194,8 +195,8 @@ static void expect_refusal(struct gguf_writer *w, pl_status want,
     gguf_close(g);
 }
 
-/* Encodes and writes the tokens' texts with '|' between into a text that
- * lives until the next call. */
+/* Encodes and writes the tokens' texts with '|' between into a text that lives
+ * until the next call. */
 static const char *pieces(const struct tokenizer *t, const char *text,
                           unsigned flags)
 {
@@ -258,7 +259,7 @@ TEST(tokenizer_spm_joins_by_score_then_leftmost)
     assert_string_equal(pieces(t, "a\xc3\xa9", 0), " |a|\xc3|\xa9");
     assert_string_equal(pieces(t, "ab  ab", 0), " |ab| | |ab");
     tokenizer_free(t);
-    add(v, "b" LOW, NORMAL, -2); /* a token reaches out of its word */
+    add(v, "b" LOW, NORMAL, -2); /* a token crosses the end of its word */
     add(v, LOW LOW, NORMAL, -2);
     t = create(v);
     assert_string_equal(pieces(t, "ab ab", 0), " |a|b |ab");
@@ -295,7 +296,7 @@ TEST(tokenizer_finds_user_tokens_longest_first)
     t = create(v);
     /* the text after a special token gets a blank of its own */
     assert_string_equal(pieces(t, "x<u>x<uu>", 0), " x|<u>| x|<uu>");
-    /* equal lengths: leftmost; what it covers is gone */
+    /* equal lengths: leftmost; tokens it overlaps are dropped */
     assert_string_equal(pieces(t, "<u><u>", 0), "<u>|<u>");
     assert_string_equal(pieces(t, "x><u>", 0), " x|><u| |>");
     tokenizer_free(t);
@@ -309,7 +310,8 @@ TEST(tokenizer_parses_control_tokens_only_when_asked)
 
     add(v, "x", NORMAL, -10);
     add(v, LOW, NORMAL, -10);
-    add(v, "<|end|>", NORMAL, 0); /* ends generation, so it is control */
+    add(v, "<|end|>", NORMAL, 0); /* it ends generation, so it is a control
+                                   * token */
     t = create(v);
     assert_string_equal(pieces(t, "</s>", 0), " |<|/|s|>");
     assert_string_equal(pieces(t, "x</s> x", TOKENIZER_PARSE_SPECIAL),
@@ -354,7 +356,8 @@ TEST(tokenizer_adds_bos_and_eos_as_the_file_says)
     tokenizer_free(t);
 
     w = writer_of(v);
-    gguf_put_u32(w, "tokenizer.ggml.bos_token_id", 4294967295u); /* none */
+    gguf_put_u32(w, "tokenizer.ggml.bos_token_id", 4294967295u); /* not
+                                                                  * present */
     t = create_from(w);
     assert_int_equal(tokenizer_bos(t), -1);
     assert_false(tokenizer_adds_bos(t));
@@ -411,7 +414,7 @@ TEST(tokenizer_bpe_joins_by_rank_then_leftmost)
     add_merge(v, "a b");
     add_merge(v, "a a");
     add_merge(v, "ab c"); /* never reached: bc comes first */
-    add_merge(v, "x y");  /* "xy" is no token, but leads to one */
+    add_merge(v, "x y");  /* "xy" is not a token, but leads to one */
     add_merge(v, "xy z");
     t = create(v);
     assert_string_equal(pieces(t, "abc", 0), "a|bc");
@@ -438,7 +441,7 @@ TEST(tokenizer_gemma_keeps_newline_runs_apart)
     add(v, LOW, NORMAL, 0);
     add(v, LOW "a", NORMAL, 0);
     add_merge(v, LOW " a");
-    add_merge(v, "a \n"); /* newlines never meet letters */
+    add_merge(v, "a \n"); /* newlines never join letters */
     t = create(v);
     assert_string_equal(pieces(t, "a a\n\n\na\n\n", 0), "a| a|\n\n\n|a|\n|\n");
     assert_string_equal(pieces(t, "  a\xc3\xa9", 0), " | a|\xc3|\xa9");
@@ -449,7 +452,7 @@ struct part { /* of a text, or of a word that is cut in two */
     char s[16];
 };
 
-/* Whether words[k] is a, then (where `blank`) a blank, then b. */
+/* Returns true if words[k] is a, then (if `blank`) a blank, then b. */
 static bool is_pair(const char *word, const char *a, const char *b, bool blank)
 {
     size_t n = strlen(a);
@@ -458,7 +461,7 @@ static bool is_pair(const char *word, const char *a, const char *b, bool blank)
            strcmp(word + n, b) == 0;
 }
 
-/* Joins the best pair again and again, looking at all of them each time. */
+/* Joins the best pair again and again, comparing all of them each time. */
 static int naive_merge(struct part *part, int n, const struct tiny *v, bool spm)
 {
     for (;;) {
@@ -583,8 +586,8 @@ TEST(tokenizer_wordpiece_takes_the_longest_tokens)
     t = create_from(wordpiece_writer(v));
     assert_string_equal(pieces(t, "unaffable", 0), " un|affable");
     assert_string_equal(pieces(t, "unaffab unaff", 0), "[UNK]| un|aff");
-    /* case and marks go, control characters too; punctuation and ideographs
-     * are words */
+    /* case and marks are dropped, control characters too; punctuation and
+     * ideographs are words */
     assert_string_equal(pieces(t, "  UN\xc2\xad\x01!\xc3\x89 e\xcc\x81", 0),
                         " un| !| e| e");
     assert_string_equal(pieces(t,
@@ -642,7 +645,7 @@ TEST(tokenizer_unigram_takes_the_best_sum)
     assert_string_equal(pieces(t, "ab", 0), " |ab");
     assert_string_equal(pieces(t, "abc", 0), " |a|bc");
     assert_string_equal(pieces(t, "abab", 0), " |ab|ab");
-    /* characters that are no tokens become one unknown token */
+    /* characters that are not tokens become one unknown token */
     assert_string_equal(pieces(t, "xyaz", 0), " |<unk>|a|<unk>");
     assert_string_equal(pieces(t, " a  b", 0), " | |a| | |b");
     assert_string_equal(pieces(t, "", 0), "");
@@ -704,7 +707,7 @@ TEST(tokenizer_unigram_maps_characters_first)
     }
 }
 
-/* ---- types that a file gets wrong, and white space that goes ------------- */
+/* ---- wrong types in a file, and white space that is dropped -------------- */
 
 TEST(tokenizer_corrects_types_as_llama_cpp_does)
 {
@@ -809,7 +812,7 @@ TEST(tokenizer_pre_tokenizers_cut_as_published)
         {"youtu", "\xe4\xb8\x80z12", "\xe4\xb8\x80|z|1|2"},
         {"deepseek-v3", "12345 _ab c\xe3\x81\x82x",
          "123|45| _|ab| c|\xe3\x81\x82|x"},
-        /* U+180E is no white space; U+3000 is */
+        /* U+180E is not white space; U+3000 is */
         {"qwen2", "a\xe1\xa0\x8e b\xe3\x80\x80",
          "a|\xe1\xa0\x8e| b|\xe3\x80\x80"},
         {"gpt-2", "a\xff\xfe b\xe2\x82", "a|\xff\xfe| b|\xe2\x82"},
@@ -860,7 +863,7 @@ TEST(tokenizer_stream_gives_whole_characters_only)
         const char *bytes, *after[4];
     } cases[] = {
         {"\xf0\x9f\xa6\x99", {"", "", "", "\xf0\x9f\xa6\x99"}},
-        /* what can be no character is replaced at once, one a prefix */
+        /* invalid bytes are replaced at once, one a prefix */
         {"\xff\x80", {"\xef\xbf\xbd", "\xef\xbf\xbd\xef\xbf\xbd"}},
         {"\xe2\x96z", {"", "", "\xef\xbf\xbdz"}},
         {"\xe2\xe2\x96\x81",
@@ -908,7 +911,7 @@ TEST(tokenizer_decoding_shows_what_each_type_should)
     add(v, LOW "a" LOW, NORMAL, -1); /* 259 */
     add(v, "u" LOW, USER, -1);       /* 260: as it is */
     add(v, "unused", UNUSED, -1);    /* 261: nothing */
-    add(v, "<0xZZ>", BYTE, -1);      /* 262: no byte, so its text */
+    add(v, "<0xZZ>", BYTE, -1);      /* 262: not a byte, so its text */
     t = create(v);
     assert_int_equal(tokenizer_piece(t, 259, 0, s, sizeof s), 3);
     assert_memory_equal(s, " a ", 3);
@@ -924,7 +927,7 @@ TEST(tokenizer_decoding_shows_what_each_type_should)
     assert_int_equal(tokenizer_piece(t, 2, TOKENIZER_SHOW_SPECIAL, s, 32), 4);
     assert_int_equal(tokenizer_piece(t, 263, 0, s, sizeof s), 0);
 
-    ids[0] = 1; /* BOS gives no text: the first blank still goes */
+    ids[0] = 1; /* BOS gives no text: the first blank is still dropped */
     ids[1] = 259;
     ids[2] = 259;
     assert_int_equal(tokenizer_decode(t, ids, 3, TOKENIZER_WHOLE, &b, NULL),
@@ -1000,7 +1003,7 @@ static const struct {
     {BPE, "viking"},
 };
 
-/* Characters of all planes, most of them of the first ones. */
+/* Makes characters of all planes, most of them of the first ones. */
 static size_t random_text(uint64_t *rng, char *out, int n)
 {
     size_t len = 0;
@@ -1054,7 +1057,7 @@ TEST(tokenizer_any_bytes_come_back)
                              PL_OK);
             for (int64_t i = 0; i < l.n; i++)
                 n += tokenizer_piece(t, l.id[i], 0, back + n, sizeof back - n);
-            if (kind == SPM && len > 0) { /* the blank it put before */
+            if (kind == SPM && len > 0) { /* the blank that was added before */
                 assert_int_equal(back[0], ' ');
                 n--;
                 memmove(back, back + 1, n);
@@ -1103,7 +1106,7 @@ TEST(tokenizer_megabytes_of_one_character_take_no_time)
     free(text);
 }
 
-/* ---- vocabularies that make no sense ------------------------------------- */
+/* ---- contradictory vocabularies ------------------------------------------ */
 
 TEST(tokenizer_contradictions_are_refused_by_name)
 {

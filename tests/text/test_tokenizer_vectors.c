@@ -1,5 +1,5 @@
-/* The published vocabularies: every text of refs/vocab gives the ids that are
- * published with it, and decoding gives the text back where nothing is lost. */
+/* The published vocabularies: every text of refs/vocab gives the ids published
+ * with it, and decoding gives the text back if nothing is lost. */
 #include "lib/support.h"
 
 #include "tokenizer/tokenizer.h"
@@ -10,7 +10,7 @@
 
 static const char separator[] = "\n__ggml_vocab_test__\n";
 
-/* One line of ids; *line moves to the next. */
+/* Reads one line of ids; *line moves to the next. */
 static int64_t read_ids(const char **line, int32_t *id, int64_t cap)
 {
     const char *end = strchr(*line, '\n');
@@ -62,8 +62,8 @@ static void check_text(const struct tokenizer *t, const char *set,
     text_buf_fini(&back);
 }
 
-/* `model` is the file with the vocabulary; `set`.inp and .out the cases.
- * Returns false if one of them is not at hand. */
+/* Checks cases: `model` is the file with the vocabulary; `set`.inp and .out the
+ * cases. Returns false if one of them is not at hand. */
 static bool check_set(const char *model, const char *set, bool lossless)
 {
     struct tokenizer *t = NULL;

@@ -18,7 +18,7 @@ FLAGS = """--headless=new --remote-debugging-pipe --no-first-run
 
 
 def command():
-    """Where a Chromium is, or None."""
+    """Returns the path of a Chromium, or None."""
     for name in ('chromium', 'chromium-browser', 'google-chrome'):
         if shutil.which(name):
             return name
@@ -30,7 +30,7 @@ class Failed(Exception):
 
 
 class Browser:
-    """One page. What it asked for and what went wrong in it is noted."""
+    """One page. Its requests and errors are recorded."""
 
     def __init__(self):
         self.folder = tempfile.mkdtemp(prefix='plait-page-')
@@ -39,7 +39,7 @@ class Browser:
         self.session = None
         to_child, self.out = os.pipe()
         self.into, from_child = os.pipe()
-        # Nothing but this machine can be reached.
+        # It can reach only this machine.
         flags = FLAGS + [f'--user-data-dir={self.folder}',
                          '--host-resolver-rules=MAP * ~NOTFOUND, '
                          'EXCLUDE 127.0.0.1']
@@ -108,10 +108,10 @@ class Browser:
             raise Failed(f'{method}: {a["error"]}')
         return a['result']
 
-    # ---- what a user does --------------------------------------------------
+    # ---- actions of a user -------------------------------------------------
 
     def get(self, js):
-        """The value of an expression; promises are waited for."""
+        """Returns the value of an expression; waits for promises."""
         r = self.call('Runtime.evaluate', expression=js, returnByValue=True,
                       awaitPromise=True, userGesture=True)
         if 'exceptionDetails' in r:
@@ -121,13 +121,13 @@ class Browser:
         return r['result'].get('value')
 
     def wait(self, js, what=None):
-        """Until the expression is true, however slow the machine is."""
+        """Waits until the expression is true, however slow the machine is."""
         since, nap = time.monotonic(), 0.03
         while not self.get(f'!!({js})'):
             time.sleep(nap)
             if nap < 1 and time.monotonic() - since > 60:
                 print('waits for:', what or js, flush=True)
-                nap = 2  # so that the runner sees that nothing happens
+                nap = 2  # so that the runner sees no progress
 
     def open(self, url):
         self.call('Page.navigate', url=url)

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """chat_random.py SEED N: random templates of the language that chat templates
-use, each with what the package jinja2 makes of it under Hugging Face's
-settings. One JSON object a line: template, text (null: it raises). With another word in
-place of both numbers: the variables that all of them see.
+use, each with the text that the package jinja2 renders under Hugging Face's
+settings. One JSON object a line: template, text (null: it raises). With another
+word instead of both numbers: the variables that all of them see.
 
     chat_random.py variables >tests/chat/random.jsonl
     chat_random.py 1 2000 >>tests/chat/random.jsonl
@@ -386,8 +386,8 @@ class Maker:
 
 
 def shown(template, text):
-    """Does the text depend on the address of an object? Then no two runs
-    agree."""
+    """Returns true if the text depends on the address of an object, so that no
+    two runs agree."""
     return (' at 0x' in text or 'generator object' in text or
             re.search(r'd\.get\b[^(]', template))
 
@@ -405,7 +405,7 @@ def main():
         except Exception:
             text = None
         if text is None and failed > done // 5:
-            continue  # most are to succeed
+            continue  # most should succeed
         if text is not None and (shown(template, text) or len(text) > 20000):
             continue
         failed += text is None

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""chat_reference.py: what chat templates give on the conversations of
+"""chat_reference.py: renders chat templates on the conversations of
 tests/chat/, by the package jinja2 with Hugging Face's settings.
 
-    chat_reference.py DIR       of each DIR/*.jinja, a line a conversation:
+    chat_reference.py DIR       for each DIR/*.jinja, a line a conversation:
                                 template, case, FNV-1a hash of the text in 16
                                 digits, or "raises"; to standard output
     chat_reference.py DIR NAME CASE    that text

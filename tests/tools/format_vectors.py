@@ -20,7 +20,7 @@ INFINITE = 0x7c00
 
 
 def has_finite(name, blocks):
-    """d may be anything finite: a NaN has more than one pattern of bits."""
+    """Returns blocks with a finite d: a NaN has more than one bit pattern."""
     words = blocks.view(numpy.uint16)
     if name == "NVFP4":
         return numpy.ones(len(blocks), bool)

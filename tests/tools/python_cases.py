@@ -47,8 +47,8 @@ def raises(kind, function, *words, status=None):
 # ---- declarations -----------------------------------------------------------
 
 def c_table(header):
-    """A C program that prints what header says: a size, offset or number a
-    line."""
+    """Returns a C program that prints the header's sizes, offsets and numbers,
+    one a line."""
     lines = []
     for name, struct in header.struct.items():
         lines.append((f'sizeof({name})', ctypes.sizeof(struct)))
@@ -95,7 +95,7 @@ def declarations():
 
 
 def keywords():
-    """Those that editors are told of are the header's fields."""
+    """The fields that editors see are the header's."""
     own = {'pl_options': {'size', 'log', 'log_user', 'progress',
                           'progress_user', 'trace', 'trace_user', 'cancel',
                           'cache_set', 'mtp'},
@@ -146,14 +146,14 @@ def same_text_as_the_command():
                         "--system 'Be brief.'", 'Tell me a tale.\nMore.\n')
         assert lines == ''.join(s if s.endswith('\n') else s + '\n'
                                 for s in said), (lines, said)
-        # what the context has no room for is left out, from the oldest on
+        # messages that do not fit into the context are left out, oldest first
         for i in range(9):
             ''.join(chat.send('A king had a daughter. ' * 9, 12))
         assert len(chat.messages) == 23 and e.length(0) <= e.n_ctx
         raises(plait.Error, lambda: ''.join(chat.send('king ' * 9999)), '512',
                status=plait.Status.FULL)
         assert len(chat.messages) == 23
-        # an answer that is not read to its end is a message nevertheless
+        # an answer that is not read to its end still counts as a message
         answer = chat.send('Go on.')
         first = next(answer)
         answer.close()
@@ -216,7 +216,7 @@ def generation():
 
 
 def document():
-    """The code of doc/python.md that is not quoted from a file."""
+    """Runs the code of doc/python.md that is not quoted from a file."""
     with open(os.environ['PLAIT_DOCUMENT'], encoding='utf-8') as f:
         code = re.findall(r'\n\n```python\n(.*?)```', f.read(), re.S)
     assert len(code) == 1
@@ -472,7 +472,7 @@ def owners():
         gc.collect()
         assert order == list(names), order
         order.clear()
-    # closed in the wrong order, the engine goes on and frees the model
+    # closed in the wrong order, the engine still works and frees the model
     m = plait.Model(MODEL)
     e = plait.Engine(m)
     p = plait.Plan(m)
@@ -498,7 +498,7 @@ def owners():
     check('detokenizer')
     del m, words, g, s
     check('sampler', 'grammar', 'model')
-    # everything in one circle of garbage
+    # everything in one reference cycle
     class Ring:
         pass
     for turn in range(6):
@@ -516,7 +516,7 @@ def owners():
         assert order.index('engine') < order.index('model')
         assert order.index('sampler') < order.index('model')
         order.clear()
-    # an engine that a thread is in is freed when the call has returned
+    # an engine in a call of a thread is freed when the call has returned
     m = plait.Model(MODEL)
     e = plait.Engine(m)
     inside, go = threading.Event(), threading.Event()
@@ -571,7 +571,7 @@ def threads():
         for i, piece in enumerate(pieces):
             texts[i] += piece
     assert texts == [alone[0]] * 2
-    # the copy has no engine, and no thread that could give back a lock
+    # the copy has no engine, and no thread that could release a lock
     a._handle.lock.acquire()
     other = threading.Thread(target=a.length)  # waits for the lock
     other.start()

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""serve_clients.py URL KEY: asks a running `plait serve` of any model with a
-chat template through the Python packages of its protocols, and fails unless
-they understand all that it answers, whole and streamed.
+"""serve_clients.py URL KEY: sends requests to a running `plait serve` of any
+model with a chat template through the Python packages of its protocols, and
+fails unless they can parse every response, whole and streamed.
 
 Needs the package openai and the one of the protocol of /v1/messages; the exit
-status is 77 where one is missing.
+status is 77 if one is missing.
 """
 import importlib
 import json
@@ -122,7 +122,7 @@ def responses(client, name):
 
 
 def embeddings(client, name):
-    """As base64, which the package asks for by itself, and as numbers."""
+    """As base64, which the package requests by default, and as numbers."""
     asked = ['A king', 'A fox', 'A king']
     r = client.embeddings.create(model=name, input=asked)
     same([d.index for d in r.data], [0, 1, 2])
@@ -152,7 +152,7 @@ def right_call(name, arguments):
 
 
 def calls(client, name):
-    """A call that has to come does, streamed or not, for either way to ask."""
+    """A required call is made, streamed or not, for either way to ask."""
     tool = {'type': 'function', 'function': {
         'name': 'weather', 'parameters': WEATHER}}
     for choice in ('required', {'type': 'function',

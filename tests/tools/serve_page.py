@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""serve_page.py PLAIT MODEL [--pictures DIR]: looks at the page of `plait serve`
-in a headless Chromium, and fails unless it does what it should; or draws it,
-as DIR/page.png and DIR/machine.png show it.
+"""serve_page.py PLAIT MODEL [--pictures DIR]: tests the web UI of `plait serve`
+in a headless Chromium, and fails on any error; or takes the pictures
+DIR/page.png and DIR/machine.png.
 
-The exit status is 77 where no Chromium is installed.
+The exit status is 77 if no Chromium is installed.
 """
 import json
 import os
@@ -60,7 +60,7 @@ def options(b, **values):
 
 
 def pretend(b, text, reasoning=''):
-    """The next answers are this text, whatever the server would say."""
+    """Replaces the server's next answers by this text."""
     parts = [{'reasoning_content': reasoning}, {'content': text}]
     data = ''.join('data: ' + json.dumps({'choices': [{'delta': d}]}) + '\n\n'
                    for d in parts) + 'data: [DONE]\n\n'
@@ -72,7 +72,7 @@ def pretend(b, text, reasoning=''):
 # ---- chat --------------------------------------------------------------------
 
 def streams(b):
-    """Each part of an answer is seen before the next one comes."""
+    """Each part of an answer is shown before the next one arrives."""
     b.get('window.really ??= fetch; window.fetch = (u, o) => '
           'String(u).endsWith("completions") ? Promise.resolve(new Response('
           'new ReadableStream({start(c) { window.stream = c; }}))) : '
@@ -98,7 +98,7 @@ def answers(b):
     send(b, 'Tell me a tale.')
     b.wait('!stopper && path().length === 2')
     note = b.get(f'{LAST}.querySelector(".tools").textContent')
-    if '60 tokens' not in note or 'cut at the limit' not in note:
+    if '60 tokens' not in note or 'at the token limit' not in note:
         raise browser.Failed(note)
     same(b.get('$("say").textContent'), 'The answer is complete')
 
@@ -138,22 +138,22 @@ def survives_reload(b):
 def keeps_versions(b):
     options(b, max_tokens=8)
     first = b.get(TEXT)
-    b.click('.message:last-child [title="Write it again"]')
+    b.click('.message:last-child [title=Regenerate]')
     b.wait('!stopper')
     same(b.get(f'{LAST}.innerText.includes("2 of 2")'), True)
-    b.click('.message:last-child [title="Version before"]')
+    b.click('.message:last-child [title="Previous version"]')
     same(b.get(TEXT), first)
     n = b.get('path().length')
     b.click('.message.user [title=Edit]')
     b.write('.editing textarea', ' Another one.')
     b.key('Enter', 13)
     b.wait('!stopper && path().length === 2')
-    b.click('.message.user [title="Version before"]')
+    b.click('.message.user [title="Previous version"]')
     same(b.get('path().length'), n)
 
 
 def is_not_drawn_anew(b):
-    """While something is edited here, another window may keep what it likes."""
+    """While a message is edited here, another window may save its own."""
     tell = ('localStorage.setItem(KEY + t.id, JSON.stringify(t)); '
             'dispatchEvent(new StorageEvent("storage", {key: KEY + t.id}));')
     b.get('window.first = log.firstChild; 0')
@@ -173,7 +173,7 @@ def is_not_drawn_anew(b):
 
 
 def stays_deleted(b):
-    """A conversation that goes while its answer comes."""
+    """Deletes a conversation while its answer arrives."""
     b.get('window.really ??= fetch; window.fetch = (u, o) => '
           'String(u).endsWith("completions") ? Promise.resolve(new Response('
           'new ReadableStream({start(c) { c.enqueue(new TextEncoder().encode('
@@ -210,7 +210,7 @@ def writes_markup_as_text(b):
 
 
 def is_not_held_up(b):
-    """Texts that would take hours, or too much depth, show at once."""
+    """Texts that could take hours, or too much depth, are shown at once."""
     for text in ['x' + '`' * 7000, '>' * 7000, '- + ' * 3000,
                  '# a' + ' ' * 7000 + 'x']:
         b.get('for (let i = 0; i < 60; i++) '
@@ -219,7 +219,7 @@ def is_not_held_up(b):
 
 
 def takes_files(b):
-    """What is exported is imported again; what is none is refused."""
+    """An export can be imported again; other files are rejected."""
     n = b.get('talks.length')
     data = b.get('JSON.stringify({plait: 1, talks})')
     bad = {'talks': [{'id': 'x', 'root': {'next': [{'role': 'system',
@@ -263,7 +263,7 @@ def is_narrow(b):
 
 
 def shows_the_machine(b, url):
-    """Bars that move while somebody is served."""
+    """Bars move during a request."""
     b.click('#to-machine')
     b.wait('samples.length > 1')
     b.get('window.serve = true; (async () => { while (window.serve) await '
@@ -286,7 +286,7 @@ def shows_the_machine(b, url):
 
 
 def has_names(b):
-    """Every control has a name for those who do not see it."""
+    """Every control has a name for screen readers."""
     nameless = '[...document.querySelectorAll("button, input, textarea, ' \
         'select")].filter(e => !(e.textContent.trim() && ' \
         'e.tagName === "BUTTON") && !e.ariaLabel && ' \
@@ -307,7 +307,7 @@ def tells_of_errors(b, server):
     send(b, 'Is anybody there?')
     b.wait('!stopper && path().length === 4')
     same(b.get(f'{LAST}.querySelector(".wrong").textContent'),
-         'The server cannot be reached. Does it run?')
+         'Cannot reach the server; check that it is running.')
 
 
 def n_looked(b):
@@ -319,13 +319,13 @@ def asks_for_a_key(b, url):
     b.wait('$("ask-key").open')
     b.get('turn(true); $("ask-key").close()')
     b.wait('$("machine-wrong").textContent === '
-           '"The server wants another API key."')
+           '"The server rejected the API key; enter another one."')
     n = n_looked(b)
     while n_looked(b) < n + 2:
         b.get('new Promise(go => setTimeout(go, 100))')
-    same(b.get('$("ask-key").open'), False)  # who looks is not asked again
+    same(b.get('$("ask-key").open'), False)  # not asked again
     b.get('turn(false); begin(); 0')
-    for key, text in ('wrong', 'does not know this key'), ('k1', ''):
+    for key, text in ('wrong', 'rejected this key'), ('k1', ''):
         b.wait('$("ask-key").open')
         b.get('$("key").value = ""')
         b.write('#key', key)

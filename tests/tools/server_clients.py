@@ -3,12 +3,12 @@
 server's protocols, for tests/server/test_server_clients.c.
 
 asks     writes into DIR the requests that the packages make: NAME.body
-answers  has each package read DIR/NAME.body, answered by a server of its own
-         with the bytes of DIR/NAME.answer, and says what it understood; fails
-         unless that is what the model of the test wrote
+answers  has each package send DIR/NAME.body to a server of its own, which
+         responds with the bytes of DIR/NAME.answer, and prints the parsed
+         result; fails unless that is the output of the test's model
 
 The names are those of CALLS. Needs the package openai and the one of the
-protocol of /v1/messages; the exit status is 77 where one is missing.
+protocol of /v1/messages; the exit status is 77 if one is missing.
 """
 import http.server
 import importlib
@@ -25,7 +25,7 @@ except ImportError as e:
     print(e)
     sys.exit(77)
 
-# What the test's model writes.
+# The output of the test's model.
 REASONING, CONTENT = 'why ü', 'say 東 "\\" 🎉\n'
 CALLS_MADE = [('f', {'x': 'ü'}), ('g', {})]
 
@@ -40,7 +40,7 @@ def same(got, want):
 
 
 def valid(answer):
-    """The packages take what they are given; their types are stricter."""
+    """The packages accept any values; their types are stricter."""
     type(answer).model_validate(answer.to_dict())
     return answer
 
@@ -118,7 +118,7 @@ def check_text(answer):
 
 
 def check_text_stream(chunks):
-    # by its type finish_reason is always there; in no server's chunks it is
+    # the type requires finish_reason, which no server's chunks have
     same(''.join(c.choices[0].text for c in chunks if c.choices), CONTENT)
 
 
@@ -211,7 +211,7 @@ def check_error(e):
 
 STREAM = {'stream': True}
 USAGE = {'stream': True, 'stream_options': {'include_usage': True}}
-# name, package, what it calls, what it must understand
+# name, package, its call, the expected result
 CALLS = [
     ('chat', openai.OpenAI, chat, check_chat),
     ('chat-stream', openai.OpenAI, lambda c: chat(c, **USAGE),

@@ -4,15 +4,15 @@
 
 Writes into DIR
   texts.inp          texts, each ended by a separator, as in the references
-  bpe.gguf           merges that know no words, so that every cut shows in the ids
+  bpe.gguf           merges without words, so that every cut shows in the ids
   bpe-NAME.out       ids with the pre-tokenizer NAME, a line a text
   wordpiece.gguf/.out, wordpiece-cased.gguf/.out
-  unigram.gguf/.out  by `tokenizers`, which knows maps of characters only from
-                     cluster to cluster, so without one
+  unigram.gguf/.out  by `tokenizers`, which maps characters only from cluster to
+                     cluster, so without a map
   unigram-bytes.gguf/.out  by `sentencepiece`, with byte tokens and a map
   unigram-plain.gguf/.out  by `sentencepiece`, which keeps all blanks
 Needs the packages gguf, numpy, tokenizers, sentencepiece and protobuf; the exit
-status is 77 where one is missing.
+status is 77 if one is missing.
 """
 import json
 import os
@@ -106,7 +106,7 @@ OLD = unicodedata.ucd_3_2_0
 
 
 def known(c):
-    """Characters that all versions of Unicode see alike."""
+    """Returns true for characters that all versions of Unicode treat alike."""
     return (OLD.category(c) == unicodedata.category(c) and
             OLD.category(c) not in ('Cn', 'Cs', 'Co'))
 
@@ -132,8 +132,8 @@ CLASSES = [
 ]
 
 
-# One or two characters of each class that an expression may tell apart, so that
-# there are merges for most pairs and a wrong cut shows.
+# One or two characters of each class that an expression may distinguish, so
+# that there are merges for most pairs and a wrong cut shows.
 CUTS = list('aabBsé\u0301\u0903\u02b0\u01c5א一二あ가012²Ⅳ٣   \n\r\t\u3000'
             "./'_(!，$+^`~😀\u200b\x01") + ["'s", "'Ll", '...', '!?']
 
@@ -232,8 +232,8 @@ def wordpiece(folder, corpus, texts, cased):
         ('unknown_token_id', 1), ('cls_token_id', 2),
         ('seperator_token_id', 3)] +
         ([('normalizer.lowercase', False)] if cased else []))
-    # The package splits special tokens off even where it is told not to add
-    # any; texts have none.
+    # The package splits special tokens off even if it is told not to add any;
+    # texts have none.
     write_ids(name + '.out',
               [t.encode(s, add_special_tokens=False).ids for s in texts])
 
@@ -276,8 +276,8 @@ def sentences(folder, corpus, texts, name, **options):
         ('remove_extra_whitespaces', spec.remove_extra_whitespaces),
         ('unknown_token_id', sp.unk_id()), ('eos_token_id', sp.eos_id()),
         ('precompiled_charsmap', spec.precompiled_charsmap)])
-    # Of three equal characters the first two or the last two may be a token;
-    # which wins is a matter of rounding: the package adds up floats.
+    # For three equal characters the first two or the last two may be a token.
+    # Rounding decides, because the package adds up floats.
     write_ids(f'{folder}/{name}.out',
               [None if re.search(r'(.)\1\1', sp.normalize(s)) else sp.encode(s)
                for s in texts])

@@ -37,7 +37,7 @@ SEQUENCES = (1, 11, 45)  # windows are shorter than the last
 
 # ---- what families share ----------------------------------------------------
 
-# Of layers, without "model.layers.N." and "blk.N.".
+# Names in layers, without "model.layers.N." and "blk.N.".
 NAMES = {
     'model.embed_tokens': 'token_embd',
     'model.norm': 'output_norm',
@@ -74,11 +74,11 @@ def is_norm(name):
 
 class Family:
     """names: of modules, beside NAMES.
-    changes: {name: (config, tensor) -> {name: tensor}}, of those that are more
-        than renamed.
+    changes: {name: (config, tensor) -> {name: tensor}}, for tensors that are
+        not only renamed.
     keys: config -> {key: value}, beside common_keys; or all_keys.
-    offset: do norms hold what is added to one?
-    extra: (config, model) -> {name: tensor}, what checkpoints do not have."""
+    offset: true if norms contain values to be added to one.
+    extra: (config, model) -> {name: tensor}, tensors missing in checkpoints."""
 
     def __init__(self, arch, theirs, names={}, changes={}, keys=lambda c: {},
                  all_keys=None, offset=False, extra=lambda c, m: {}):
@@ -109,8 +109,8 @@ class Family:
 
 
 def common_keys(c, rope):
-    """`c` may be that of one layer; `rope` holds the parameters of RoPE where
-    no window is."""
+    """`c` may be that of one layer; `rope` has the parameters of RoPE without a
+    window."""
     d = getattr(c, 'head_dim', None) or c.hidden_size // c.num_attention_heads
     k = {
         'context_length': c.max_position_embeddings,
@@ -151,7 +151,7 @@ def renamed(name):
 
 
 def halves(c, x):
-    """[n_expert, gate's rows and then up's, in]"""
+    """Splits [n_expert, gate's rows and then up's, in]."""
     n = x.shape[1] // 2
     return {'ffn_gate_exps.weight': x[:, :n], 'ffn_up_exps.weight': x[:, n:]}
 
@@ -182,7 +182,7 @@ LLAMA = {
 
 
 def frequencies(c, m):
-    """Llama 3.1's scaling: what angles are divided by."""
+    """Llama 3.1's scaling: the divisors of angles."""
     if c.rope_parameters['rope_type'] != 'llama3':
         return {}
     scaled = m.model.rotary_emb.inv_freq.numpy()
@@ -230,7 +230,7 @@ FAMILIES['glm4moe'] = Family(
 
 
 def interleaved(end):
-    """Columns gate, up, gate, up of a matrix that is stored the other way."""
+    """Splits columns gate, up, gate, up of a matrix stored transposed."""
     def change(c, x):
         if end == 'weight':
             x = x.swapaxes(1, 2)
@@ -347,8 +347,8 @@ def delta_expert_keys(c):
 
 
 def qkvz(c, x):
-    """Rows there: of each key head the query, the key, its values and their
-    gates; here all queries, all keys, all values, and gates apart."""
+    """Reorders rows. There: for each key head the query, the key, its values
+    and their gates; here all queries, all keys, all values, and gates apart."""
     n, d = c.linear_num_key_heads, c.linear_key_head_dim
     of_values = c.linear_num_value_heads // n * c.linear_value_head_dim
     parts = np.split(x.reshape(n, -1, x.shape[1]),
@@ -359,8 +359,8 @@ def qkvz(c, x):
 
 
 def in_turn(c, x, d):
-    """Rows of value heads, d each: there a key head's value heads lie together,
-    here the first of each key head come first, then the second ones."""
+    """Reorders rows of value heads, d each. There a key head's value heads are
+    together; here the first of each key head come first, then the second."""
     n = c.linear_num_key_heads
     y = x.reshape(n, c.linear_num_value_heads // n, d, *x.shape[1:])
     return y.swapaxes(0, 1).reshape(x.shape)
@@ -422,8 +422,8 @@ FAMILIES['qwen35moe'] = Family(
 
 
 def latent(c, x):
-    """Of each head what makes its keys and what makes its values of the latent
-    vector; that of keys is stored the other way."""
+    """Splits each head into the matrices that make its keys and its values from
+    the latent vector; that of keys is stored transposed."""
     x = x.reshape(c.num_attention_heads, -1, c.kv_lora_rank)
     n = c.qk_nope_head_dim
     return {'attn_k_b.weight': x[:, :n].swapaxes(1, 2),
@@ -467,8 +467,8 @@ FAMILIES['deepseek_v3'] = Family('deepseek2', 'DeepseekV3', LATENT_NAMES,
 
 
 def random_tensor(rng, name, shape, offset):
-    """Weights such that logits have a standard deviation of 2 or so and no part
-    of a layer is drowned by others."""
+    """Returns weights for which logits have a standard deviation of about 2 and
+    every part of a layer matters."""
     x = rng.standard_normal(shape)
     if name.endswith('gate_up_proj_bias'):
         return 4 * x  # gpt-oss clamps at 7

@@ -1,76 +1,84 @@
 /* Attention over the paged cache. Included by cpu_ops_template.h.
  *
- * The order of every sum, for one token t and one query head:
+ * Definition, with the order of all operations, for one token at position `pos`
+ * and one query head:
  *
- *   Positions are read in blocks of 64 by absolute position. The visible ones
- *   are pos - window < u <= pos; a block without one is skipped. Invisible
- *   positions may hold anything: they are never added or multiplied in.
- *   score = chain of fmaf over the head's d values, from 0, times attr.scale;
- *   with a soft cap c, c * tanh(score / c).
- *   Inside a span of 256 positions the softmax is online: with m' the
- *   maximum so far and f = exp(m - m'), l[j mod 16] and acc[e] are multiplied
- *   by f, p_j = exp(score_j - m') is added to l[j mod 16], and
- *   acc[e] = fmaf(p_j, V[j][e], acc[e]), j ascending.
- *   Two spans merge by m = max, each side times exp(m_side - m), the upper
- *   fused onto the lower; the spans of a token merge along the tree whose left
- *   part is the largest power of two below the count.
+ *   The token attends to the *visible* positions u, pos - window < u <= pos.
+ *   Positions are processed in *blocks* of 64 (a page), in ascending order.
+ *   Blocks without a visible position are skipped. Invisible positions may
+ *   hold any bits: they are never added or multiplied.
+ *   score_j = chain of fmaf over the head's d values, from 0, times attr.scale;
+ *   with a soft cap c, c * tanh(score_j / c).
+ *   Four blocks form a *span* of 256 positions. Within a span the softmax is
+ *   online: m is the maximum so far, l[16] are sums of probabilities, and
+ *   acc[e] are weighted sums of values. If a block raises m to m', l and acc
+ *   are multiplied by f = exp(m - m'). Then p_j = exp(score_j - m') is added to
+ *   l[j mod 16], and acc[e] = fmaf(p_j, V[j][e], acc[e]), j ascending.
+ *   Two spans merge: m becomes the larger m; l and acc of each span are
+ *   multiplied by exp(m of the span - m) and added, with fmaf for the upper
+ *   span. The spans of a token merge along a tree, in which the left part of n
+ *   spans is the largest power of two below n.
  *   out = acc / (sum of l along its tree + exp(sink - m)).
  *
- * So a token's bits depend only on its own query and cache. The division of
- * work is free: a task is a tile of consecutive tokens of one sequence and the
- * query heads of one KV head. Its blocks of K and V are converted to float once
- * for all its rows. All scores of a block are computed first, then all
- * probabilities, then all sums, so that first its keys and then its values stay
- * in the first-level cache.
+ * So a token's bits depend only on its own query and cache, however the work is
+ * divided. A *task* is some consecutive tokens of one sequence and the query
+ * heads that share one KV head; each pair of these is a *row*. Each block of K
+ * and V is converted to float once for all rows of a task. All scores of a
+ * block are computed first, then all probabilities, then all sums, so that
+ * first the block's keys and then its values stay in the first-level cache.
  *
- * If there are fewer (token, KV head) pairs than threads, a task is some of the
- * spans of one pair, so that the cache is read once. The partial results stay
- * in the thread's scratch, and the thread that finishes last merges them.
+ * If there are few (token, KV head) pairs per thread, a task is instead some of
+ * the spans of one pair, so that the cache is read only once. The partial
+ * results stay in the scratch of the threads, and the thread that finishes a
+ * pair last merges them.
  *
  * With attr.bf16, q, k, v and p are rounded to BF16 before they are multiplied.
- * The chains of fmaf above then take pairs, of values 2i and 2i + 1 of a head
- * or of positions with these numbers: bf16_pair_add() of base/bf16.h. An
- * invisible half of a pair counts as 0.
+ * bf16_pair_add() of base/bf16.h then replaces fmaf and adds two products at a
+ * time: of values 2i and 2i + 1 of a head for scores, and of positions 2i and
+ * 2i + 1 for acc. An invisible position of a pair counts as 0.
  *
- * Latent attention is the same, with the first e of a key's d values as V.
- * There the values of a position are contiguous, as in V elsewhere. So scores
- * are computed with the rows of queries interleaved, and then transposed.
- * Source: online softmax, arXiv:1805.02867. */
+ * Latent attention (MLA) is the same, but the first e of a key's d values serve
+ * as V. Its cache is laid out like V, with the d values of a position
+ * contiguous, whereas K is transposed otherwise. So scores are computed as
+ * [position][row] from interleaved queries, and then transposed. Source of the
+ * online softmax: arXiv:1805.02867. */
 #ifndef DEVICE_CPU_CPU_ATTENTION_TEMPLATE_H
 #define DEVICE_CPU_CPU_ATTENTION_TEMPLATE_H
 
 #include "device/cpu/cpu_cache_template.h"
 
 enum {
-    TILE_ROWS = 96,  /* target rows (token, head) of a tile */
-    DIRECT_ROWS = 8, /* at most: read the cache's elements unconverted */
+    TILE_ROWS = 96,  /* intended maximum of rows of a task */
+    DIRECT_ROWS = 8, /* up to this, a task does not convert K, V */
     SPAN_BLOCKS = 256 / PAGE_TOKENS, /* blocks per span */
 };
 
-/* ---- one row's softmax --------------------------------------------------- */
+/* ---- the softmax of one row ---------------------------------------------- */
 
-/* Online softmax state; acc follows in memory: [wide]. */
+/* State of the online softmax of a span or of merged spans. Its acc[wide]
+ * follows in memory. */
 struct soft {
     float l[LANES];
     float m;
     float pad[LANES - 1];
 };
 
-/* A row of a task: one token, one query head. */
+/* A row of a task: one token and one query head. */
 struct row {
-    struct soft *now;  /* the open span */
-    struct soft *done; /* stack of merged spans, `depth` of them */
-    /* [d]; latent: of all rows together, [d][rows]. As pairs once all rows are
-     * open. */
+    struct soft *now;  /* the span being computed */
+    struct soft *done; /* stack of merged spans, `depth` entries */
+    /* The query [d]. In latent attention, [d][rows] for all rows together.
+     * Converted to pairs with attr.bf16, once all rows are initialized. */
     const float *q;
     float *out;          /* [e] */
     int64_t first, last; /* visible positions */
     int32_t head;
-    /* Closed spans, including those before the task's first one. */
+    /* Number of the token's spans before the current one, including those
+     * before the task. */
     int32_t n_span;
-    int32_t n_begin; /* the latter alone */
-    int32_t n_done;  /* on the stack */
-    int32_t lo, hi;  /* visible part of the current block */
+    int32_t n_begin; /* number of spans before the task */
+    int32_t n_done;  /* entries on the stack */
+    int32_t lo, hi;  /* visible positions of the current block */
     bool open;
 };
 
@@ -79,23 +87,23 @@ static inline int64_t up_to_lanes(int64_t n)
     return (n + LANES - 1) / LANES * LANES;
 }
 
-/* State that a task reads throughout. */
+/* Arguments and scratch of the tasks of a thread. */
 struct view {
     const struct cpu_call *c;
     bool latent;
     bool by_pairs;
-    int64_t d, e, wide;   /* wide: e, rounded up to 16 */
-    int64_t wide_d;       /* d, likewise */
-    size_t soft_bytes;    /* bytes of a state with its acc */
-    int depth;            /* states on a row's stack, from the first span on */
-    bool by_span;         /* threads may share a token's spans */
-    float *keys, *values; /* converted tiles */
+    int64_t d, e, wide;   /* wide: e rounded up to a multiple of 16 */
+    int64_t wide_d;       /* d rounded up to a multiple of 16 */
+    size_t soft_bytes;    /* size of a state with its acc */
+    int depth;            /* capacity of a row's stack of states */
+    bool by_span;         /* threads may divide the spans of a token */
+    float *keys, *values; /* tiles of a block, converted */
     float *key_scale, *value_scale;
-    float *p;          /* [max_rows][64] scores, then probabilities */
-    float *turned;     /* latent: [64][rows] scores */
-    uint32_t *latents; /* latent: [64][wide_d / 2] as pairs */
+    float *p;          /* [max_rows][64], scores, then probabilities */
+    float *turned;     /* if latent: [64][rows], scores */
+    uint32_t *latents; /* if latent: [64][wide_d / 2] pairs */
     struct row *row;
-    struct soft *soft; /* the rows' states: open ones, then stacks */
+    struct soft *soft; /* [max_rows] states of rows, then their stacks */
     int32_t *head;
     int64_t max_rows;
 };
@@ -105,14 +113,14 @@ static inline float *soft_acc(struct soft *s)
     return (float *)(s + 1);
 }
 
-/* x[0 .. n - 1] *= f, n a multiple of 16. */
+/* Multiplies x[0 .. n - 1] by f; n is a multiple of 16. */
 static inline void times(float *x, int64_t n, lanes f)
 {
     for (int64_t i = 0; i < n; i += LANES)
         lanes_store(x + i, lanes_mul(lanes_load(x + i), f));
 }
 
-/* Merges b, the upper one, into a. */
+/* Merges the state of span b, the upper one, into a. */
 static inline void soft_merge(struct soft *a, struct soft *b, int64_t wide)
 {
     float m = a->m > b->m ? a->m : b->m;
@@ -135,8 +143,9 @@ static inline struct soft *soft_at(const struct view *v, struct soft *base,
     return (struct soft *)((char *)base + (size_t)i * v->soft_bytes);
 }
 
-/* Pushes the open span onto the stack. Spans merge as a binary counter
- * carries. */
+/* Ends the span of row r, if it has one, and pushes it onto the row's stack.
+ * Spans are merged like carries of a binary counter: whenever two entries of
+ * the stack have merged equally many spans. */
 static inline void span_close(const struct view *v, struct row *r)
 {
     struct soft *s = r->now;
@@ -168,8 +177,8 @@ static inline int clamp_lane(int i)
     return i < 0 ? 0 : i > LANES ? LANES : i;
 }
 
-/* Turns products s[64] into scores, -infinity at positions that r does not see.
- * Returns the greatest. */
+/* Turns the products s[64] of query and keys into scores, with -infinity at
+ * positions invisible to row r. Returns the largest score. */
 static inline float soft_top(const struct view *v, const struct row *r,
                              float *s)
 {
@@ -195,9 +204,9 @@ static inline float soft_top(const struct view *v, const struct row *r,
     return lanes_top(top);
 }
 
-/* Turns products p[n][64] of a block into probabilities (0 at positions that a
- * row does not see), and adds their sums to the states of n rows, at most 16.
- * No row's operations wait for another row's. */
+/* Turns the products p[n][64] of queries and a block's keys into probabilities,
+ * 0 at invisible positions, and adds them to the sums l of the states of n <=
+ * 16 rows. The rows are independent, so that the processor can overlap them. */
 static inline void soft_rows(const struct view *v, struct row *row, int64_t n,
                              float *p)
 {
@@ -247,8 +256,9 @@ static inline void soft_rows(const struct view *v, struct row *row, int64_t n,
     }
 }
 
-/* Adds the sink, divides and writes the result. o: the state of all of the
- * row's spans. */
+/* Adds the sink of query head `head` to the sum of probabilities, divides by
+ * it, and writes the result to `out`. `o` is the merged state of all spans of
+ * the row. */
 static inline void row_write(const struct view *v, int32_t head, struct soft *o,
                              float *out)
 {
@@ -270,7 +280,8 @@ static inline void row_write(const struct view *v, int32_t head, struct soft *o,
     }
 }
 
-/* Merges the remaining spans from the top down, and writes the result. */
+/* Merges the states that are left on the row's stack, from the top down, and
+ * writes the row's result. */
 static inline void row_finish(const struct view *v, struct row *r)
 {
     struct soft *o = r->open ? r->now : soft_at(v, r->done, --r->n_done);
@@ -286,9 +297,9 @@ static inline void row_finish(const struct view *v, struct row *r)
 
 /* ---- one task ------------------------------------------------------------ */
 
-/* Finds the next rows from *i on that see any position of the block, at most as
- * many as one pass takes. Returns their number, 0 at the end; sets *i to the
- * first. */
+/* Finds the next consecutive rows, from *i, that have a visible position in the
+ * block; at most CHAIN_ROWS. Sets *i to the first of them. Returns their
+ * number, or 0 if there are no more. */
 static inline int next_group(const struct view *v, int64_t n_row, int64_t *i)
 {
     int n = 0;
@@ -300,8 +311,8 @@ static inline int next_group(const struct view *v, int64_t n_row, int64_t *i)
     return n;
 }
 
-/* p = q K for the n rows from `first`, in the vectors of positions that any of
- * them sees. */
+/* Computes the products q K of the n rows from `first` into v->p, for all
+ * vectors of positions that contain a position visible to any of them. */
 static inline void add_scores(const struct view *v, int64_t first, int n,
                               const struct operand *keys)
 {
@@ -325,7 +336,8 @@ static inline void add_scores(const struct view *v, int64_t first, int n,
                                     .from_zero = true});
 }
 
-/* p = q K for all rows at the positions lo .. hi - 1, with floats or pairs. */
+/* Computes the products q K of all rows into v->p, at positions lo .. hi - 1,
+ * for latent attention. */
 static inline void add_latent_scores(const struct view *v, int64_t n_row,
                                      int lo, int hi,
                                      const struct operand *latents)
@@ -355,9 +367,9 @@ static inline void add_latent_scores(const struct view *v, int64_t n_row,
     }
 }
 
-/* acc += p V for the n rows from `first`. Positions that all of them see are
- * computed together. Those that only some see, before them (windows) and after
- * them (causal), are computed row by row. */
+/* Adds p V to acc of the n rows from `first`. Positions visible to all of these
+ * rows are computed for all rows together. Positions before them (because of
+ * windows) and after them (because of causality) are computed row by row. */
 static inline void add_values(const struct view *v, int64_t first, int n,
                               const struct operand *values)
 {
@@ -377,11 +389,11 @@ static inline void add_values(const struct view *v, int64_t first, int n,
         all.lo = row[i].lo > all.lo ? row[i].lo : all.lo;
         all.hi = row[i].hi < all.hi ? row[i].hi : all.hi;
     }
-    if (v->by_pairs) { /* keep each pair of a row whole */
+    if (v->by_pairs) { /* begin and end at whole pairs of positions */
         all.lo += all.lo & 1;
         all.hi -= all.hi & 1;
     }
-    if (all.lo >= all.hi) /* nothing in common: each row alone */
+    if (all.lo >= all.hi) /* no common position: row by row */
         all.lo = all.hi = PAGE_TOKENS;
     for (int i = 0; i < n; i++, one.a += one.lda, one.c += one.ldc) {
         one.lo = row[i].lo;
@@ -398,7 +410,7 @@ static inline void add_values(const struct view *v, int64_t first, int n,
     }
 }
 
-/* Converts rows lo .. hi - 1 of a tile to the form that is multiplied. */
+/* Converts rows lo .. hi - 1 of a tile to floats or to BF16 pairs. */
 static inline void tile_convert(const struct view *v, struct operand *o, int lo,
                                 int hi, int64_t wide, float *buf)
 {
@@ -408,8 +420,10 @@ static inline void tile_convert(const struct view *v, struct operand *o, int lo,
         operand_convert(o, lo, hi, wide, buf);
 }
 
-/* Converts latents lo .. hi - 1 of a tile to floats, or to pairs: of their own
- * values in v->latents, for scores, and of positions, for values. */
+/* Converts the latents of positions lo .. hi - 1 of a tile to floats. With
+ * attr.bf16, also to BF16 pairs in two forms. For scores, v->latents has pairs
+ * of adjacent values of a position. For the sums with V, *o becomes pairs of
+ * the values of adjacent positions. */
 static inline void latents_convert(const struct view *v, struct operand *o,
                                    int lo, int hi)
 {
@@ -425,8 +439,9 @@ static inline void latents_convert(const struct view *v, struct operand *o,
     *o = (struct operand){.kind = KIND_PAIRS, .x = v->keys, .ld = wide};
 }
 
-/* Computes one block of 64 positions for all rows. Each array holds the block's
- * tile of K or V, then that of the next block. */
+/* Computes one block of 64 positions for all rows of a task. key_tile[0] and
+ * value_tile[0] are the block's tiles of K and V; [1] are those of the next
+ * block, which are prefetched. */
 static inline void block_run(const struct view *v, int64_t n_row, int64_t block,
                              const char *const key_tile[2],
                              const char *const value_tile[2])
@@ -482,7 +497,7 @@ static inline void block_run(const struct view *v, int64_t n_row, int64_t block,
         add_values(v, i, n, &values);
 }
 
-/* Returns the first position that token t sees. */
+/* Returns the first position that is visible to token t. */
 static inline int64_t first_seen(const struct cpu_call *c, int64_t t)
 {
     int64_t window = c->attr->window, last = c->table->pos[t];
@@ -490,8 +505,8 @@ static inline int64_t first_seen(const struct cpu_call *c, int64_t t)
     return window > 0 && last >= window ? last - window + 1 : 0;
 }
 
-/* Opens row i: token t, one query head. Copies its query to row i of q or, if
- * latent, to column i of `rows`. */
+/* Initializes row i of a task for token t and query head `head`. Copies the
+ * query to row i of q, or, in latent attention, to column i of q [d][rows]. */
 static inline void row_open(struct view *v, int64_t i, int64_t t, int32_t head,
                             float *q, int64_t rows)
 {
@@ -515,7 +530,7 @@ static inline void row_open(struct view *v, int64_t i, int64_t t, int32_t head,
         q[k * rows + i] = x[k];
 }
 
-/* Converts the queries of all rows to the form that is multiplied. */
+/* With attr.bf16, converts the queries of all rows to BF16 pairs. */
 static inline void queries_convert(const struct view *v, int64_t n_row,
                                    float *q)
 {
@@ -525,7 +540,7 @@ static inline void queries_convert(const struct view *v, int64_t n_row,
         pairs_of_row((uint32_t *)q + i * v->d, q + i * v->d, v->d);
 }
 
-/* Computes blocks `block` .. end - 1 of a sequence for all rows. */
+/* Computes blocks `block` .. end - 1 of sequence `seq` for all rows. */
 static inline void blocks_run(struct view *v, int64_t seq, int64_t kv_head,
                               int64_t n_row, int64_t block, int64_t end)
 {
@@ -543,7 +558,7 @@ static inline void blocks_run(struct view *v, int64_t seq, int64_t kv_head,
             for (int64_t i = 0; i < n_row; i++)
                 span_close(v, &v->row[i]);
         }
-        for (int i = 0; i < 2; i++) { /* after the last block: itself */
+        for (int i = 0; i < 2; i++) { /* the last block is its own next one */
             int64_t page = pages[block + (block + 1 < end ? i : 0)];
 
             key_tile[i] = (const char *)c->in[1].data +
@@ -557,8 +572,8 @@ static inline void blocks_run(struct view *v, int64_t seq, int64_t kv_head,
     }
 }
 
-/* Computes tokens t0 .. t1 - 1 of one sequence, with `n_head` query heads of
- * one KV head. */
+/* Computes one task: tokens t0 .. t1 - 1 of one sequence, with the query heads
+ * head[n_head] of KV head kv_head. */
 static inline void task_run(struct view *v, int64_t t0, int64_t t1,
                             int64_t kv_head, const int32_t *head,
                             int64_t n_head, float *q)
@@ -584,7 +599,8 @@ static inline void task_run(struct view *v, int64_t t0, int64_t t1,
 
 /* ---- scratch ------------------------------------------------------------- */
 
-/* Lays out the scratch and returns its size. Sets the pointers of `v`. */
+/* Initializes *v, with its arrays in c->scratch. *q is set to the scratch for
+ * queries. Returns the size of the scratch in bytes; c->scratch may be NULL. */
 static inline size_t view_init(struct view *v, const struct cpu_call *c,
                                bool latent, float **q)
 {
@@ -604,8 +620,9 @@ static inline size_t view_init(struct view *v, const struct cpu_call *c,
     v->wide_d = up_to_lanes(v->d);
     v->soft_bytes = sizeof(struct soft) + (size_t)v->wide * sizeof(float);
     v->max_rows = n_head > TILE_ROWS ? n_head : TILE_ROWS;
-    /* A token sees at most n_slot positions, so at most n_slot / 256 + 2 spans.
-     * The stack holds one entry per bit of that, and one being pushed. */
+    /* A token has at most n_slot visible positions, which are in at most n_slot
+     * / 256 + 2 spans. The stack has one entry per bit of that number, and one
+     * that is being pushed. */
     v->depth = 2;
     for (int64_t n = c->in[1].dim[0] / (SPAN_BLOCKS * PAGE_TOKENS) + 2; n > 0;
          n /= 2)
@@ -666,15 +683,16 @@ static inline size_t latent_attention_scratch(const struct cpu_call *c)
     return scratch_of(c, true);
 }
 
-/* ---- a token's spans, shared by threads ---------------------------------- */
+/* ---- division of a token's spans among threads --------------------------- */
 
-/* A group is a KV head of a token. The spans of all groups form a line of
- * `line` spans, and each thread takes a stretch of it. */
+/* A group is a pair of a token and a KV head. The spans of all groups are
+ * numbered consecutively, 0 .. line - 1, and each thread computes a range of
+ * these numbers. */
 struct group {
     int64_t t, kv_head;
-    int64_t index;      /* among all groups */
-    int64_t at, n_span; /* position and length in the line */
-    int64_t first_span; /* of the sequence */
+    int64_t index;      /* of the group */
+    int64_t at, n_span; /* number of its first span; its spans */
+    int64_t first_span; /* first visible span of the sequence */
     int64_t line;
 };
 
@@ -688,7 +706,8 @@ static inline int64_t spans_seen(const struct cpu_call *c, int64_t t)
     return span_of(c->table->pos[t]) - span_of(first_seen(c, t)) + 1;
 }
 
-/* Returns a thread's spans of a group: lo .. hi - 1, or none. */
+/* Returns the spans lo .. hi - 1 of a group that `thread` computes, counted
+ * from the group's first one. There are none if lo >= hi. */
 static inline struct cpu_part group_part(const struct view *v,
                                          const struct group *g, int thread)
 {
@@ -701,9 +720,10 @@ static inline struct cpu_part group_part(const struct view *v,
     return p;
 }
 
-/* Returns the stack on which the thread `ahead` after this one keeps its
- * results for row i, of the spans from `lo` on. A thread may need two: for a
- * group that other threads began, and for one that other threads continue. */
+/* Returns the stack on which thread c->ith + ahead keeps its results for row i
+ * of a group, from span `lo` of the group. A thread has two such stacks per
+ * row: one for a group whose first spans are computed by other threads (lo >
+ * 0), and one for the other groups. */
 static inline struct soft *kept(const struct view *v, int64_t ahead, int64_t i,
                                 int64_t lo)
 {
@@ -714,8 +734,8 @@ static inline struct soft *kept(const struct view *v, int64_t ahead, int64_t i,
     return soft_at(v, (struct soft *)soft, v->max_rows + at);
 }
 
-/* Returns how many spans span_close() merged into the state that begins with
- * span lo, of the spans before `end`. */
+/* Returns how many spans span_close() has merged into the state that begins
+ * with span lo, if the thread computed spans up to end - 1. */
 static inline int64_t state_spans(int64_t lo, int64_t end)
 {
     int64_t n = 1;
@@ -725,8 +745,8 @@ static inline int64_t state_spans(int64_t lo, int64_t end)
     return n;
 }
 
-/* Merges row i of a group from the states of all threads, as one thread would
- * have merged them. */
+/* Merges the states of all threads for row i of a group, in the same order as
+ * if one thread had computed all spans, and writes the row's result. */
 static inline void row_gather(const struct view *v, const struct group *g,
                               int64_t i)
 {
@@ -764,8 +784,8 @@ static inline void row_gather(const struct view *v, const struct group *g,
     row_write(v, v->row[i].head, stack[0].soft, v->row[i].out);
 }
 
-/* Counts `n` more of the group's spans as done; returns true if all are. Two
- * groups share a counter. */
+/* Counts n more spans of the group as finished. Returns true if all are
+ * finished. Two groups share a counter, each with 32 bits. */
 static inline bool group_done(const struct view *v, const struct group *g,
                               int64_t n)
 {
@@ -776,7 +796,8 @@ static inline bool group_done(const struct view *v, const struct group *g,
     return (was >> shift & INT32_MAX) + n == g->n_span;
 }
 
-/* Computes this thread's part of a group. */
+/* Computes the spans `part` of a group. If all other threads have finished
+ * theirs, also merges and writes the group's results. */
 static inline void group_run(struct view *v, const struct group *g,
                              struct cpu_part part, int64_t n_head, float *q)
 {
@@ -806,7 +827,8 @@ static inline void group_run(struct view *v, const struct group *g,
 
 /* ---- the kernel ---------------------------------------------------------- */
 
-/* Returns the positions that token t sees: the cost of its rows. */
+/* Returns the number of positions visible to token t, which is the cost of each
+ * of its rows. */
 static inline int64_t cost(const struct cpu_call *c, int64_t t)
 {
     int64_t n = c->table->pos[t] + 1;
@@ -814,8 +836,8 @@ static inline int64_t cost(const struct cpu_call *c, int64_t t)
     return c->attr->window > 0 && n > c->attr->window ? c->attr->window : n;
 }
 
-/* Writes the query heads that read KV head kv to v->head; returns their
- * number. */
+/* Writes the indices of the query heads that read KV head `kv` to v->head.
+ * Returns their number. */
 static inline int64_t heads_of(const struct view *v, int64_t kv)
 {
     int64_t n = 0;
@@ -826,8 +848,9 @@ static inline int64_t heads_of(const struct view *v, int64_t kv)
     return n;
 }
 
-/* Returns the number of spans of all groups, or 0 if threads should share whole
- * groups, as when each gets equally many of equal length. */
+/* Returns the number of spans of all groups if they should be divided among
+ * threads by spans. Returns 0 if not, for example because each thread gets
+ * equally many groups of equal length. */
 static inline int64_t spans_to_deal(const struct view *v)
 {
     const struct cpu_call *c = v->c;
@@ -863,23 +886,26 @@ static inline void attend_spans(struct view *v, int64_t line, float *q)
     }
 }
 
-/*   q     [n_tok, n_head, d]      f32, RoPE applied
- *   k, v  [n_slot, n_kv, d or e]  caches, this step's rows written; latent: one
- *                                 [n_slot, n_kv, d] is both
+/* Computes attention:
+ *
+ *   q     [n_tok, n_head, d]      f32, RoPE applied
+ *   k, v  [n_slot, n_kv, d or e]  caches, which have this step's rows; if
+ *                                 `latent`, k [n_slot, n_kv, d] is both
  *   sinks [n_head] or absent
  *   out   [n_tok, n_head, e]
  *
  * Query head h reads KV head head_map[h]. If threads may help each other and
- * have few groups, they share spans. Else rows form a line, by KV head, then by
- * token, and each thread takes a stretch of equal cost. If there are fewer
- * tokens than threads, threads share the heads of a group too. */
+ * there are few groups, threads divide the spans of groups. Otherwise rows are
+ * ordered by KV head, then by token, and each thread computes consecutive rows
+ * of equal total cost. If there are fewer groups than threads, the query heads
+ * of a group are divided among threads, too. */
 static void attend(const struct cpu_call *c, bool latent)
 {
     const struct token_table *b = c->table;
     int64_t n_head = c->out.dim[1];
     int64_t n_kv = c->in[1].dim[1];
     int64_t n_part = 1, total = 0;
-    int64_t at = 0; /* twice the cost of the line so far */
+    int64_t at = 0; /* twice the cost of the rows so far */
     int64_t from, to, line;
     struct view v;
     float *q;
@@ -903,7 +929,7 @@ static void attend(const struct cpu_call *c, bool latent)
 
         for (int64_t i = 0; i < n_part; i++) {
             int64_t lo = n * i / n_part;
-            /* Rows per token. */
+            /* number of rows per token */
             int64_t rows = n * (i + 1) / n_part - lo;
             int64_t t = 0;
 

@@ -1,15 +1,15 @@
-/* Hazards between instructions: ranges of memory accessed since the last
- * barrier. */
+/* Finds the barriers that instructions need, from the ranges of memory that
+ * they access. */
 #include "device/cpu/cpu_barriers.h"
 
 #include <stdlib.h>
 
-/* A range accessed since the last barrier. */
+/* A range of memory that an instruction accesses. */
 struct touched {
     enum region region;
     size_t from, to;
     bool write;
-    int micro; /* of the instruction */
+    int micro; /* micro-batch of the instruction */
 };
 
 struct hazards {
@@ -43,9 +43,9 @@ static bool touch(struct hazards *h, const struct touched *x)
     return true;
 }
 
-/* All threads synchronize before an instruction of this micro-batch. Steps
- * without the micro-batch lack the barrier too, so ranges that earlier
- * micro-batches accessed stay. */
+/* Called when all threads synchronize before an instruction of micro-batch
+ * `micro`: removes ranges accessed before. Ranges of earlier micro-batches
+ * stay, because a step that lacks this micro-batch lacks the barrier, too. */
 static void met(struct hazards *h, int micro)
 {
     int n = 0;
@@ -58,12 +58,12 @@ static void met(struct hazards *h, int micro)
 
 enum { MAX_TOUCH = 512 };
 
-/* The ranges that an instruction accesses on its own device. */
+/* The ranges that an instruction accesses on device `dev`. */
 struct reach {
     const struct prog_tensor *t;
     int dev, micro;
     struct touched *x; /* [MAX_TOUCH] */
-    int n;             /* more than MAX_TOUCH: too many to check */
+    int n;             /* above MAX_TOUCH if too many to check */
 };
 
 static void add_use(void *user, const struct insn_access *u)
@@ -85,8 +85,9 @@ static void add_use(void *user, const struct insn_access *u)
                                     (u->access & ACCESS_WRITE) != 0, r->micro};
 }
 
-/* Returns the threads' scratch as a region. Each thread has its own, but other
- * threads may read what attention leaves there. */
+/* Returns the access of an instruction to scratch, as a range of a pseudo
+ * region. Each thread has its own scratch, but in attention threads read the
+ * scratch of other threads. */
 static struct touched scratch_of(const struct insn *s)
 {
     bool shared =
@@ -96,8 +97,8 @@ static struct touched scratch_of(const struct insn *s)
     return (struct touched){REGION_COUNT, 0, any, shared, s->micro};
 }
 
-/* Collects the ranges of an instruction. Returns false if there are too many to
- * check. */
+/* Collects the ranges that an instruction accesses in *r. Returns false if
+ * there are too many to check. */
 static bool touches(struct reach *r, const struct insn *s)
 {
     r->n = 0;
@@ -111,10 +112,11 @@ static bool touches(struct reach *r, const struct insn *s)
 
 /* ---- small instructions ------------------------------------------------ */
 
-/* The work a thread does in the time of two barriers. */
+/* Numbers of values and of multiply-adds that a thread computes in the time of
+ * two barriers. */
 enum { FEW_VALUES = 4096, FEW_MACS = 16384 };
 
-/* Returns the number of values in a step of a single token. */
+/* Returns the number of values of a tensor in a step of a single token. */
 static int64_t values(const struct prog_tensor *t)
 {
     const struct graph_sizes one = {1, 1, 1, {1, 1, 1, 1}};
@@ -137,7 +139,8 @@ static bool kernel_is_small(const struct insn_kernel *k,
     if (kernel_is_contraction(k->kernel) || kernel_is_attention(k->kernel) ||
         k->kernel == KERNEL_custom)
         return false;
-    /* An updated tensor is written only in part, as much as the operand has. */
+    /* An updated tensor is written only in part; that part has the size of the
+     * operand. */
     return parts *
                values(&t[k->arg[k->arg[0].access == ACCESS_UPDATE].tensor]) <=
            FEW_VALUES;
@@ -178,13 +181,14 @@ static bool is_small(const struct insn *s, const struct prog_tensor *t)
 
 /* ---- barriers ---------------------------------------------------------- */
 
-/* State since the last barrier of all threads, in a step of a single token. */
+/* The accesses since the last barrier of all threads, in a step of a single
+ * token. */
 struct singles {
-    struct hazards all, alone; /* ranges accessed by all threads; by the
-                                  first */
-    bool shared;               /* all threads have executed something */
-    /* The first thread has synchronized with its peers; other threads must wait
-     * for it. */
+    /* ranges accessed by all threads, and by the first thread alone */
+    struct hazards all, alone;
+    bool shared; /* all threads have executed an instruction */
+    /* The first thread has synchronized with other devices, so that the other
+     * threads must wait for it. */
     bool ahead;
 };
 
@@ -194,8 +198,8 @@ static void singles_meet(struct singles *g)
     g->shared = g->ahead = false;
 }
 
-/* Returns in how many of the two steps of a single token, with and without an
- * output, the instruction is executed. */
+/* Returns in how many of the two kinds of steps of a single token, with and
+ * without an output, the instruction is executed: 0, 1 or 2. */
 static int single_runs(const struct insn *s)
 {
     const struct graph_sizes with = {1, 1, 1, {1, 1, 1, 1}};
@@ -206,18 +210,20 @@ static int single_runs(const struct insn *s)
     return insn_predicate_holds(s, &with) + insn_predicate_holds(s, &without);
 }
 
-/* Sets the flags of an instruction for steps of a single token. x[n] are the
- * ranges it accesses. */
+/* Sets the flags in *out that concern steps of a single token. x[n] are the
+ * ranges that the instruction accesses. `everything` means that these are too
+ * many, so that a barrier is always needed. Returns false if out of memory. */
 static bool single_insn(struct singles *g, const struct insn *s,
                         const struct prog_tensor *t, const struct touched *x,
                         int n, bool everything, unsigned char *out)
 {
     bool meets = insn_is_barrier(s), ok = true, alone = false, meet = false;
-    bool sure = single_runs(s) == 2; /* else some steps lack its barrier */
+    bool sure = single_runs(s) == 2; /* if false, some steps lack its barrier */
 
     if (single_runs(s) == 0)
         return true;
-    if (s->kind == INSN_POST) { /* all shared work must be complete */
+    /* all threads must have finished earlier instructions */
+    if (s->kind == INSN_POST) {
         meet = g->shared;
     } else if (s->queue == QUEUE_COPY || s->kind == INSN_WAIT) {
         meet = s->kind != INSN_WAIT && g->ahead;
@@ -227,7 +233,7 @@ static bool single_insn(struct singles *g, const struct insn *s,
         for (int k = 0; k < n && !meet; k++)
             meet = clashes(&g->all, &x[k]) ||
                    (!alone && clashes(&g->alone, &x[k]));
-        if (meets && !alone) { /* threads synchronize in any case */
+        if (meets && !alone) { /* the instruction is a barrier itself */
             meet = false;
             if (sure)
                 singles_meet(g);
@@ -246,8 +252,8 @@ static bool single_insn(struct singles *g, const struct insn *s,
     return ok;
 }
 
-/* Sets the flags of an instruction for all steps. x[n] are the ranges it
- * accesses. */
+/* Sets the flags in *out that concern all other steps. The parameters and the
+ * result are those of single_insn(). */
 static bool any_insn(struct hazards *h, const struct insn *s,
                      const struct touched *x, int n, bool everything,
                      unsigned char *out)
@@ -258,7 +264,8 @@ static bool any_insn(struct hazards *h, const struct insn *s,
         meet = clashes(h, &x[k]);
     if (meet) {
         *out |= insn_is_barrier(s) ? 0 : CPU_BARRIER;
-        if (s->max_rows == 0) /* steps without it lack its barrier */
+        /* an instruction with a predicate may be skipped */
+        if (s->max_rows == 0)
             met(h, s->micro);
     }
     for (int k = 0; k < n && ok; k++)
@@ -266,7 +273,7 @@ static bool any_insn(struct hazards *h, const struct insn *s,
     return ok;
 }
 
-/* Returns the flags that follow from the instruction alone. */
+/* Returns the flags that do not depend on other instructions. */
 static unsigned char traits(const struct insn *s)
 {
     bool counted = insn_is_group_copy(s) || insn_is_collective(s) ||
@@ -291,12 +298,12 @@ bool cpu_barriers(const struct variant *c, const struct prog_tensor *t, int dev,
         bool everything;
 
         out[i] = traits(s);
-        /* ordered by events */
+        /* copies are ordered by events */
         if (s->queue == QUEUE_COPY || insn_is_event(s)) {
             ok = single_insn(&g, s, t, NULL, 0, false, &out[i]);
             if (s->kind == INSN_POST && s->queue != QUEUE_COPY) {
-                out[i] |= CPU_BARRIER; /* waiting devices need all of it
-                                          complete */
+                /* devices that wait need all earlier instructions complete */
+                out[i] |= CPU_BARRIER;
                 if (s->max_rows == 0)
                     met(&h, s->micro);
             }

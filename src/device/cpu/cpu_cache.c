@@ -1,15 +1,15 @@
-/* Tiles of the paged cache: the layout of one position's row in them.
+/* Reads and writes one position's row of a tile of the paged cache.
  *
- * program/cache_tile.h shows the layouts. This file only moves bytes; the
- * kernels that write and read the cache convert numbers. */
+ * The layouts of tiles are described in program/cache_tile.h. This file only
+ * copies bytes; the kernels that write and read the cache convert numbers. */
 #include "device/cpu/cpu_ops.h"
 
 #include <string.h>
 
 enum { Q8_BLOCK = 32, Q8_BYTES = 34 }; /* f16 scale, 32 signed bytes */
 
-/* Reads elements i .. i + n - 1 of position j from a plane [width][64] of keys
- * or [64][width] of values. */
+/* Reads elements i .. i + n - 1, of `size` bytes, of position j to `row`.
+ * `plane` is [width][64] for keys, or [64][width] for values. */
 static void get(const void *plane, size_t size, int64_t width, bool values,
                 int j, int64_t i, int64_t n, void *row)
 {

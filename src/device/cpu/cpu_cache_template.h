@@ -1,8 +1,9 @@
-/* Kernels' access to the paged cache: writing rows of it, and multiplying by
- * its tiles. Included by cpu_ops_template.h.
+/* The kernel cache_write, and the products of attention with tiles of the paged
+ * cache. Included by cpu_ops_template.h.
  *
- * A value of the cache is one float, whatever its format. So chains give the
- * same results from the cache's own elements and from a converted copy. */
+ * Each value of a cache represents one float exactly, whatever its format. So a
+ * chain of fmaf gives the same result from the cache's own elements as from a
+ * copy converted to float. */
 #ifndef DEVICE_CPU_CPU_CACHE_TEMPLATE_H
 #define DEVICE_CPU_CPU_CACHE_TEMPLATE_H
 
@@ -14,8 +15,9 @@ enum { Q8_SIZE = 32 }; /* values of a q8_0 block */
 
 /* ---- cache write --------------------------------------------------------- */
 
-/* Encodes one block of q8_0: scale max|x| / 127 as f16, then round(x * 127 /
- * max). If the scale is 0 as f16, all values are 0. */
+/* Encodes x[32] as one block of q8_0: the scale max|x| / 127 as f16, followed
+ * by round(x * 127 / max|x|) as bytes. If the scale rounds to 0, all values are
+ * 0. */
 static inline void to_q8_0(uint8_t *dst, const float *x)
 {
     lanes u = lanes_load(x);
@@ -51,14 +53,15 @@ static inline void to_row(pl_format f, void *row, const float *x, int64_t d)
     }
 }
 
-enum { CACHE_RUN = 16 }; /* most tokens written at once */
+enum { CACHE_RUN = 16 }; /* maximum number of tokens written at once */
 
 static inline size_t cache_write_scratch(const struct cpu_call *c)
 {
     return CACHE_RUN * (size_t)cpu_last(&c->out) * sizeof(float);
 }
 
-/* Returns how many tokens from t on, at most `most`, are adjacent in a tile. */
+/* Returns how many tokens from t, at most `most`, have consecutive positions of
+ * one sequence within a page. */
 static inline int cache_run(const struct token_table *b, int64_t t,
                             int64_t most)
 {
@@ -71,11 +74,14 @@ static inline int cache_run(const struct token_table *b, int64_t t,
     return n;
 }
 
-/*   cache [n_slot, n_head, d], x [n_tok, n_head, d]: writes each token's row
- *   to the cache slot of its position. Threads divide heads first, so that few
- *   of them share a tile. Keys are transposed there, and single ones would be
- *   stored value by value, so adjacent tokens are converted and then written
- *   together. */
+/* Computes cache_write: writes the row of each token and head to its position:
+ *
+ *   x [n_tok, n_head, d]  ->  cache [n_slot, n_head, d]
+ *
+ * Threads divide heads first, so that few threads write to the same tile. Tiles
+ * of keys are transposed, so that the key of a single token would be written
+ * value by value. Therefore adjacent tokens are converted first and written
+ * together. */
 static inline void cache_write_run(const struct cpu_call *c)
 {
     const struct token_table *b = c->table;
@@ -107,10 +113,11 @@ static inline void cache_write_run(const struct cpu_call *c)
 
 /* ---- blocks of K and V --------------------------------------------------- */
 
-/* A tile as rows of lanes: keys [d][64], values [64][e]. Few rows of queries
- * read the cache's own elements. For many, the elements are converted once: to
- * floats, or to pairs of BF16, where row i has the values of rows 2i and 2i +
- * 1. */
+/* Element types of a tile as an operand of a product. A tile is a matrix,
+ * [d][64] of keys or [64][e] of values. With few rows of queries the product
+ * reads the cache's own elements. With many, the tile is converted first: to
+ * floats, or to BF16 pairs (KIND_PAIRS), where row i has the values of rows 2i
+ * and 2i + 1. */
 enum kind {
     KIND_F32,
     KIND_F16,
@@ -120,8 +127,8 @@ enum kind {
     KIND_PAIRS,
 };
 
-/* Returns true if products are those of BF16 (graph_attr.bf16). A file with
- * CPU_OPS_BF16 has no others. */
+/* Returns true if products use BF16 pairs (graph_attr.bf16). Always true if
+ * CPU_OPS_BF16 is defined, because such a file has only the BF16 kernels. */
 static inline bool is_by_pairs(const struct graph_attr *attr)
 {
 #ifdef CPU_OPS_BF16
@@ -136,12 +143,13 @@ struct operand {
     enum kind kind;
     const void *x;
     int64_t ld;         /* elements per row */
-    const float *scale; /* q8_0: [d/32][64] or [64][e/32] */
+    const float *scale; /* of q8_0: [d/32][64] or [64][e/32] */
     int64_t ld_scale;
-    ptrdiff_t ahead; /* bytes to the tile that is read next */
+    ptrdiff_t ahead; /* distance in bytes to the tile that is read next */
 };
 
-/* Loads sixteen values of row i from column `col`; `kind` is a constant. */
+/* Loads sixteen values of row i from column `col`. `kind` is o->kind, as a
+ * compile-time constant. */
 LANES_INLINE lanes operand_load(enum kind kind, const struct operand *o,
                                 int64_t i, int64_t col)
 {
@@ -164,8 +172,8 @@ LANES_INLINE lanes operand_load(enum kind kind, const struct operand *o,
     }
 }
 
-/* Returns rows 2i and `upper` as pairs. `upper` is 2i + 1, or 2i if there is no
- * such row. */
+/* Returns sixteen pairs of the values of rows 2i and `upper`, from column
+ * `col`. `upper` is 2i + 1, or 2i if there is no row 2i + 1. */
 LANES_INLINE pairs operand_pairs(enum kind kind, const struct operand *o,
                                  int64_t i, int64_t upper, int64_t col)
 {
@@ -183,8 +191,9 @@ LANES_INLINE pairs operand_pairs(enum kind kind, const struct operand *o,
     }
 }
 
-/* Prefetches row i, from column `col`, of the tile that is read next. It is on
- * other pages of memory, where hardware does not prefetch by itself. */
+/* Prefetches n_vec vectors of row i, from column `col`, of the tile that is
+ * read next. It is in other pages of memory, which hardware does not
+ * prefetch. */
 LANES_INLINE void operand_prefetch(enum kind kind, const struct operand *o,
                                    int64_t i, int64_t col, int n_vec)
 {
@@ -197,8 +206,9 @@ LANES_INLINE void operand_prefetch(enum kind kind, const struct operand *o,
         __builtin_prefetch(p + b, 0, 2);
 }
 
-/* Opens a tile of `n` rows (the first scale bytes included) of `ld` values;
- * `next` is read after it. */
+/* Returns the operand for a cache tile of n rows of ld values. `next` is the
+ * tile that is read after it. For q8_0, the scales are converted to floats in
+ * scale[n * ld / 32]. */
 static inline struct operand operand_open(pl_format f, bool values,
                                           const void *tile, const void *next,
                                           int64_t n, int64_t ld, float *scale)
@@ -239,12 +249,12 @@ LANES_INLINE void convert(enum kind kind, const struct operand *from,
     }
 }
 
-/* Converts rows lo .. hi - 1 to floats in `buf`, `wide` >= ld apart, padded
- * with 0. */
+/* Converts rows lo .. hi - 1 of *o to floats in `buf`, whose rows have `wide`
+ * >= ld values, padded with 0. *o then refers to `buf`. */
 static inline void operand_convert(struct operand *o, int64_t lo, int64_t hi,
                                    int64_t wide, float *buf)
 {
-    if (o->ld != wide) { /* not q8_0: its rows are multiples of 32 */
+    if (o->ld != wide) { /* never for q8_0, whose rows are multiples of 32 */
         struct cpu_tensor t = {.data = (void *)(uintptr_t)o->x,
                                .format = o->kind == KIND_F16    ? PL_F16
                                          : o->kind == KIND_BF16 ? PL_BF16
@@ -289,8 +299,8 @@ LANES_INLINE void convert_pairs(enum kind kind, const struct operand *from,
     }
 }
 
-/* Like operand_convert, to pairs. If one of two rows is outside the range, its
- * half may hold anything. */
+/* Like operand_convert, but converts to BF16 pairs. If one row of a pair is
+ * outside lo .. hi - 1, its half of the pairs is undefined. */
 static inline void operand_to_pairs(struct operand *o, int64_t lo, int64_t hi,
                                     int64_t wide, float *buf)
 {
@@ -315,23 +325,25 @@ static inline void operand_to_pairs(struct operand *o, int64_t lo, int64_t hi,
 
 /* ---- chains of fused multiply-adds --------------------------------------- */
 
-/* A product: a [n_row][lda] times rows lo .. hi - 1 of b, into columns first ..
- * end - 1 of c, both multiples of 16. */
+/* A product of matrices: columns lo .. hi - 1 of a [n_row][lda] times rows lo
+ * .. hi - 1 of b, added to columns first .. end - 1 of c, which are multiples
+ * of 16. */
 struct product {
-    const float *a; /* `by_pairs`: pairs of its values 2i and 2i + 1 */
-    int64_t lda;    /* in units of 4 bytes */
+    const float *a; /* if `by_pairs`: BF16 pairs of values 2i, 2i + 1 */
+    int64_t lda;    /* in floats or pairs */
     bool by_pairs;
     const struct operand *b;
     int64_t lo, hi;
     float *c;
     int64_t ldc;
     int64_t first, end;
-    bool from_zero; /* c is only written, not added to */
+    bool from_zero; /* c is overwritten, not added to */
 };
 
-enum { CHAIN_ROWS = 6, CHAIN_VECS = 8 }; /* most rows; most vectors per row */
+enum { CHAIN_ROWS = 6, CHAIN_VECS = 8 }; /* maxima of rows, vectors per row */
 
-/* s[r][.] = chain over i of fmaf(a[r][i], b[i][.]), from s. */
+/* s[r] = fmaf(a[r][i], b[i], s[r]) for i = lo .. hi - 1 in order, where b[i]
+ * are n_vec vectors of row i from column `col`. */
 LANES_INLINE void chain_floats(enum kind kind, int n_row, int n_vec,
                                const struct product *p, const float *a,
                                int64_t col, lanes s[CHAIN_ROWS][CHAIN_VECS])
@@ -357,8 +369,8 @@ LANES_INLINE void chain_floats(enum kind kind, int n_row, int n_vec,
     }
 }
 
-/* The same with pairs of rows 2i and 2i + 1, like bf16_pair_add. A row of a
- * pair that is outside lo .. hi - 1 counts as 0. */
+/* Like chain_floats, but with pairs of rows 2i and 2i + 1, which are added as
+ * bf16_pair_add does. A row outside lo .. hi - 1 counts as 0. */
 LANES_INLINE void chain_pairs(enum kind kind, int n_row, int n_vec,
                               const struct product *p, const float *a,
                               int64_t col, lanes s[CHAIN_ROWS][CHAIN_VECS])
@@ -395,9 +407,9 @@ LANES_INLINE void chain_pairs(enum kind kind, int n_row, int n_vec,
     }
 }
 
-/* c[r][col + 0 .. 16 n_vec - 1] = chain over i of a[r][i] * b[i][.], from c or
- * 0, for n_row rows from `row`. kind, n_vec and by_pairs are constants after
- * inlining, and with vectors so is n_row. */
+/* Computes n_vec vectors of columns from `col`, for n_row rows of c from `row`.
+ * After inlining, kind, n_vec and by_pairs are constants; so is n_row, except
+ * in plain C. */
 LANES_INLINE void chain(enum kind kind, int n_row, int n_vec,
                         const struct product *p, int row, int64_t col,
                         bool by_pairs)
@@ -433,17 +445,18 @@ LANES_INLINE void chain(enum kind kind, int n_row, int n_vec,
     }
 }
 
-/* Vectors per row whose sums fit registers, in addition to those of b and one
- * of a. With AVX-512 six rows have 24 sums: 10 loads for 24 multiply-adds, so
- * that the two multipliers are the limit. Plain C has one loop for all
- * counts. */
+/* Number of vectors per row that are computed together with 6, 4, 2 and 1 rows.
+ * Their sums must fit in registers along with the vectors of b and one of a.
+ * With AVX-512, six rows have 24 sums and 10 loads per 24 multiply-adds, so
+ * that the two multipliers are the limit. */
 #ifdef LANES_AVX512
 enum { VECS_OF_6 = 4, VECS_OF_4 = 4, VECS_OF_2 = 8, VECS_OF_1 = 8 };
 #else
 enum { VECS_OF_6 = 1, VECS_OF_4 = 1, VECS_OF_2 = 2, VECS_OF_1 = 4 };
 #endif
 
-/* Computes all columns, at most `most` vectors at a time; returns n_row. */
+/* Computes all columns of n_row rows from `row`, at most `most` vectors at a
+ * time. Returns n_row. */
 LANES_INLINE int chain_columns(enum kind kind, int n_row, int most,
                                const struct product *p, int row, bool by_pairs)
 {
@@ -457,8 +470,8 @@ LANES_INLINE int chain_columns(enum kind kind, int n_row, int most,
     return n_row;
 }
 
-/* Computes all columns of n_row rows from `row`, or of as many as one pass
- * takes; returns how many. */
+/* Computes all columns of the first of the n_row rows from `row`, as many as
+ * can be computed at once. Returns the number of rows computed. */
 LANES_INLINE int chain_pass(enum kind kind, int n_row, const struct product *p,
                             int row, bool by_pairs)
 {
@@ -476,7 +489,7 @@ LANES_INLINE int chain_pass(enum kind kind, int n_row, const struct product *p,
 #endif
 }
 
-/* Computes all n_row rows; nothing if a or b has no rows. */
+/* Computes all n_row rows of the product. */
 LANES_INLINE void chain_all(int n_row, const struct product *p, bool by_pairs)
 {
     for (int r = 0; r < n_row;) {
@@ -498,7 +511,7 @@ LANES_INLINE void chain_all(int n_row, const struct product *p, bool by_pairs)
             break;
         case KIND_PAIRS:
             r = by_pairs ? r + chain_pass(KIND_PAIRS, n_row - r, p, r, true)
-                         : n_row; /* only products by pairs use it */
+                         : n_row; /* only products with pairs have it */
         }
     }
 }

@@ -1,6 +1,7 @@
-/* A caller-defined op: passes this device's part of operands and result to the
- * kernel of its definition (pl.h). It runs on every thread, like built-in
- * kernels, and is not called if it would write nothing. */
+/* Executes a custom op: passes this device's parts of the operands and the
+ * result to the kernel in the op's definition (pl_graph.h). The kernel is
+ * called on every thread, like built-in kernels, but not if the result is
+ * empty. */
 #include "device/cpu/cpu_ops.h"
 
 #include <string.h>

@@ -1,7 +1,8 @@
 /* The gated delta net (cpu_recurrent.h). Included by cpu_ops_template.h.
  *
- * A value head has a matrix M [d_k, d_v] that queries read and keys correct.
- * With S = d_k and all products and sums rounded as written, a token computes:
+ * A value head has a matrix M [d_k, d_v], the state. A token reads it with its
+ * query and updates it with its key. With S = d_k and all products and sums
+ * rounded as written, a token computes:
  *
  *   kn[d] = k[d] * (1 / max(sqrt(sum of k^2), eps)), the sum as in
  *           RMSNorm; qn[d] likewise
@@ -13,16 +14,16 @@
  *   out[e]  = fmaf(kq, u[e], gamma * pq[e]) * (1 / sqrt(S))
  *   M[d][e] = fmaf(kn[d], u[e], gamma * M[d][e])
  *
- * A sum over d is four chains of fmaf from 0, chain j over d = j, j + 4, ..
- * ascending: (c0 + c1) + (c2 + c3).
+ * A sum over d is computed as four sums c0 .. c3 by fmaf, from 0: cj adds d =
+ * j, j + 4, ... in ascending order. The result is (c0 + c1) + (c2 + c3).
  *
  * This is M = gamma M; u = beta (v - M^T k); M = M + k u^T; out = M^T q /
- * sqrt(S), with both products of a token taken from the M before it. So the
- * update by one token and the products of the next are one pass over M: a load,
- * a store and four operations per element. Columns are independent, so a block
- * of columns stays in the first-level cache for all tokens. Keys and queries
- * are normalized once for all value heads and blocks of a key head. Source:
- * gated delta rule, arXiv:2412.06464. */
+ * sqrt(S), where both products use the M before the token's update. So the
+ * update by one token and the products of the next token are one pass over M,
+ * with a load, a store and four operations per element. Columns are
+ * independent, so that a block of columns stays in the first-level cache for
+ * all tokens. Keys and queries are normalized once for all value heads and
+ * blocks of a key head. Source: gated delta rule, arXiv:2412.06464. */
 #ifndef DEVICE_CPU_CPU_DELTA_NET_TEMPLATE_H
 #define DEVICE_CPU_CPU_DELTA_NET_TEMPLATE_H
 
@@ -33,23 +34,23 @@
 #include <string.h>
 
 enum {
-    DELTA_TOKENS = 64, /* normalized at a time; a multiple of 16 */
+    DELTA_TOKENS = 64, /* tokens normalized at a time; a multiple of 16 */
     DELTA_CHAINS = 4,
-    DELTA_VECTORS = 2, /* vectors of columns per pass, at most */
+    DELTA_VECTORS = 2, /* maximum vectors of columns of a pass */
 };
 
-/* The data a thread works on. Rows of keys and queries are d_k apart. */
+/* Arguments and scratch of a thread: a batch of up to DELTA_TOKENS tokens. */
 struct delta {
     const struct cpu_delta_net *a;
     float *kn, *qn; /* [DELTA_TOKENS, d_k] */
-    float *kq;      /* [DELTA_TOKENS] their products */
-    float *gamma;   /* [DELTA_TOKENS] of a value head */
-    float *m;       /* [d_k, CPU_DELTA_COLUMNS] a block of M */
-    int64_t tok, n; /* the tokens in kn, qn, kq */
+    float *kq;      /* [DELTA_TOKENS], products kn qn */
+    float *gamma;   /* [DELTA_TOKENS], of one value head */
+    float *m;       /* [d_k, CPU_DELTA_COLUMNS], a block of M */
+    int64_t tok, n; /* first token and number of the batch */
 };
 
-/* Rows of a block of M, to read or to write. A step of 0: all are the same
- * row. */
+/* Rows of a block of M to read (delta_rows) or to write (delta_dst), `step`
+ * floats apart. With step 0 all rows are the same. */
 struct delta_rows {
     const float *row;
     int64_t step;
@@ -59,17 +60,18 @@ struct delta_dst {
     int64_t step;
 };
 
-/* A token of a pass: its normalized key and query, and derived values. */
+/* The values of one token for a pass, named as in the definition above. */
 struct delta_token {
     const float *kn, *qn;
     lanes gamma;
-    lanes u[DELTA_VECTORS];                     /* updates */
-    lanes pk[DELTA_VECTORS], pq[DELTA_VECTORS]; /* products */
+    lanes u[DELTA_VECTORS];                     /* u, the updates of M */
+    lanes pk[DELTA_VECTORS], pq[DELTA_VECTORS]; /* pk, pq */
 };
 
-/* One pass over w vectors of columns: updates M by token `now` between src and
- * dst, and computes its products with token `next`. Prefetches as many floats
- * of `ahead`, if given. */
+/* Makes one pass over w vectors of columns of M. Reads M from src, updates it
+ * by token `now` and writes it to dst; then computes the products of the
+ * updated M with the key and query of token `next`. `now` or `next` may be
+ * NULL. If `ahead` is not NULL, prefetches d_k * w vectors from there. */
 LANES_INLINE void delta_pass(int64_t d_k, struct delta_rows src,
                              struct delta_dst dst,
                              const struct delta_token *now,
@@ -124,8 +126,8 @@ LANES_INLINE void delta_pass(int64_t d_k, struct delta_rows src,
     }
 }
 
-/* Prefetches the operands and results of token t in w vectors of columns. Its
- * rows are pages apart, so hardware does not prefetch them. */
+/* Prefetches v and out of token t for w vectors of columns. The rows of tokens
+ * are pages apart, so that hardware does not prefetch them. */
 LANES_INLINE void delta_fetch(const struct delta *x, int64_t t, int64_t head,
                               int64_t col, const int w)
 {
@@ -142,7 +144,7 @@ LANES_INLINE void delta_fetch(const struct delta *x, int64_t t, int64_t head,
     }
 }
 
-/* Prepares token t of the thread's tokens for its products. */
+/* Sets kn, qn and gamma of token t of the batch. */
 LANES_INLINE void delta_begin(const struct delta *x, int64_t t,
                               struct delta_token *k)
 {
@@ -151,7 +153,8 @@ LANES_INLINE void delta_begin(const struct delta *x, int64_t t,
     k->gamma = lanes_set(x->gamma[t]);
 }
 
-/* Computes from token t's products its result, and its update of M. */
+/* Computes the result of token t and its update u of M, from the products of t
+ * with M in *k, for n columns from `col`. */
 LANES_INLINE void delta_end(const struct delta *x, int64_t t, int64_t head,
                             int64_t col, int64_t n, struct delta_token *k,
                             const int w)
@@ -176,7 +179,7 @@ LANES_INLINE void delta_end(const struct delta *x, int64_t t, int64_t head,
     }
 }
 
-/* Copies n columns of M. */
+/* Copies n columns of all rows of M. */
 static inline void delta_copy(const struct delta *x, struct delta_rows src,
                               struct delta_dst dst, int64_t n)
 {
@@ -185,8 +188,8 @@ static inline void delta_copy(const struct delta *x, struct delta_rows src,
                (size_t)n * sizeof(float));
 }
 
-/* Applies the thread's tokens to n columns of a value head, from `col` on: w
- * vectors, the last of which may be partial. */
+/* Computes the batch's tokens for n columns of a value head from `col`. These
+ * are w vectors, the last of which may be partial. */
 LANES_INLINE void delta_columns(const struct delta *x, int64_t head,
                                 int64_t col, int64_t n, const int w)
 {
@@ -210,8 +213,8 @@ LANES_INLINE void delta_columns(const struct delta *x, int64_t head,
         src = m;
         dst = block;
     } else if (head + 1 < a->n_head_v) {
-        /* This block's share of the next head's state, which is not in the
-         * caches if a run is short. */
+        /* Prefetch this block's share of the next head's state, because in
+         * short runs it is not in the caches. */
         int64_t ahead = (head + 1) * a->d_k * a->d_v + a->d_k * col;
 
         read_ahead = in != NULL ? in + ahead : NULL;
@@ -233,7 +236,7 @@ LANES_INLINE void delta_columns(const struct delta *x, int64_t head,
         delta_copy(x, m, state, n);
 }
 
-/* Returns the dot product of two rows, as four chains. */
+/* Returns the dot product of two rows, summed as defined above. */
 static inline float delta_product(const float *x, const float *y, int64_t n)
 {
     float c[DELTA_CHAINS] = {0};
@@ -249,7 +252,7 @@ static inline float delta_product(const float *x, const float *y, int64_t n)
     return (c[0] + c[1]) + (c[2] + c[3]);
 }
 
-/* Normalizes the keys and queries of the thread's tokens in a key head. */
+/* Normalizes the batch's keys and queries of a key head, and computes kq. */
 static inline void delta_norm(const struct delta *x, int64_t head)
 {
     const struct cpu_delta_net *a = x->a;
@@ -277,7 +280,7 @@ static inline void delta_norm(const struct delta *x, int64_t head)
     }
 }
 
-/* Computes the decay of the thread's tokens in a value head. */
+/* Computes gamma of the batch's tokens for a value head. */
 static inline void delta_decay(const struct delta *x, int64_t head)
 {
     const struct cpu_delta_net *a = x->a;
@@ -292,7 +295,7 @@ static inline void delta_decay(const struct delta *x, int64_t head)
     }
 }
 
-/* Applies the thread's tokens to the items lo .. hi - 1 of a key head. */
+/* Computes the batch's tokens for items lo .. hi - 1 of a key head. */
 static inline void delta_items(const struct delta *x, int64_t key_head,
                                int64_t lo, int64_t hi)
 {
@@ -328,7 +331,8 @@ static inline void delta_items(const struct delta *x, int64_t key_head,
     }
 }
 
-/* Lays out the scratch and returns its size. */
+/* Initializes *x, with its arrays in `scratch`. Returns the size of the scratch
+ * in bytes; `scratch` may be NULL. */
 static inline size_t delta_init(struct delta *x, const struct cpu_delta_net *a,
                                 void *scratch)
 {
@@ -346,11 +350,12 @@ static inline size_t delta_init(struct delta *x, const struct cpu_delta_net *a,
     return at;
 }
 
-/* Items are ordered by key head, then by value head, then by block. */
+/* Computes items first .. first + n - 1 of a run. Items are ordered by key
+ * head, then by value head, then by block. */
 static void delta_net_items(const struct cpu_delta_net *a, int64_t first,
                             int64_t n, void *scratch)
 {
-    int64_t at = 0; /* items of the key heads before */
+    int64_t at = 0; /* number of items of earlier key heads */
     struct delta x;
 
     delta_init(&x, a, scratch);

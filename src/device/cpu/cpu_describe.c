@@ -1,4 +1,5 @@
-/* Selects the cores of cpu devices and of the host. */
+/* Selects the processors (hardware threads) of cpu devices and of the host
+ * device. */
 #include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,8 +10,8 @@
 
 enum { CORE_MAX = sizeof((struct device_desc *)0)->core / sizeof(int) };
 
-/* Adds one device on the cores of `list`, whose numbers are what threads are
- * pinned to. */
+/* Adds one device with the n processors of `list`, to which its threads will be
+ * pinned. */
 static pl_status add_cpu(struct device_list *l, const struct topology *t,
                          const struct topology_cpu *list, int n, int n_thread,
                          const struct device_item *it, pl_err *err)
@@ -35,8 +36,9 @@ static pl_status add_cpu(struct device_list *l, const struct topology *t,
     return device_list_append(l, &d, it, err);
 }
 
-/* Computes part i of n of `len` things, as first and count. Each part has at
- * least one, so with more parts than things neighbours share. */
+/* Computes part i of n of `len` items, as the index of its first item and their
+ * number. Each part has at least one item; if n > len, adjacent parts have the
+ * same item. */
 static void part(int len, int n, int i, int *first, int *count)
 {
     *first = (int)((int64_t)len * i / n);
@@ -45,9 +47,10 @@ static void part(int len, int n, int i, int *first, int *count)
         *count = 1;
 }
 
-/* Turns the cores `list` [n], in order of nodes, into n_dev devices. With at
- * least as many devices as nodes, no device spans two nodes: each node gets
- * one, and the rest go one by one to the node with most cores per device. */
+/* Adds n_dev devices with the processors list[n], which are sorted by NUMA
+ * node. If there are at least as many devices as nodes, no device spans two
+ * nodes: each node gets one device, and each further device goes to the node
+ * with the most cores per device. */
 static pl_status share(struct device_list *l, const struct topology *t,
                        const struct topology_cpu *list, int n, int n_dev,
                        int n_thread, const struct device_item *it, pl_err *err)
@@ -65,14 +68,14 @@ static pl_status share(struct device_list *l, const struct topology *t,
             node[n_node++].first = i;
         node[n_node - 1].n++;
     }
-    if (n_dev < n_node) { /* ignore nodes: one range of cores */
+    if (n_dev < n_node) { /* treat all cores as one node */
         node[0].n = n;
         n_node = 1;
     }
     for (int d = 0; d < n_dev; d++) {
         int best = 0;
 
-        for (int k = 1; k < n_node; k++) /* cores / (devices + 1), most first */
+        for (int k = 1; k < n_node; k++) /* most cores / (devices + 1) */
             if (node[k].n_dev == 0
                     ? node[best].n_dev > 0
                     : (int64_t)node[k].n * (node[best].n_dev + 1) >
@@ -92,8 +95,9 @@ static pl_status share(struct device_list *l, const struct topology *t,
     return s;
 }
 
-/* Returns the first processor of every core. If the container grants fewer
- * cores, picks them evenly spaced, so that every node keeps its share. */
+/* Writes the first processor of every core to `list` and returns their number.
+ * If the container's CPU quota is fewer cores, selects evenly spaced ones, so
+ * that every node has its share. */
 static int default_cores(const struct topology *t, struct topology_cpu *list)
 {
     int n = 0;
@@ -109,7 +113,8 @@ static int default_cores(const struct topology *t, struct topology_cpu *list)
     return n;
 }
 
-/* Parses "0-3+8-11" in the field of `it`; keeps the order of nodes. */
+/* Parses a list of processors such as "0-3+8-11" in it->field. Writes them to
+ * list[*n], sorted by NUMA node. */
 static pl_status listed_cores(const struct topology *t,
                               struct topology_cpu *list, int *n,
                               const struct device_item *it, pl_err *err)

@@ -1,6 +1,7 @@
-/* The backend `cpu`: the cores of a NUMA node, or any cores, with the memory of
- * this machine. A team of pinned threads serves all devices of a set and the
- * host. The caller's thread is the first of them. */
+/* The backend `cpu`: a device is the cores of a NUMA node, or any other cores,
+ * with the memory of this machine. One team of pinned threads serves all cpu
+ * devices of a set, including the host device. The caller's thread is the first
+ * thread of the team. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -32,8 +33,9 @@ void device_cache_rows(pl_format f, int64_t d, int64_t n, const float *x,
 
 /* ---- the backend ------------------------------------------------------- */
 
-/* Returns true if the devices are on several nodes. On one node, first touch by
- * pinned threads places memory well. Without hwloc it has to do on several. */
+/* Returns true if the devices are on several NUMA nodes. On a single node,
+ * memory is placed by the first thread that touches it. Without hwloc, nodes
+ * are unknown and the result is false. */
 static bool on_several_nodes(const struct backend *b)
 {
     int node = -1;
@@ -107,7 +109,7 @@ static void give_back(struct device_set *s, void *p, size_t bytes)
     else if (copy && !is_mapped(s))
         topology_free_copy(p, bytes);
     else if (copy)
-        ; /* the copy does not have these pages */
+        ; /* a forked child does not have these pages */
     else if (is_mapped(s))
         topology_free_pages(p, bytes);
     else
@@ -198,7 +200,8 @@ static pl_status load_device(struct backend *b, struct device *d, pl_err *err)
     return cpu_image_init(&x->image, b->set, d, &c->kernels, err);
 }
 
-/* Faults in part ith of nth of zeroed memory. */
+/* Writes to each page of part ith of nth of zeroed memory, so that the system
+ * allocates the pages on this thread's node. */
 static void touch(unsigned char *p, size_t bytes, int ith, int nth)
 {
     size_t page = 4096, n = (bytes + page - 1) / page;
@@ -208,9 +211,10 @@ static void touch(unsigned char *p, size_t bytes, int ith, int nth)
         *(volatile unsigned char *)(p + i * page) = 0;
 }
 
-/* Faults in a thread's parts of the memory. Weights are left out on a single
- * node: they get their pages while they are loaded, when the kernel's zeros are
- * still in the caches. */
+/* Touches a thread's part of all memory of its devices (see touch()). Weights
+ * are excluded if there is a single node: their pages are allocated while
+ * weights are loaded, which is faster because the zeros that the system writes
+ * are still in the caches. */
 static void touch_first(void *user, int thread)
 {
     struct backend *b = user;
@@ -281,8 +285,8 @@ static void wait(struct backend *b)
     struct cpu_backend *c = b->own;
 
     team_end(c->team, thread_run, b);
-    for (int i = 0; i < b->n; i++) { /* threads that left early may not have
-                                        resolved sizes */
+    /* after a failure, sizes may not be resolved */
+    for (int i = 0; i < b->n; i++) {
         struct cpu_device *x = cpu_device_of(b->set, b->dev[i]);
 
         if (atomic_load(device_failed(b->set)))

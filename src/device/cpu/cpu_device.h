@@ -1,5 +1,5 @@
-/* Shared by the files of cpu devices: a device's threads, and the backend of
- * all of them, host devices included. */
+/* Declarations shared by the files of the cpu backend: a device, the roles of
+ * threads, and the backend of all cpu devices including host devices. */
 #ifndef DEVICE_CPU_CPU_DEVICE_H
 #define DEVICE_CPU_CPU_DEVICE_H
 
@@ -8,26 +8,30 @@
 #include "machine/topology.h"
 
 struct cpu_device {
-    struct cpu_image image; /* first: see cpu_image.h */
+    struct cpu_image image; /* must be first; see cpu_image.h */
     unsigned char *scratch; /* owned, for all threads */
-    size_t scratch_stride;  /* bytes of one thread */
-    bool ready;             /* the image has the sizes of the step */
-    unsigned char *how[PROG_MAX_VARIANT]; /* owned: see cpu_barriers.h */
-    /* Arrivals of threads and devices at barriers; see cpu_run.c. */
+    size_t scratch_stride;  /* size of a thread's scratch in bytes */
+    bool ready;             /* the image is resolved for the step's sizes */
+    /* owned, flags of each variant's instructions (cpu_barriers.h) */
+    unsigned char *how[PROG_MAX_VARIANT];
+    /* Flags that threads and devices raise at barriers; see cpu_run.c. */
     struct device_flag *arrived; /* owned, [n_thread] */
     struct device_flag met, released;
-    /* Owned, [2, CPU_STEAL_INSNS, n_thread]; see cpu_run.c. */
+    /* Owned, [2][CPU_STEAL_INSNS][n_thread], counters for work stealing; see
+     * cpu_run.c. */
     struct cpu_steal_counter *taken;
 };
 
-/* Instructions between two barriers in which threads help each other. */
+/* Maximum number of instructions between two barriers in which threads help
+ * each other. */
 enum { CPU_STEAL_INSNS = 4 };
 
-/* Roles of a thread of the team: a thread of a device, of a host device, or of
- * both. The first thread also serves "io". */
+/* Maximum number of roles of a thread of the team. A thread can serve a device,
+ * a host device, or both. The first thread also serves the pseudo device
+ * "io". */
 enum { CPU_MAX_ROLES = 3 };
 struct cpu_thread_role {
-    int dev, ith; /* device of the set, thread of it */
+    int dev, ith; /* device of the set, index of the thread in that device */
 };
 struct cpu_thread_roles {
     int n;
@@ -36,11 +40,12 @@ struct cpu_thread_roles {
 
 struct cpu_backend {
     struct cpu_kernels kernels;
-    /* This machine's, if the devices are on several nodes, else NULL. */
+    /* The machine's topology if the devices are on several NUMA nodes, else
+     * NULL. */
     const struct topology *topology;
-    bool one_node;                  /* all cores are equally near to memory */
+    bool one_node;                  /* all cores are on one NUMA node */
     struct team *team;              /* owned */
-    int n_thread;                   /* of the team */
+    int n_thread;                   /* number of threads of the team */
     struct cpu_thread_roles *roles; /* owned, [n_thread] */
 };
 
@@ -49,16 +54,19 @@ static inline struct cpu_device *cpu_device_of(struct device_set *s, int dev)
     return device_of(s, dev)->own;
 }
 
-/* cpu_thread_map.c: assigns the threads of all devices to those of a team, and
- * starts it. */
+/* In cpu_thread_map.c. Assigns the threads of all devices to the threads of a
+ * team, and starts the team. */
 pl_status cpu_thread_map_fill(struct backend *b, pl_err *err);
 /* Returns true if one thread of the team serves both devices. */
 bool cpu_thread_map_share(const struct backend *b, int dev_a, int dev_b);
 
-/* cpu_run.c: executes the variants of the devices of one thread of the team. */
+/* In cpu_run.c. Executes a step on one thread of the team: the instructions of
+ * all devices that this thread serves. */
 void cpu_run(struct backend *b, int thread);
 
-/* cpu_describe.c: the cores that items of -dev strings denote. */
+/* In cpu_describe.c. cpu_describe() adds to `l` the devices that an item of a
+ * -dev string denotes, with their cores. cpu_add_host() adds the host
+ * device. */
 pl_status cpu_describe(struct device_list *l, const struct device_item *it,
                        pl_err *err);
 pl_status cpu_add_host(struct device_list *l, int n_rank, int n_thread,

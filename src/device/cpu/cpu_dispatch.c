@@ -1,5 +1,6 @@
-/* The kernel sets, and the kernel table of each. Generic C fills it; then each
- * set below this one overwrites the kernels that it does better. */
+/* The kernel sets and their kernel tables. A table is filled with generic C
+ * kernels first. Then the sets on which the set is built overwrite the entries
+ * for which they have faster kernels, and the set itself last. */
 #include <stdio.h>
 #include <string.h>
 
@@ -9,7 +10,8 @@
 #include "device/cpu/cpu_ops.h"
 #include "machine/cpu_features.h"
 
-/* A build for sanitizers may leave out the vector kernels (plain_kernels). */
+/* A build with the option plain_kernels, for sanitizers, has no vector
+ * kernels. */
 #if defined(__x86_64__) && !defined(PLAIT_PLAIN_KERNELS)
 #define X86(init) init
 #else
@@ -21,14 +23,15 @@
 #define ARM64(init) NULL
 #endif
 
-/* A set is built on each one before it whose features it requires too. */
+/* The kernel sets, in ascending order of preference. A set is built on each
+ * earlier set whose features are a subset of its own. */
 static const struct {
     const char *name;
-    unsigned needs; /* enum cpu_feature */
-    /* Kernels that do not read weights. NULL: those of the sets it is built
-     * on. */
+    unsigned needs; /* bits of enum cpu_feature */
+    /* Adds the kernels that do not read weights. NULL if the set has none of
+     * its own. */
     void (*ops)(struct cpu_kernels *k);
-    /* Contractions. NULL: likewise. */
+    /* Adds the matrix products. NULL if the set has none of its own. */
     void (*matmul)(struct cpu_kernels *k);
 } sets[KERNEL_SET_COUNT] = {
     [KERNEL_SET_REFERENCE] = {"reference", 0, NULL, NULL},
@@ -92,7 +95,8 @@ bool kernel_set_has_bf16(enum kernel_set set)
     return set == KERNEL_SET_GENERIC;
 }
 
-/* Lists their names as "a, b, c": those that run here, or all. */
+/* Writes the names of the kernel sets to `text` as "a, b, c": all, or only
+ * those that this machine can run. Returns `text`. */
 static const char *list_sets(char *text, size_t size, bool all)
 {
     size_t n = 0;

@@ -1,11 +1,11 @@
 /* Elementwise ops: unary, binary with broadcasting, casts. Included by
  * cpu_ops_template.h.
  *
- * Every value depends only on its operands' values, so results do not depend on
- * how elements are cut into vectors, chunks and threads. Operands may be F32,
- * F16 or BF16, because norm weights and biases keep the format of the file.
- * Results are F32, except for casts. The result may be an operand's own
- * memory. */
+ * Each element of a result depends only on the corresponding elements of the
+ * operands, so results do not depend on how elements are divided into vectors,
+ * chunks and threads. Operands may be F32, F16 or BF16, because norm weights
+ * and biases keep the format of the file. Results are F32, except for casts.
+ * The result may be in the same memory as an operand. */
 #ifndef DEVICE_CPU_CPU_ELEMENTWISE_TEMPLATE_H
 #define DEVICE_CPU_CPU_ELEMENTWISE_TEMPLATE_H
 
@@ -15,8 +15,8 @@
 #include <string.h>
 
 enum {
-    CHUNK = 512, /* elements converted at a time */
-    GRAIN = 64,  /* threads' parts are multiples of it */
+    CHUNK = 512, /* number of elements converted at a time */
+    GRAIN = 64,  /* a thread's part is a multiple of this */
 };
 
 /* ---- conversion ---------------------------------------------------------- */
@@ -57,8 +57,9 @@ static inline void to_bf16(uint16_t *dst, const float *src, int64_t n)
         dst[i] = f32_to_bf16(src[i]);
 }
 
-/* Returns elements i .. i + n - 1 of a plain tensor as floats: its own memory,
- * or `buf` after conversion. */
+/* Returns elements i .. i + n - 1 of a tensor that is not packed, as floats.
+ * These are in the tensor's own memory, or, if it is F16 or BF16, are converted
+ * to buf[n]. */
 static inline const float *floats(const struct cpu_tensor *t, int64_t i,
                                   int64_t n, float *buf)
 {
@@ -110,7 +111,7 @@ LANES_INLINE void unary(const struct cpu_call *c, unary_fn *f)
 
 UNARY(scale, lanes_mul(x, lanes_set(a->scale)))
 UNARY(clamp, lanes_min(lanes_set(a->hi),
-                       lanes_max(lanes_set(a->lo), x))) /* keeps NaN */
+                       lanes_max(lanes_set(a->lo), x))) /* NaN stays NaN */
 UNARY(sqr, lanes_mul(x, x))
 UNARY(sqrt, lanes_sqrt(x))
 UNARY(exp, lanes_exp(x))
@@ -126,19 +127,21 @@ UNARY(relu, lanes_max(lanes_set(0.0f), x))
 
 typedef lanes binary_fn(lanes x, lanes y, const struct graph_attr *a);
 
-/* An operand relative to the result's dimensions: strides in elements, 0 if it
- * is broadcast. The innermost stride is 0 or 1. */
+/* The dimensions of a result, innermost first, and the strides of both operands
+ * along them, in elements. The stride is 0 where an operand is broadcast. The
+ * innermost stride is 0 or 1. */
 struct walk {
     int n_dim;
     int64_t dim[GRAPH_MAX_DIM];
     int64_t stride[2][GRAPH_MAX_DIM];
 };
 
-/* Drops dimensions of size 1, and merges those that are contiguous in both
- * operands, so that equal shapes become one long row. */
+/* Fills *w for the call. Leaves out dimensions of size 1 and merges dimensions
+ * that are contiguous in both operands, so that equal shapes become one long
+ * row. */
 static inline void walk_init(struct walk *w, const struct cpu_call *c)
 {
-    int64_t step[2] = {1, 1}; /* of the next dimension outwards */
+    int64_t step[2] = {1, 1}; /* of the next outer dimension */
 
     /* dim[0] is the innermost dimension */
     w->n_dim = 0;
@@ -173,8 +176,8 @@ static inline void walk_init(struct walk *w, const struct cpu_call *c)
     }
 }
 
-/* Computes n <= CHUNK results of one row; an operand of stride 0 is one
- * value. */
+/* Computes n <= CHUNK results of one row. If the stride sx or sy is 0, that
+ * operand is a single value. */
 LANES_INLINE void binary_row(float *out, const float *x, int64_t sx,
                              const float *y, int64_t sy, int64_t n,
                              const struct graph_attr *a, binary_fn *f)
@@ -248,8 +251,8 @@ LANES_INLINE void binary(const struct cpu_call *c, binary_fn *f)
         binary(c, name##_lanes);                                               \
     }
 
-/* gpt-oss: (u + 1) g / (1 + e^(-alpha g)), g = min(gate, hi), u = up clamped
- * to lo .. hi. */
+/* Returns the gated activation of gpt-oss: (u + 1) g / (1 + e^(-alpha g)) with
+ * g = min(gate, hi) and u = up limited to lo .. hi. */
 LANES_INLINE lanes swiglu_oai_value(lanes g, lanes u,
                                     const struct graph_attr *a)
 {

@@ -1,20 +1,23 @@
-/* Gathers rows of a table by index: embedding look-up, and expert scales. One
- * form for all kernel sets, because it only decodes: each value is the format's
- * own. */
+/* Gathers rows of a table by index, for embedding look-up and expert scales.
+ * All kernel sets use this code, because it only decodes values, exactly as the
+ * format defines them. */
 #include <string.h>
 
 #include "device/cpu/cpu_matmul.h"
 #include "device/cpu/cpu_ops.h"
 
-/* Location of a row of the table: its local index, and the result of the tree
- * that it belongs to. entry is -1 if this device does not hold the row. */
+/* The place of a row of the table: its index on this device, and the number of
+ * the rank tree's result to which its rank belongs. entry is -1 if this device
+ * does not have the row. */
 struct place {
     int64_t row;
     int entry;
 };
 
-/* Returns the tree's result that holds `rank`, -1 if none does. A result is
- * identified by its first item: it lives until it is added to the one below. */
+/* Returns the number of the rank tree's result that contains the addend of
+ * `rank`, or -1 if there is none. Simulates the stack of partial sums: `at`
+ * follows the entry that contains `rank` when it is added to the entry
+ * below. */
 static int entry_of(const struct rank_tree *tree, int32_t rank)
 {
     int n = 0, at = -1;
@@ -63,9 +66,9 @@ static void row_read(const struct cpu_tensor *t, int64_t row, int64_t width,
             width);
 }
 
-/* out[i, :] = table[id[i], :] + 0, so that a zero has the sign that it would
- * have after the sum over ranks. An id out of range, or of a row on another
- * device, gives zeros; so do the tree's other results. */
+/* out[i, :] = table[id[i], :] + 0. Adding 0 turns -0 into 0, as the sum over
+ * ranks would. If the id is out of range, or its row is on another device, all
+ * results of the rank tree are zeros; else all but the one with the row are. */
 void cpu_gather_rows(const struct cpu_call *c)
 {
     const int32_t *id = c->in[1].data;

@@ -58,7 +58,8 @@ void gemm_arrange(struct gemm_work *g, int64_t n_row)
                    (int)(n_row - i < m->tok ? n_row - i : m->tok));
 }
 
-/* Adds units first .. end - 1. */
+/* Adds the products of units first .. end - 1 of a block to g->acc[0 .. n_row -
+ * 1], pass by pass. `fresh` is that of gemm_add(). */
 static void add_units(const struct gemm_work *g, const uint8_t *panel,
                       int n_panel, int64_t first, int64_t end, int64_t n_row,
                       bool fresh)

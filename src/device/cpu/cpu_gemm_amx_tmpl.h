@@ -1,34 +1,38 @@
-/* GEMM with AMX int8: 32 rows of activations times two panels. Included by
- * cpu_matmul_amx.c with the processor's tiles (cpu_tiles_amx.h) and by the
- * tests with tiles in plain C.
+/* GEMM with AMX int8: multiplies 32 rows of activations by two panels. Included
+ * by cpu_matmul_amx.c with the processor's tile registers (cpu_tiles_amx.h),
+ * and by the tests with an emulation of these in plain C.
  *
  * tdpbssd multiplies 16 rows of activations by 16 rows of weights over 64
- * values of k, bytes by bytes, both signed, and adds to 16 x 16 sums. A panel's
- * tile already has the order of its second operand.
+ * values of k, both signed bytes, and adds the products to 16 x 16 sums. The
+ * tiles of a panel (quant/pack.h) already have the byte order of its second
+ * operand.
  *
- * In addition to the names of cpu_unpack_tmpl.h, the includer defines
- * v_pairs_add(acc, a, b), acc + v_pairs(a, b).
+ * In addition to the names that cpu_unpack_tmpl.h requires, the including file
+ * defines v_pairs_add(acc, a, b), which returns acc + v_pairs(a, b).
  *
- * Formats with super-blocks: the product S L(c) of scale and level takes up to
- * 14 bits. It is cut into two *planes* of bytes, the low 7 bits and the bits
- * above them, and isum = sum(low) + 128 sum(high). A chunk takes 4 products per
- * plane and one conversion to float. Q2_K, Q3_K and TQ fit one plane: then a
- * step multiplies two panels instead of two planes.
+ * Formats with super-blocks: the product S L(c) of a scale and a level has up
+ * to 14 bits. It is split into two *planes* of bytes, the low 7 bits and the
+ * bits above them, so that isum = sum(low) + 128 sum(high). A chunk takes 4
+ * tdpbssd per plane, and one conversion to float. Q2_K, Q3_K and TQ need only
+ * one plane. A *step* multiplies a chunk of 32 rows of activations by two
+ * planes of one panel, or by one plane of two panels.
  *
- * While the products of a step run, the sums of the previous step are added to
- * the accumulators, two rows after each product. One after the other they would
- * take 1.2 to 1.45 times as long (measured with a prototype on a Sapphire
- * Rapids server). This continues across blocks of 32 rows, so a pass can be as
- * short as a chunk: its planes, of two panels, are a third of the first-level
- * cache. If k has several passes, their sums are kept contiguous in the
- * second-level cache (cpu_gemm.h, `gathered`).
+ * While the tdpbssd of a step run, the sums of the previous step are added to
+ * the accumulators, two rows after each tdpbssd. Without this overlap the two
+ * would take 1.2 to 1.45 times as long (measured with a prototype on a Sapphire
+ * Rapids server). The overlap continues across blocks of 32 rows, so that a
+ * pass can be as short as one chunk. The planes of a chunk of two panels fill a
+ * third of the first-level cache. If k has several passes, the sums between
+ * passes are kept contiguous in the second-level cache (cpu_gemm.h,
+ * `gathered`).
  *
- * Other formats have a float scale every 32 values. The sums of a product over
- * 32 are stored; then 16 accumulators in registers take them, while the next
- * product runs. */
+ * Other formats have a float scale every 32 values. The sums of each tdpbssd
+ * over 32 values are stored to memory, and added to 16 accumulators in
+ * registers while the next tdpbssd runs. */
 
-/* MIN_ROWS: on an Emerald Rapids, panel calls of 12 rows take 0.8 to 1.0 of the
- * time of tiles (least of five, 4096 x 4096), those of 16 rows 1.0 to 1.9. */
+/* The reason for MIN_ROWS: on an Emerald Rapids server, panel calls with 12
+ * rows take 0.8 to 1.0 times as long as this GEMM, and with 16 rows 1.0 to 1.9
+ * times (4096 x 4096 weights, best of five measurements). */
 enum {
     TOK = 32,
     MIN_ROWS = 13,
@@ -53,22 +57,25 @@ TMPL int planes_of(struct shape f)
     return has_chunks(f) && wide ? 2 : 1;
 }
 
-/* Returns how much less than S L(c) a plane's values are: 1 for Q3_K, whose S
- * L(c) is -124 .. 128, and for TQ, which has a bias too; else 0. */
+/* Returns the constant that is subtracted from S L(c) to fit a single plane,
+ * and is added back later. It is 1 for Q3_K, whose S L(c) is in -124 .. 128,
+ * and for TQ, which also has one plane and a bias; else 0. */
 TMPL int owed_of(struct shape f)
 {
     return has_chunks(f) && planes_of(f) == 1 && f.bias != 0 ? 1 : 0;
 }
 
-/* An unpacked unit of a panel: head, then codes, all of 16 rows.
+/* The layout of an unpacked unit of a panel: a head, followed by codes; each
+ * field is for 16 rows, and fields in [] are optional. The functions below
+ * return offsets and sizes in bytes.
  *
  *   tiles    float d, [float m]; int8 c[8][64]
  *   chunks   float d, [float -dmin], [int16 pairs M, of two tiles [4] or of two
  *            halves [8]]; int8 plane[planes][8 tiles][8][64] */
 enum {
-    TILE_BYTES = 8 * ROW16, /* one plane of a tile */
+    TILE_BYTES = 8 * ROW16, /* size of a plane of a tile */
     PLANE_BYTES = 8 * TILE_BYTES,
-    PRODUCT_BYTES = 16 * ROW16, /* operand of a product over 64 values */
+    PRODUCT_BYTES = 16 * ROW16, /* size of an operand of tdpbssd */
 };
 
 TMPL int head_m(struct shape f)
@@ -89,7 +96,8 @@ TMPL int unit_size(struct shape f)
            (has_chunks(f) ? planes_of(f) * PLANE_BYTES : TILE_BYTES);
 }
 
-/* A unit of arranged activations:
+/* The layout of a unit of arranged activations. act_at() returns the offset in
+ * bytes of the 32 values q of a row and tile.
  *
  *   tiles    int8 q[TOK][32]; float d[TOK]; [float sum[TOK]]
  *   chunks   int8 q[TOK / 16][4][16][64]; float d[TOK];
@@ -103,7 +111,7 @@ TMPL int act_at(int row, int tile, struct shape f)
            row % TILE_ROWS * 64 + tile % 2 * 32;
 }
 
-/* Returns the bytes of a row's sums. */
+/* Returns the size in bytes of the sums of one row of activations. */
 TMPL int sums_size(struct shape f)
 {
     if (has_chunks(f) && has_min(f))
@@ -118,13 +126,15 @@ TMPL int act_size(struct shape f)
 
 /* ---- unpacking ----------------------------------------------------------- */
 
-/* Interleaves the even bytes of a with those of b, which get the odd places. */
+/* Interleaves the low bytes of the 16-bit values in `a` and `b`: those of `a`
+ * become the even bytes, and those of `b` the odd bytes. */
 TMPL vi weave_bytes(vh a, vh b)
 {
     return (vi)(((vuh)a & 255) | (vuh)b << 8);
 }
 
-/* Unpacks the codes of a tile; of a tile of a chunk, its part of each plane. */
+/* Unpacks a tile: its levels c, or, for formats with super-blocks, S L(c) split
+ * into planes. */
 TMPL void unpack_planes(uint8_t *dst, const uint8_t *low,
                         const struct scales *w, vu table, struct shape f)
 {
@@ -155,7 +165,7 @@ TMPL void unpack_planes(uint8_t *dst, const uint8_t *low,
     }
 }
 
-/* Stores the minima of tile i of a chunk. */
+/* Stores the minima M of tile i in the head of an unpacked unit. */
 TMPL void unpack_minima(uint8_t *head, const struct scales *w, int i,
                         struct shape f)
 {
@@ -172,7 +182,7 @@ TMPL void unpack_minima(uint8_t *head, const struct scales *w, int i,
 TMPL void unpack_tile(uint8_t *unit, int i, int h, const uint8_t *low,
                       const struct scales *w, vu table, struct shape f)
 {
-    (void)h; /* 0: a vector holds all rows */
+    (void)h; /* always 0, because a vector holds all rows */
     unpack_planes(unit + head_bytes(f) + i * TILE_BYTES, low, w, table, f);
     if (has_chunks(f) && has_min(f))
         unpack_minima(unit, w, i, f);
@@ -205,26 +215,27 @@ TMPL void deal_tile(uint8_t *unit, const struct q8_block *const x[TOK],
 
 /* ---- products of chunks -------------------------------------------------- */
 
-/* A chunk of TOK rows of activations times one panel of two planes, or times
- * two panels of one plane. */
+/* A step: a chunk of TOK rows of activations, multiplied by two planes of one
+ * panel or by one plane of two panels. */
 struct step {
     const uint8_t *plane[2];
-    /* Panels that the planes belong to: the first, or one each. */
+    /* The unpacked panel to which each plane belongs; both are the same if
+     * there are two planes per panel. */
     const uint8_t *panel[2];
     const uint8_t *x; /* an arranged unit */
-    /* [TOK] accumulators before the step; NULL: 0. */
+    /* [TOK] accumulators before the step; NULL if they are 0. */
     float *const *from;
-    float *const *to; /* [TOK] their destinations */
-    /* Column of the first panel in a row of accumulators. */
+    float *const *to; /* [TOK] accumulators after the step */
+    /* Index of the first panel's first weight row in a row of accumulators. */
     int column;
-    bool both; /* there are more than 16 rows of activations */
-    /* [n_soon] rows of the result that are written soon; at most TOK / 2 of
-     * them are prefetched. */
+    bool both; /* more than 16 rows of activations are used */
+    /* [n_soon] rows of the result that will be written soon. At most TOK / 2 of
+     * them are prefetched during this step. */
     float *const *soon;
     int n_soon;
 };
 
-/* Sums of a step, by plane or panel, row of activations, and row of weights. */
+/* Integer sums of a step: [plane or panel][row of activations][weight row]. */
 typedef int32_t step_sums[2][TOK][PACK_ROWS];
 
 TMPL vf float_at(const uint8_t *p)
@@ -235,7 +246,7 @@ TMPL vf float_at(const uint8_t *p)
     return v_setf(x);
 }
 
-/* The scales and minima before a panel's codes. */
+/* The head of an unpacked unit: scales and minima. */
 struct head {
     vf d, dmin;
     vi m[8];
@@ -254,8 +265,8 @@ TMPL struct head head_of(const uint8_t *panel, struct shape f)
     return h;
 }
 
-/* Returns the accumulators `sum` of a panel plus the chunk of row t of
- * activations. */
+/* Returns the accumulators `sum` of a panel plus the products of a chunk and
+ * row t of activations, whose integer sums are `isum`. */
 TMPL vf chunk_added(vf sum, const struct head *h, const uint8_t *x, int t,
                     vi isum, struct shape f)
 {
@@ -274,7 +285,7 @@ TMPL vf chunk_added(vf sum, const struct head *h, const uint8_t *x, int t,
     return v_fma(h->dmin * d, v_int_f(msum), sum);
 }
 
-/* Adds rows t and t + 1 of a finished step to the accumulators. */
+/* Adds the sums of rows t and t + 1 of a finished step to the accumulators. */
 TMPL void take_rows(const struct step *s, const struct head h[2],
                     const step_sums sum, int t, struct shape f)
 {
@@ -308,8 +319,9 @@ TMPL void fetch_row(const float *row)
     __builtin_prefetch(row + PACK_ROWS, 0, 2);
 }
 
-/* Runs the products of a step and, between them, adds the sums `old` of the
- * step before, if there was one. */
+/* Computes the products of step `s` into `sum`. Between the tdpbssd, adds the
+ * sums `old` of the previous step `before` to the accumulators, unless this is
+ * the first step (is_first). */
 TMPL void run_step(const struct step *s, const struct step *before,
                    step_sums sum, const step_sums old, const bool is_first,
                    struct shape f)
@@ -357,10 +369,10 @@ TMPL void run_step(const struct step *s, const struct step *before,
     }
 }
 
-/* Prefetches a share of the result's memory, line by line, because it is not in
- * the caches. The passes before the last one divide its rows among them. If
- * there is only one pass, the steps of 32 rows prefetch those of the next
- * 32. */
+/* Selects the rows of the result that step `s` prefetches, because the result
+ * is not in the caches. The rows are divided among the passes before the last
+ * one, which writes them. If there is only one pass, the steps of 32 rows
+ * prefetch the next 32 rows. */
 TMPL void fetch_soon(struct step *s, const struct gemm_pass *p, int64_t i,
                      int g, struct shape f)
 {
@@ -419,8 +431,8 @@ TMPL void run_chunks(const struct gemm_pass *p, struct shape f)
 
 /* ---- products of tiles --------------------------------------------------- */
 
-/* Adds a tile to the accumulators of a panel and 16 rows of activations. `x_d`
- * are the rows' scales in an arranged unit. */
+/* Adds the integer sums of a tile to the accumulators of a panel and 16 rows of
+ * activations. `x_d` are the scales of the rows in an arranged unit. */
 TMPL void take_tile(vf acc[TILE_ROWS], int32_t sum[TILE_ROWS][PACK_ROWS],
                     const uint8_t *w, const uint8_t *x_d, struct shape f)
 {
@@ -435,7 +447,8 @@ TMPL void take_tile(vf acc[TILE_ROWS], int32_t sum[TILE_ROWS][PACK_ROWS],
     }
 }
 
-/* Multiplies one panel by 16 rows of activations; x is their half of a unit. */
+/* Multiplies one panel by 16 rows of activations. `x` points to the values of
+ * these rows in the first unit, and `x_d` to their scales. */
 TMPL void run_tiles(const uint8_t *w, const uint8_t *x, const uint8_t *x_d,
                     float *const *from, float *const *to, int column,
                     int64_t n_unit, struct shape f)
@@ -497,13 +510,13 @@ TMPL void gemm_products(const struct gemm_pass *p, struct shape f)
     }
 }
 
-/* Configures tiles for the format's products: 16 rows each, of 64 bytes, except
- * for activations over 32 values. */
+/* Configures the tile registers for the format: 16 rows of 64 bytes, or, for
+ * the activations of formats without super-blocks, of 32 bytes. */
 static void begin_tiles(const struct pack *p)
 {
     tiles_begin(p->rule->sup == PACK_SUP_NONE ? 32 : 64);
 }
 
-#define GEMM_TWO_D(X) /* a product over 16 values would waste the tiles */
+#define GEMM_TWO_D(X) /* none: a tdpbssd over 16 values is too slow */
 #define GEMM_STATE    .begin = begin_tiles, .end = tiles_end, .gathered = true,
 #include "device/cpu/cpu_gemm_formats_tmpl.h"

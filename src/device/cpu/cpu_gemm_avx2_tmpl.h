@@ -1,20 +1,25 @@
-/* GEMM with AVX2: a panel, which is two vectors, times four rows of
- * activations, whose eight sums are in registers. Included by
+/* GEMM with AVX2: multiplies a panel, which is two vectors of weight rows, by
+ * four rows of activations, with the eight sums in registers. Included by
  * cpu_matmul_avx2.c.
  *
- * vpmaddubsw multiplies unsigned by signed bytes and adds pairs to an int16,
- * with saturation; vpaddw adds these without. So it suffices that a pair fits,
- * and that the whole sum of a *fold* of 8, 16 or 32 values does. Intermediate
- * sums may wrap. Then one vpmaddwd multiplies the fold by its scale, which is 1
- * if the tile has a float scale, and widens.
+ * vpmaddubsw multiplies unsigned by signed bytes and adds pairs of products to
+ * an int16 with saturation. vpaddw adds such int16 without saturation. The sum
+ * of a *fold* of 4, 8, 16 or 32 values is therefore exact if each pair and the
+ * whole fold fit an int16; intermediate sums may wrap. One vpmaddwd then
+ * multiplies the fold by its scale (1 if the tile has a float scale) and widens
+ * it to int32.
  *
- * Levels around zero give the smallest sums. They are the signed operand, and
- * activations the unsigned one, q + 128. A sum starts at -128 times its levels,
- * which the unpacked panel stores. Codes of formats with minima are unsigned
- * themselves. Levels beyond 64 are too large for this: their absolute value is
- * multiplied, the activation takes the sign, and each pair is widened.
+ * *Levels*, codes minus the format's bias, are centred at zero and so give the
+ * smallest sums. They are the signed operand; the unsigned operand is q + 128,
+ * where q are the activations. A sum starts at -128 times the sum of its
+ * levels, which the unpacked panel stores. Formats with minima have no bias:
+ * their codes are the unsigned operand, and q the signed one. If levels exceed
+ * 64, pairs would saturate. Then the absolute values of the levels are
+ * multiplied by activations with the sign of the level, and each pair is
+ * widened.
  *
- * All of it is exact, so it is the sum that cpu_matmul.h defines. */
+ * All integer operations are exact, so the results are those that cpu_matmul.h
+ * defines. */
 
 #include "device/cpu/cpu_gemm_units_tmpl.h"
 
@@ -22,8 +27,9 @@ enum { VECTORS = HALVES, TILE_PASS = 16, CHUNK_PASS = 2 };
 
 /* ---- shapes -------------------------------------------------------------- */
 
-/* Returns the largest magnitude of a level, or of a code if there are minima.
- * For tables, it is that of quant/format.c. */
+/* Returns the largest magnitude of a format's levels, or of its codes if it has
+ * minima. For formats with a table, the constants follow from the tables in
+ * quant/format.c. */
 TMPL int greatest_of(struct shape f)
 {
     const int top = (1 << (f.low_bits + f.high_bits)) - 1 - f.bias;
@@ -35,19 +41,21 @@ TMPL int greatest_of(struct shape f)
     return f.bias > top ? f.bias : top;
 }
 
-/* Returns true if pairs are too large to be added. */
+/* Returns true if the format's levels are so large that pairs of products must
+ * be widened before they are added. */
 TMPL bool is_large(struct shape f)
 {
     return greatest_of(f) > 64;
 }
 
-/* Returns true if q + 128 is multiplied. */
+/* Returns true if q + 128 is multiplied instead of q. */
 TMPL bool is_lifted(struct shape f)
 {
     return !is_large(f) && (f.bias != 0 || f.table);
 }
 
-/* Returns the dwords of a fold: an int16 sums two products of each. */
+/* Returns the number of dwords of a fold. Each dword adds two products to each
+ * int16, and the fold's sum must fit. */
 TMPL int fold_of(struct shape f)
 {
     int fit = INT16_MAX / (2 * 127 * greatest_of(f));
@@ -57,14 +65,16 @@ TMPL int fold_of(struct shape f)
     return fit >= 4 ? 4 : fit >= 2 ? 2 : 1;
 }
 
-/* An unpacked unit of a panel: head, then tiles, all of 16 rows.
+/* The layout of an unpacked unit of a panel: a head, followed by tiles; each
+ * field is for 16 rows, and fields in [] are optional. The functions below
+ * return offsets and sizes in bytes.
  *
  *   head     float d, [float -dmin, or d of the second half],
  *            [int16 pairs M, of two tiles [4] or of two halves [8]]
  *   tile     [int16 pairs (S, S) [1 or 2]], [int16 pairs init [folds]],
  *            int8 c[8][64]
  *
- * S of formats that have none, and M = 1, are not stored. */
+ * S and M are not stored if the format has none (they are then 1). */
 TMPL int head_m(struct shape f)
 {
     return ROW16 * (has_min(f) || has_two_d(f) ? 2 : 1);
@@ -97,9 +107,11 @@ TMPL int unit_size(struct shape f)
     return head_bytes(f) + tiles_of(f) * tile_size(f);
 }
 
-/* A unit of arranged activations: bytes x[tiles][8][TOK][4]; float d[TOK];
- * tiles [float sum[TOK]], chunks [int16 pairs, sums of two tiles [4][TOK] or of
- * halves [8][TOK]]. */
+/* Returns the size in bytes of a unit of arranged activations: bytes
+ * x[tiles][8][TOK][4]; float d[TOK]. If the format has minima, sums of
+ * activations follow: float sum[TOK] if the unit is a tile. If it is a chunk,
+ * int16 pairs follow: the sums of two tiles, [4][TOK], or of the two halves of
+ * a tile, [8][TOK]. */
 TMPL int act_size(struct shape f)
 {
     if (!has_min(f))
@@ -135,7 +147,7 @@ TMPL void unpack_codes(uint8_t *dst, const uint8_t *low, vu table,
     }
 }
 
-/* Stores the minima of tile i. */
+/* Stores the minima M of tile i in the head of an unpacked unit. */
 TMPL void unpack_m(uint8_t *head, const struct scales *w, int i, struct shape f)
 {
     uint8_t *m = head + head_m(f) + ROW16 * (has_half_min(f) ? i : i / 2);
@@ -192,13 +204,14 @@ TMPL void deal_tile(uint8_t *unit, const struct q8_block *const x[TOK],
 
 /* ---- products ------------------------------------------------------------ */
 
-/* Keeps an addition where it is written. Compilers would build trees of
- * additions, and spill the sums to memory. */
+/* Prevents the compiler from reordering additions across this point. It would
+ * build trees of additions and spill the sums to memory. */
 #define HOLD(v) __asm__("" : "+x"(v))
-/* Keeps an array in memory, because all registers are needed. */
+/* Forces an array to be stored in memory, because all registers are needed for
+ * other values. */
 #define IN_MEMORY(array) __asm__("" : "+m"(array))
 
-/* Returns S of dword i, for vpmaddwd. */
+/* Returns the int16 scale pairs (S, S) of dword i of a tile, for vpmaddwd. */
 TMPL __m256i scale_at(const uint8_t *tile, int i, struct shape f)
 {
     if (!has_scale(f))
@@ -206,7 +219,8 @@ TMPL __m256i scale_at(const uint8_t *tile, int i, struct shape f)
     return (__m256i)get(tile + (has_halves(f) && i >= 4 ? ROW16 : 0));
 }
 
-/* isum[][] += one fold of a tile's dwords, from `first` on. */
+/* Adds one fold of a tile, which begins at dword `first`, times its scale to
+ * isum[][]. */
 TMPL void add_fold(vi isum[TOK][VECTORS], const uint8_t *tile, const uint8_t *x,
                    int first, const int n_tok, struct shape f)
 {
@@ -248,7 +262,8 @@ TMPL void add_fold(vi isum[TOK][VECTORS], const uint8_t *tile, const uint8_t *x,
     }
 }
 
-/* isum[][] += a tile of large levels. */
+/* Adds the scaled products of a tile with large levels (is_large) to
+ * isum[][]. */
 TMPL void add_large(vi isum[TOK][VECTORS], const uint8_t *tile,
                     const uint8_t *x, const int n_tok, struct shape f)
 {
@@ -301,8 +316,8 @@ TMPL void clear(vi isum[TOK][VECTORS], const int n_tok)
     }
 }
 
-/* acc[][] += d isum[][], where d is the weights' scale at w times that of the
- * activations at x. */
+/* Adds d * isum[][] to acc[][], where d is the weights' scale at `w` times the
+ * scale of the activations at `x`. */
 TMPL void add_scaled(vf acc[TOK][VECTORS], vi isum[TOK][VECTORS],
                      const uint8_t *w, const uint8_t *x, const int n_tok)
 {
@@ -392,7 +407,8 @@ TMPL void add_unit_of_chunk(vf acc[TOK][VECTORS], const uint8_t *w,
     add_scaled(acc, isum, w + ROW16, x + act_d(f), n_tok);
 }
 
-/* Multiplies a panel's units from w on; its accumulators are at[t]. */
+/* Multiplies n_unit units of a panel, from `w`, by n_tok rows of activations,
+ * from `x`. The accumulators of row t are at at[t]. */
 TMPL void run_panel(const uint8_t *w, const uint8_t *x, float *const *at,
                     int64_t n_unit, const int n_tok, struct shape f)
 {

@@ -1,20 +1,22 @@
-/* GEMM with float weights: 32 rows of weights times six of activations, two
- * vectors of weights at a time, so that the 12 sums stay in registers. Included
- * by cpu_gemm_formats_tmpl.h; the same source for all vector families.
+/* GEMM with float weights: multiplies 32 weight rows by six rows of
+ * activations, two vectors of weight rows at a time, so that the 12 sums stay
+ * in registers. Included by cpu_gemm_formats_tmpl.h. The same source serves all
+ * vector instruction sets.
  *
  * A unit is a segment (cpu_matmul.h). Its weights are converted to f32 once for
  * all rows of activations: float [256][16] per panel. Activations are arranged
- * as float [256][SEGMENT_TOK]. Shorter segments are padded with zeros: s + 0 *
- * 0 is s, except for a sum of -0, and an accumulator, which starts at 0, treats
- * both zeros alike. */
+ * as float [256][SEGMENT_TOK]. Shorter segments are padded with zeros. This
+ * changes no result: s + 0 * 0 is s unless s is -0, and adding -0 or 0 to an
+ * accumulator that started at 0 gives the same. */
 
 enum {
     SEGMENT_TOK = 6,
-    /* On Zen 5, panel calls and GEMM took equal times at 48 rows with AVX-512
-     * and at 32 with AVX2, before GEMM got 5 to 10 % faster. Panel calls are
-     * still faster at 20 with AVX-512. Not measured with NEON. */
+    /* Below this number of rows panel calls are used. On Zen 5, panel calls and
+     * GEMM took equal times at 48 rows with AVX-512 and at 32 with AVX2, before
+     * GEMM became 5 to 10 % faster. Panel calls are still faster at 20 rows
+     * with AVX-512. Not measured with NEON. */
     SEGMENT_MIN_ROWS = 32,
-    SEGMENT_WEIGHTS = Q8_CHUNK * PACK_ROWS * 4, /* bytes */
+    SEGMENT_WEIGHTS = Q8_CHUNK * PACK_ROWS * 4, /* size in bytes */
     SEGMENT_ACTS = Q8_CHUNK * SEGMENT_TOK * 4,
 };
 
@@ -43,7 +45,7 @@ TMPL void segments_unpack(uint8_t *dst, const struct pack *p,
         for (int64_t i = 0; i < n_value; i += W) {
             vf v = float_load(src + i * size, f);
 
-            /* prefetch the next segment during this one */
+            /* prefetches the next segment */
             if (i * size % 64 == 0)
                 __builtin_prefetch(src + (n_value + i) * size);
             memcpy(dst + 4 * i, &v, sizeof v);
@@ -75,8 +77,9 @@ static void segments_deal(void *dst, const struct pack *p, const void *const *x,
     }
 }
 
-/* Multiplies two vectors of weight rows, `step` bytes apart, whose accumulators
- * start at at[t]. */
+/* Multiplies two vectors of weight rows, whose unpacked weights are `step`
+ * bytes apart, by n_tok rows of activations. The accumulators of row t begin at
+ * at[t]. */
 TMPL void run_segments(const uint8_t *w, size_t step, const float *x,
                        float *const *at, int64_t n_unit, const int n_tok)
 {
@@ -114,7 +117,7 @@ TMPL void run_segments(const uint8_t *w, size_t step, const float *x,
     }
 }
 
-/* Multiplies n <= SEGMENT_TOK rows of activations. */
+/* Multiplies a block of weights by n <= SEGMENT_TOK rows of activations. */
 static void segments_block(const void *weight, size_t stride, const void *act,
                            float *const *acc, int64_t n, int64_t n_unit)
 {

@@ -1,5 +1,5 @@
-/* gemm_table, struct cpu_gemm by format. Included at the end of each
- * cpu_gemm_*_tmpl.h, which defines
+/* Defines gemm_table, the GEMMs of one kernel set by weight format. Included at
+ * the end of each cpu_gemm_*_tmpl.h, which defines before
  *
  *   TOK, MIN_ROWS          .tok and .min_rows
  *   TILE_PASS, CHUNK_PASS  .pass of formats without and with super-blocks
@@ -51,8 +51,9 @@ TMPL void gemm_unpack(uint8_t *dst, const struct pack *p, const uint8_t *panel,
                 if (has_two_d(f))
                     put(dst + ROW16 + 4 * W * h, (vi)w.d1);
             }
-            /* Prefetches the next data, this panel's next pass or the next
-             * block, while this is multiplied. */
+            /* Prefetches this panel's data of the next pass, or the next block
+             * if this pass is the last, to be loaded while the current data is
+             * multiplied. */
             for (int b = 0; b < rule->tile_bytes; b += 64)
                 __builtin_prefetch(tile + ahead + b, 0, 2);
         }

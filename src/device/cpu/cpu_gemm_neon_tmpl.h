@@ -1,28 +1,33 @@
-/* GEMM with SDOT, or SMMLA if the CPU has I8MM: eight weight rows times four
- * rows of activations, with their sums in registers. Included by
- * cpu_matmul_neon_tmpl.h.
+/* GEMM with the NEON instruction SDOT, or with SMMLA if compiled for I8MM.
+ * Multiplies eight weight rows by four rows of activations and keeps the sums
+ * in registers. Included by cpu_matmul_neon_tmpl.h.
  *
- * Both take signed bytes, so levels are unpacked: codes minus the bias. SDOT
- * multiplies a dword of each of four weight rows by one of a row of
- * activations. SMMLA multiplies 8 values of two weight rows by 8 of two rows of
- * activations; its 2 x 2 results are reordered before they are scaled.
+ * Both multiply signed bytes, so the unpacked weights are *levels*: codes minus
+ * the format's bias. SDOT multiplies 4 values of each of four weight rows by 4
+ * values of a row of activations. SMMLA multiplies 8 values of each of two
+ * weight rows by 8 values of each of two rows of activations; its 2 x 2 results
+ * are reordered before they are scaled.
  *
- * All of it is exact, so it is the sum that cpu_matmul.h defines. */
+ * All integer operations are exact, so the results are those that cpu_matmul.h
+ * defines. */
 
-/* MIN_ROWS is a guess: not measured. */
+/* MIN_ROWS is an estimate, not measured. */
 enum { TOK = 4, MIN_ROWS = 16, TILE_PASS = 16, CHUNK_PASS = 2 };
 
 #include "device/cpu/cpu_gemm_units_tmpl.h"
 
 /* ---- shapes -------------------------------------------------------------- */
 
-/* An unpacked unit of a panel, all of 16 rows:
+/* The layout of an unpacked unit of a panel; each field is for 16 rows, and
+ * fields in [] are optional. The functions below return offsets and sizes in
+ * bytes.
  *
  *   float d, [float -dmin, or d of the second half]; tiles of
  *       [int32 S [1 or 2]], [int16 pairs (M0, M1)], int8 level[512]
  *
- * Constants of a format, S = 1 and M = 1, are not stored. Levels: a tile's
- * dwords [8][16 rows] for SDOT, its values [4][16 rows][8] for SMMLA. */
+ * S and M are not stored if the format has none (they are then 1). The order of
+ * a tile's levels is [8][16 rows][4] for SDOT, and [4][16 rows][8] for
+ * SMMLA. */
 TMPL int head_bytes(struct shape f)
 {
     return ROW16 * (has_min(f) || has_two_d(f) ? 2 : 1);
@@ -48,9 +53,9 @@ TMPL int unit_size(struct shape f)
     return head_bytes(f) + tiles_of(f) * tile_size(f);
 }
 
-/* A unit of arranged activations: int8 x[tiles][128], a tile's dwords [8][TOK]
- * for SDOT, its values [4][TOK][8] for SMMLA; float d[TOK]; int16 sums of
- * halves [tiles][TOK][2]. */
+/* Returns the size in bytes of a unit of arranged activations: int8
+ * x[tiles][8][TOK][4] for SDOT or [tiles][4][TOK][8] for SMMLA; float d[TOK];
+ * int16 sums of half blocks [tiles][TOK][2]. */
 TMPL int act_size(struct shape f)
 {
     return act_sums(f) + tiles_of(f) * TOK4;
@@ -62,9 +67,11 @@ enum { ROWS = 8 / W }; /* vectors of weight rows multiplied together */
 
 #ifdef __ARM_FEATURE_MATMUL_INT8
 
-enum { VECTOR_LEVELS = 8 * W }; /* bytes from W rows' levels to the next */
+/* distance in bytes between the levels of W rows and of the next W rows */
+enum { VECTOR_LEVELS = 8 * W };
 
-/* Stores dwords i and i + 1 of four rows, i even. */
+/* Stores the levels of dwords i and i + 1 of the four rows of vector h; i is
+ * even. */
 TMPL void put_levels(uint8_t *levels, const vu code[2], int h, int i)
 {
     uint32x4_t a = (uint32x4_t)code[0], b = (uint32x4_t)code[1];
@@ -74,7 +81,7 @@ TMPL void put_levels(uint8_t *levels, const vu code[2], int h, int i)
     vst1q_u8(dst + 16, vreinterpretq_u8_u32(vzip2q_u32(a, b)));
 }
 
-/* Stores 32 values of each of four rows. */
+/* Arranges a block of 32 values of each of TOK rows of activations. */
 TMPL void deal_values(uint8_t *dst, const struct q8_block *const x[TOK],
                       int64_t block)
 {
@@ -83,11 +90,13 @@ TMPL void deal_values(uint8_t *dst, const struct q8_block *const x[TOK],
             memcpy(dst + 8 * (TOK * i + t), x[t][block].q + 8 * i, 8);
 }
 
-/* dot[t][h] = the products of dwords first .. first + n - 1 of a tile. */
+/* Sets dot[t][h] to the sum of products of dwords first .. first + n - 1 of a
+ * tile, for row t of activations and vector h of weight rows. */
 TMPL void dots(int32x4_t dot[TOK][ROWS], const uint8_t *levels,
                const uint8_t *x, int first, int n)
 {
-    int32x4_t sum[2 * ROWS][TOK / 2]; /* of two rows by two */
+    /* each for 2 weight rows and 2 rows of x */
+    int32x4_t sum[2 * ROWS][TOK / 2];
 
     UNROLL
     for (int r = 0; r < 2 * ROWS; r++) {
@@ -207,8 +216,8 @@ TMPL void deal_tile(uint8_t *unit, const struct q8_block *const x[TOK],
 
 /* ---- products ------------------------------------------------------------ */
 
-/* isum[t][h] += the products of dwords first .. first + n - 1 of a tile, times
- * the scale. */
+/* Adds the sum of products of dwords first .. first + n - 1 of a tile, times
+ * the scale, to isum[t][h]. */
 TMPL void add_scaled(vi isum[TOK][ROWS], const uint8_t *levels,
                      const uint8_t *x, const uint8_t *scale, int first, int n)
 {
@@ -225,8 +234,10 @@ TMPL void add_scaled(vi isum[TOK][ROWS], const uint8_t *levels,
     }
 }
 
-/* Returns the sum of a unit's minima, for a vector of rows from `m` and a row
- * of activations. */
+/* Returns msum (cpu_matmul.h) of a unit: the sum over its tiles of the minima
+ * times the sums of activations. The result is for one vector of weight rows,
+ * whose minima begin at `m`, and one row of activations, whose sums begin at
+ * `sums`. */
 TMPL vi minima(const uint8_t *m, const uint8_t *sums, struct shape f)
 {
     vi sum = v_set(0);
@@ -239,9 +250,9 @@ TMPL vi minima(const uint8_t *m, const uint8_t *sums, struct shape f)
     return sum;
 }
 
-/* Multiplies ROWS vectors of weight rows, whose part of the unpacked units
- * begins at w and whose levels begin at l in the first tile. Their accumulators
- * start at at[t]. */
+/* Multiplies ROWS vectors of weight rows by TOK rows of activations over n_unit
+ * units. In the first unit, the scales of the weight rows begin at `w` and
+ * their levels at `l`. The accumulators of row t begin at at[t]. */
 TMPL void run_rows(const uint8_t *w, const uint8_t *l, const uint8_t *x,
                    float *const *at, int64_t n_unit, struct shape f)
 {

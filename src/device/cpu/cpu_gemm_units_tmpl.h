@@ -1,18 +1,19 @@
-/* Common code for the units of all cpu_gemm_*_tmpl.h. Included at their top,
- * after cpu_unpack_tmpl.h and the definition of TOK. */
+/* Code for units (cpu_gemm.h) that all cpu_gemm_*_tmpl.h share. They include it
+ * at their top, after cpu_unpack_tmpl.h and the definition of TOK. */
 #include "device/cpu/cpu_gemm.h"
 
-/* Returns the tiles of a unit. */
+/* Returns the number of tiles of a full unit. */
 TMPL int tiles_of(struct shape f)
 {
     return has_chunks(f) ? 8 : 1;
 }
 
-/* Location of a unit. */
+/* The position of a unit in a packed panel and in a row of activations. */
 struct gemm_unit {
     size_t off;    /* offset in a packed panel */
-    int64_t block; /* its first one in a row of activations */
-    int n_tile;    /* tiles present: a chunk may lack some of tiles_of() */
+    int64_t block; /* first block in a row of activations */
+    /* number of tiles present; a chunk may have fewer than tiles_of() */
+    int n_tile;
 };
 
 TMPL struct gemm_unit gemm_unit_at(const struct pack *p, int64_t u,
@@ -25,12 +26,13 @@ TMPL struct gemm_unit gemm_unit_at(const struct pack *p, int64_t u,
 }
 
 enum {
-    ROW16 = 4 * PACK_ROWS, /* bytes of a dword of each of 16 rows of weights */
-    TOK4 = 4 * TOK,        /* the same of a block's rows of activations */
+    ROW16 = 4 * PACK_ROWS, /* size of one dword of each of 16 weight rows */
+    TOK4 = 4 * TOK, /* size of one dword of each of TOK rows of activations */
 };
 
-/* An arranged unit: int8 x[tiles][32 TOK]; float d[TOK]; then data that a
- * kernel set adds. */
+/* The layout of an arranged unit of activations: int8 x[tiles][32 TOK]; float
+ * d[TOK]; then data that depends on the kernel set. These return the offsets in
+ * bytes of d and of that data. */
 TMPL int act_d(struct shape f)
 {
     return tiles_of(f) * 8 * TOK4;

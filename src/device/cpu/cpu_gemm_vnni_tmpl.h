@@ -1,21 +1,25 @@
-/* GEMM with VNNI: two vectors of weight rows times TOK rows of activations, a
- * number that the includer defines. In 512 bits these are two panels times six,
- * and the 12 integer sums and the 12 float sums are in registers. In 256 bits
- * it is one panel times four, and only the 8 integer sums are.
+/* GEMM with VNNI: multiplies two vectors of weight rows by TOK rows of
+ * activations; the including file defines TOK. With 512-bit vectors these are
+ * two panels and six rows, and registers hold 12 integer sums and 12 float
+ * sums. With 256-bit vectors they are one panel and four rows, and registers
+ * hold only the 8 integer sums.
  *
- * vpdpbusd multiplies unsigned by signed bytes. Activations are the unsigned
- * ones, q + 128; weights are *lifted* codes, c - lift. A chain of products
- * starts at -128 times the sum of its codes. The unpacked panel stores that, so
- * it costs nothing.
+ * vpdpbusd multiplies unsigned by signed bytes. The unsigned bytes are
+ * activations, q + 128. The signed bytes are codes of weights minus a constant,
+ * the *lift*: c - lift. A sum of products starts at -128 times the sum of its
+ * signed bytes, which cancels the 128. The unpacked panel stores this start
+ * value (`init`).
  *
- * Formats with super-blocks: lift is chosen so that the products of a *fold* of
- * 8, 16 or 32 values with one scale sum to an int16. So vpdpwssd with (S, 0)
- * multiplies them by the scale and adds them to the chunk's sum at once. The
- * part of the lift beyond the format's own bias is added back as (lift - bias)
- * S times the sum of q: two tiles per vpdpwssd. Formats with a table, whose
- * levels are too large, are multiplied by 32-bit integers.
+ * Formats with super-blocks: a *fold* is 8, 16 or 32 values that share a scale
+ * S. The lift is chosen so that the sum of a fold's products is an int16.
+ * vpdpwssd with the pair (S, 0) then multiplies the fold's sum by the scale and
+ * adds it to the chunk's sum in one instruction. If the lift exceeds the
+ * format's bias, (lift - bias) S times the sum of q is added back, for two
+ * tiles per vpdpwssd. Formats with a table have sums too large for this; they
+ * are multiplied by the scale as 32-bit integers.
  *
- * All of it is exact, so it is the sum that cpu_matmul.h defines. */
+ * All integer operations are exact, so the results are those that cpu_matmul.h
+ * defines. */
 
 #include "device/cpu/cpu_gemm_units_tmpl.h"
 
@@ -30,19 +34,21 @@ TMPL int lift_of(struct shape f)
     return is_wide(f) ? 128 : f.bias;
 }
 
-/* Returns (lift - bias) of formats whose lift is not their bias, else 0. */
+/* Returns lift - bias for formats whose lift differs from their bias, else
+ * 0. */
 TMPL int owed_of(struct shape f)
 {
     return f.sub == PACK_SUB_U8_MIN ? lift_of(f) : 0;
 }
 
-/* Returns true if vpdpwssd multiplies by the scale. */
+/* Returns true if the format's sums of folds are multiplied by the scale with
+ * vpdpwssd. */
 TMPL bool is_folded(struct shape f)
 {
     return has_chunks(f) && !f.table;
 }
 
-/* Returns the folds per tile. */
+/* Returns the number of folds per tile. */
 TMPL int folds_of(struct shape f)
 {
     if (!is_folded(f))
@@ -54,7 +60,9 @@ TMPL int folds_of(struct shape f)
     return f.low_bits + f.high_bits == 6 ? 4 : 2;
 }
 
-/* An unpacked unit of a panel: head, then tiles, all of 16 rows.
+/* The layout of an unpacked unit of a panel: a head, followed by tiles; each
+ * field is for 16 rows, and fields in [] are optional. The functions below
+ * return offsets and sizes in bytes.
  *
  *   tiles    float d, [float m, or d of the second half]; int32 init [folds];
  *            int8 c[8][64]
@@ -99,7 +107,7 @@ TMPL int unit_size(struct shape f)
     return head_bytes(f) + tiles_of(f) * tile_size(f);
 }
 
-/* A unit of arranged activations:
+/* The layout of a unit of arranged activations, and its size in bytes:
  *
  *   tiles    uint32 x[8][TOK]; float d[TOK]; [float sum[TOK]]
  *   chunks   uint32 x[8][8][TOK]; float d[TOK];
@@ -115,8 +123,8 @@ TMPL int act_size(struct shape f)
 
 /* ---- unpacking ----------------------------------------------------------- */
 
-/* Unpacks the lifted codes of a tile, the starts of the folds' chains, and
- * scales. */
+/* Unpacks a tile: its codes minus the lift, the start values of its folds'
+ * sums, and its scales. */
 TMPL void unpack_codes(uint8_t *dst, const uint8_t *low, const struct scales *w,
                        vu table, struct shape f)
 {
@@ -150,7 +158,7 @@ TMPL void unpack_codes(uint8_t *dst, const uint8_t *low, const struct scales *w,
         put(dst + tile_scale(f) + ROW16, w->s[1] & scale_mask);
 }
 
-/* Stores tile i's part of a chunk's head. */
+/* Stores the fields of a chunk's head that belong to tile i. */
 TMPL void unpack_sums(uint8_t *head, const struct scales *w, int i,
                       struct shape f)
 {
@@ -211,8 +219,9 @@ TMPL void deal_tile(uint8_t *unit, const struct q8_block *const x[TOK],
 
 /* ---- products ------------------------------------------------------------ */
 
-/* dot[t][g] = the chain over dwords first .. first + n - 1 of a tile. g is one
- * of VECTORS, whose unpacked weights are `step` bytes apart. */
+/* Sets dot[t][g] to the start value plus the products of dwords first .. first
+ * + n - 1 of a tile, for row t of activations and vector g of weight rows. The
+ * unpacked weights of the VECTORS vectors are `step` bytes apart. */
 TMPL void chain(vi dot[TOK][VECTORS], const uint8_t *init, const uint8_t *codes,
                 const uint8_t *x, size_t step, int first, int n,
                 const int n_tok)
@@ -291,7 +300,7 @@ TMPL void run_tiles(const uint8_t *w, size_t step, const uint8_t *x,
     }
 }
 
-/* isum[][] += isum of the tile. */
+/* Adds the scaled sum of products of one tile to isum[][]. */
 TMPL void add_tile(vi isum[TOK][VECTORS], const uint8_t *tile, size_t step,
                    const uint8_t *x, const int n_tok, struct shape f)
 {
@@ -384,7 +393,7 @@ TMPL void gemm_products(const struct gemm_pass *p, struct shape f)
     float nowhere[GEMM_WIDTH] = {0};
 
     for (; n_row > 0; n_row -= TOK, to += TOK, x += p->act_step) {
-        if (!p->from) /* a few at a time: they may be far apart */
+        if (!p->from) /* not all rows at once, because they may be far apart */
             gemm_clear(to, n_row < TOK ? n_row : TOK);
         for (int row = 0; row < GEMM_WIDTH; row += VECTORS * W) {
             const uint8_t *panel = w + (size_t)(row / PACK_ROWS) * p->stride;

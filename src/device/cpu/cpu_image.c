@@ -1,6 +1,7 @@
 /* Builds a kernel's call from an instruction. Programs refer to tensors by
- * index and to sizes by symbol. An image keeps one resolved table, rebuilt only
- * if the sizes of a step differ from those of the last one. */
+ * index and to sizes by symbol. An image has a table of tensors with their
+ * addresses and numeric sizes. The sizes are computed again only if a step's
+ * sizes differ from those of the step before. */
 #include "device/cpu/cpu_image.h"
 
 #include <stdlib.h>
@@ -76,7 +77,7 @@ static int64_t count(const struct cpu_tensor *t, int n_dim)
     return n;
 }
 
-/* Fills in all but tensors and threads. */
+/* Fills the fields of a call that do not depend on tensors and threads. */
 static void fill(struct cpu_call *c, const struct insn_kernel *k)
 {
     static const struct graph_attr none;
@@ -93,9 +94,10 @@ static void fill(struct cpu_call *c, const struct insn_kernel *k)
     c->custom = k->custom;
 }
 
-/* Returns the tensor of a kernel's call that argument i of an instruction
- * fills. NULL if it is the quantized form of the first operand, or the token
- * table. An updated result is also the first operand. */
+/* Returns the tensor of the call that argument i of the instruction sets: the
+ * result for i = 0, else the next operand. Returns NULL if the argument is the
+ * quantized form of the first operand or the token table. If the result is
+ * updated, the caller also adds it as the first operand. */
 static struct cpu_tensor *place(struct cpu_call *c, const struct insn_kernel *k,
                                 const struct prog_tensor *t, int i)
 {
@@ -113,8 +115,8 @@ void cpu_image_kernel(const struct cpu_image *m, const struct insn *st,
 {
     static const struct cpu_tensor absent;
     const struct insn_kernel *k = &st->kernel;
-    const struct prog_tensor *memory = NULL; /* one of the caches or states it
-                                                accesses */
+    /* a cache or state that it accesses */
+    const struct prog_tensor *memory = NULL;
     struct token_table table;
     struct cpu_call c;
 
@@ -191,8 +193,8 @@ void cpu_image_count(const struct cpu_image *m, struct device *d,
 
 /* ---- scratch ----------------------------------------------------------- */
 
-/* Returns the most scratch that a thread needs if `least` to `most` threads
- * share the instruction. */
+/* Returns the maximum scratch size in bytes that a thread needs if `least` to
+ * `most` threads execute the instruction. */
 static size_t kernel_scratch(const struct cpu_kernels *table,
                              const struct program *p, const struct insn *st,
                              int least, int most)
@@ -265,8 +267,8 @@ enum activations cpu_image_activations(const struct device_desc *d,
                                               : ACTIVATIONS_F32;
 }
 
-/* Returns true if a contraction's weight and activations have the forms that it
- * reads. */
+/* Returns true if the weight of a matrix product is packed, and its activations
+ * are quantized or not as the kernel set requires. */
 static bool reads_forms(const struct device_desc *d,
                         const struct device_options *opt,
                         const struct insn_kernel *k,

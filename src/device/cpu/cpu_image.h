@@ -1,15 +1,16 @@
-/* A program laid out in memory that this process addresses: the address of each
- * tensor, its size in this step, and what else kernels need. Backends whose
- * kernels run on this machine's processors execute their instructions with it.
- * They decide when an instruction runs and on which threads. An image is the
- * first member of such a backend's device state, where tests find it. */
+/* The image of a program: the address of each tensor in this process's memory,
+ * its size in this step, and other arguments of kernels. All backends whose
+ * kernels run on this machine's processors (cpu, sim, proc) execute their
+ * instructions by these functions. The backend decides when an instruction runs
+ * and on which threads. An image is the first member of such a backend's device
+ * state, so that tests find it. */
 #ifndef DEVICE_CPU_CPU_IMAGE_H
 #define DEVICE_CPU_CPU_IMAGE_H
 
 #include "device/cpu/cpu_kernel.h"
 #include "device/device_ops.h"
 
-/* Returns the kernels that a set's options select. */
+/* Fills *k with the kernels that the options of a device set select. */
 static inline void cpu_kernels_choose(struct cpu_kernels *k,
                                       const struct device_options *opt)
 {
@@ -22,84 +23,89 @@ static inline void cpu_kernels_choose(struct cpu_kernels *k,
 struct cpu_image {
     const struct program *prog;        /* borrowed */
     const struct cpu_kernels *kernels; /* borrowed */
-    struct device_set *set;            /* borrowed: its memory is read */
-    unsigned char *base[REGION_COUNT]; /* borrowed: the owner's allocations */
+    struct device_set *set; /* borrowed; other devices' memory is read */
+    unsigned char *base[REGION_COUNT]; /* borrowed, the device's allocations */
     struct cpu_tensor *tensor;         /* owned, [prog->n_tensor] */
-    /* Micro-batches whose tensors' dims must be resolved again. */
+    /* Bit mask of the micro-batches whose sizes have changed; dims of their
+     * tensors must be computed again. */
     uint32_t resize;
-    /* Sizes for which dims are resolved. */
+    /* By micro-batch, the sizes for which the tensors' dims were computed. */
     struct graph_sizes sizes[PROG_MAX_MICRO];
-    /* Bytes from a thread's scratch to the next one's. */
+    /* Distance in bytes from a thread's scratch to the next thread's. */
     size_t scratch_stride;
 };
 
-/* Sets up the image of d's program; base[] must be set. cpu_image_fini takes
- * partly initialized images. */
+/* Sets up the image of d's program; m->base[] must be set. cpu_image_fini
+ * accepts partly initialized images. */
 pl_status cpu_image_init(struct cpu_image *m, struct device_set *set,
                          const struct device *d, const struct cpu_kernels *k,
                          pl_err *err);
 void cpu_image_fini(struct cpu_image *m);
 
-/* Copies the sizes of a step. Returns true if tensors must be resolved. */
+/* Copies the sizes of a step to the image. Returns true if they have changed,
+ * so that cpu_image_resolve must be called. */
 bool cpu_image_sizes(struct cpu_image *m, const struct device_run *run);
-/* Resolves dims for the sizes of a step. */
+/* Computes the dims of all tensors for the sizes of the step. */
 void cpu_image_resolve(struct cpu_image *m);
 
-/* Returns true if the kernel set of these options has the kernel, as
- * backend_ops.has_kernel does. */
+/* Returns true if the kernel set that the options select has the kernel. Serves
+ * as backend_ops.has_kernel. */
 bool cpu_image_has_kernel(const struct device_desc *d,
                           const struct device_options *opt,
                           const struct insn_kernel *k,
                           const struct prog_tensor *t);
-/* Like backend_ops.packing and activations. */
+/* Serve as backend_ops.packing and backend_ops.activations. */
 enum packing cpu_image_packing(const struct device_desc *d, pl_format f,
                                enum weight_use use);
 enum activations cpu_image_activations(const struct device_desc *d,
                                        const struct device_options *opt,
                                        pl_format f);
-/* Returns the scratch bytes of one of nth threads that share an instruction. */
+/* Returns the scratch size in bytes that each of nth threads needs to execute
+ * any instruction of the program. */
 size_t cpu_image_scratch(const struct cpu_kernels *k, const struct program *p,
                          int nth);
 
-/* For a device that cuts a kernel into up to CPU_PARTS parts and runs them one
- * after another, all with the same scratch. */
+/* For a device that divides a kernel into at most CPU_PARTS parts and runs them
+ * one after another with the same scratch: returns the size of that scratch in
+ * bytes. */
 enum { CPU_PARTS = 3 };
 size_t cpu_image_parts_scratch(const struct device_options *opt,
                                const struct program *p);
 
-/* Executes part ith of nth of any instruction that accesses memory. taken: for
- * kernels, see cpu_call. */
+/* Executes part ith of nth of an instruction of any type that accesses memory.
+ * `taken` is for kernels; see cpu_call. */
 void cpu_image_insn(const struct cpu_image *m, const struct insn *st,
                     void *scratch, int ith, int nth,
                     struct cpu_steal_counter *taken);
-/* The same by kind of instruction, for backends that do more themselves. */
+/* Execute part ith of nth of a kernel, a collective (MERGE), a transfer or a
+ * PAGES instruction, for backends that handle each type differently. */
 void cpu_image_kernel(const struct cpu_image *m, const struct insn *st,
                       void *scratch, int ith, int nth,
                       struct cpu_steal_counter *taken);
 void cpu_image_merge(const struct cpu_image *m, const struct insn *st,
                      void *scratch, int ith, int nth);
-/* Executes copy descriptor i of a PULL, or the transfer of a PUSH to its i-th
- * destination. */
+/* Executes part ith of nth of copy descriptor i of a PULL, or of the transfer
+ * of a PUSH to its i-th destination. */
 void cpu_image_transfer(const struct cpu_image *m, const struct insn *st, int i,
                         int ith, int nth);
 void cpu_image_pages(const struct cpu_image *m, const struct insn *st, int ith,
                      int nth);
 
-/* Returns the bytes that a transfer moves in this step. */
+/* Returns the number of bytes that a PULL or PUSH moves in this step. */
 double cpu_image_copy_bytes(const struct cpu_image *m, const struct insn *st);
-/* Returns the seconds that the slowest link takes for it; 0 if links are
- * free. */
+/* Returns the time in seconds that a PULL or PUSH takes on its slowest link; 0
+ * if links are simulated as infinitely fast. */
 double cpu_image_copy_seconds(const struct cpu_image *m, const struct insn *st);
-/* Returns the part of that time until the first byte arrives. */
+/* Returns the latency in seconds until the first byte of a PULL or PUSH
+ * arrives. */
 double cpu_image_latency(const struct cpu_image *m, const struct insn *st);
-/* Adds the instruction's work to the device's counters. */
+/* Adds the instruction's operations and bytes to the device's counters. */
 void cpu_image_count(const struct cpu_image *m, struct device *d,
                      const struct insn *st);
 
 /* ---- internal to these files - */
 
-/* Returns the address of a tensor of a device in the set, which may be read in
- * place. */
+/* Returns the address of a tensor of device `dev`, to read it in place. */
 static inline const unsigned char *cpu_image_source(const struct cpu_image *m,
                                                     int dev, int tensor)
 {
@@ -109,7 +115,8 @@ static inline const unsigned char *cpu_image_source(const struct cpu_image *m,
     return (d->prog == m->prog ? m->base[t->region] : d->at[t->region]) +
            t->offset;
 }
-/* Returns the address of a tensor in the inbox of another device. */
+/* Returns the address of a tensor in the inbox of device `dev`, to write to
+ * it. */
 static inline unsigned char *cpu_image_inbox(const struct cpu_image *m, int dev,
                                              int tensor)
 {
@@ -117,8 +124,9 @@ static inline unsigned char *cpu_image_inbox(const struct cpu_image *m, int dev,
 
     return d->at[REGION_INBOX] + d->prog->tensor[tensor].offset;
 }
-/* Returns the token table of the instruction's micro-batch, read from a tensor
- * of this device, with the pages of memory `of`. */
+/* Returns the token table of the instruction's micro-batch, read from tensor
+ * `tensor` of this device, with the page table of the pool of `of`, a cache or
+ * state. */
 static inline struct token_table
 cpu_image_token_table(const struct cpu_image *m, const struct insn *st,
                       int tensor, const struct prog_tensor *of)

@@ -1,7 +1,8 @@
-/* Sixteen pairs of BF16 at a time (base/bf16.h), for products of pairs. With
- * AVX-512 and its BF16 they use the processor's instructions. Else they are
- * plain C, which is the specification and fills the kernel table if no set has
- * better ones. The sets in between have none (LANES_HAVE_BF16). */
+/* Vectors of sixteen pairs of BF16 (base/bf16.h), for products of pairs. If
+ * compiled for AVX512_BF16 they use the processor's instructions. Otherwise
+ * they are plain C, which is the specification. The plain C form serves only
+ * the generic kernel set. The other sets have no BF16 kernels (LANES_HAVE_BF16
+ * is 0). */
 #ifndef DEVICE_CPU_CPU_LANES_BF16_H
 #define DEVICE_CPU_CPU_LANES_BF16_H
 
@@ -95,7 +96,7 @@ LANES_INLINE void pairs_store(uint32_t *p, pairs a)
     memcpy(p, a.x, sizeof a.x);
 }
 
-/* Masks both halves of each pair. */
+/* Returns a & mask for each pair, of which each half is 16 bits. */
 LANES_INLINE pairs pairs_and(pairs a, uint32_t mask)
 {
     for (int i = 0; i < LANES; i++)
@@ -103,8 +104,8 @@ LANES_INLINE pairs pairs_and(pairs a, uint32_t mask)
     return a;
 }
 
-/* From the values of a, then b, pairs number step * i with the one `apart`
- * after it. */
+/* Returns pairs of the 32 values v of `a` followed by `b`: pair i is v[step *
+ * i] and v[step * i + apart]. */
 LANES_CALLED pairs pairs_from(lanes a, lanes b, int step, int apart)
 {
     float v[2 * LANES];
@@ -117,13 +118,13 @@ LANES_CALLED pairs pairs_from(lanes a, lanes b, int step, int apart)
     return r;
 }
 
-/* Pairs adjacent values of a, then of b. */
+/* Returns pairs of adjacent values of `a`, followed by those of `b`. */
 LANES_INLINE pairs pairs_beside(lanes a, lanes b)
 {
     return pairs_from(a, b, 2, 1);
 }
 
-/* Pairs each value of `lower` with the one of `upper`, which becomes the high
+/* Pairs value i of `lower`, the low half, with value i of `upper`, the high
  * half. */
 LANES_INLINE pairs pairs_of(lanes lower, lanes upper)
 {
@@ -139,7 +140,7 @@ LANES_INLINE pairs pairs_of_bf16(const uint16_t *lower, const uint16_t *upper)
     return r;
 }
 
-/* Like bf16_pair_add, lane by lane. */
+/* Returns bf16_pair_add(s, a, b) for each lane. */
 LANES_CALLED lanes lanes_add_pairs(lanes s, pairs a, pairs b)
 {
     float v[LANES];
@@ -152,8 +153,8 @@ LANES_CALLED lanes lanes_add_pairs(lanes s, pairs a, pairs b)
 
 #endif
 
-/* Converts n values to pairs; an odd last one is paired with 0. `to` may be
- * `from`. */
+/* Converts n adjacent floats to (n + 1) / 2 pairs; if n is odd, the last value
+ * is paired with 0. `to` may be `from`. */
 static inline void pairs_of_row(uint32_t *to, const float *from, int64_t n)
 {
     int64_t i = 0;
@@ -168,9 +169,9 @@ static inline void pairs_of_row(uint32_t *to, const float *from, int64_t n)
     }
 }
 
-/* Converts rows first .. end - 1 of `ld` floats, a multiple of 16, to rows of
- * pairs: row i from rows 2i and 2i + 1. Rows beyond the ends are 0. `to` may be
- * `from`. */
+/* Converts rows first .. end - 1 of `from` to rows of pairs: row i of `to`
+ * pairs the values of rows 2i and 2i + 1. A row outside first .. end - 1 counts
+ * as 0. Rows have `ld` values, a multiple of 16. `to` may be `from`. */
 static inline void pairs_of_rows(uint32_t *to, const float *from, int64_t first,
                                  int64_t end, int64_t ld)
 {

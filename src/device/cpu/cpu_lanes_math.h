@@ -1,6 +1,6 @@
-/* exp, tanh and their relatives, sixteen floats at a time. They do not use
- * libm, so that bits depend neither on it nor on the instruction set. Errors
- * are stated at each; NaN stays NaN. */
+/* exp, tanh and related functions of sixteen floats at a time. They do not use
+ * libm, so that results depend neither on its version nor on the instruction
+ * set. NaN gives NaN. */
 #ifndef DEVICE_CPU_CPU_LANES_MATH_H
 #define DEVICE_CPU_CPU_LANES_MATH_H
 
@@ -30,9 +30,10 @@ LANES_INLINE lanes lanes_times_pow2(lanes a, lanes n)
 /* Computes exp(x) - 1 = 2^n (1 + p) - 1 with n = round(x / ln 2): returns p and
  * n.
  *
- * r = x - n ln 2 with ln 2 in two parts, the first exact in nine bits; p = r +
- * r^2 q(r), q of degree 4 interpolating (e^r - 1 - r) / r^2 at the Chebyshev
- * points of |r| <= ln 2 / 2: within 0.4 units of the last place. */
+ * r = x - n ln 2, where ln 2 is the sum of two constants, the first with nine
+ * significant bits. p = r + r^2 q(r), where the polynomial q of degree 4
+ * interpolates (e^r - 1 - r) / r^2 at the Chebyshev points of |r| <= ln 2 / 2.
+ * The error of p is at most 0.4 units of the last place. */
 LANES_INLINE lanes lanes_exp_parts(lanes x, lanes *n)
 {
     lanes k = lanes_round(lanes_mul(x, lanes_set(0x1.715476p+0f)));
@@ -60,7 +61,8 @@ LANES_CALLED lanes lanes_exp(lanes x)
     return lanes_times_pow2(lanes_add(p, lanes_set(1.0f)), n);
 }
 
-/* tanh x = m / (m + 2) with m = e^2x - 1; from 10 on it rounds to 1. */
+/* Returns tanh x = m / (m + 2) with m = e^2x - 1. |x| is limited to 10, where
+ * tanh rounds to 1. */
 LANES_CALLED lanes lanes_tanh(lanes x)
 {
     lanes y = lanes_min(lanes_set(10.0f), lanes_abs(x));
@@ -72,7 +74,7 @@ LANES_CALLED lanes lanes_tanh(lanes x)
     return lanes_copysign(lanes_div(m, lanes_add(m, lanes_set(2.0f))), x);
 }
 
-/* 1 + e^-x, the denominator of sigmoid and SiLU. */
+/* Returns 1 + e^-x, the denominator of sigmoid and SiLU. */
 LANES_INLINE lanes lanes_exp1(lanes x)
 {
     lanes e = lanes_exp(lanes_sub(lanes_set(0.0f), x));
@@ -90,8 +92,9 @@ LANES_INLINE lanes lanes_silu(lanes x)
     return lanes_div(x, lanes_exp1(x));
 }
 
-/* GELU by tanh, 0.5 x (1 + tanh z) = x / (1 + e^-2z),
- * z = sqrt(2/pi) (x + 0.044715 x^3): without cancellation for negative x. */
+/* Returns GELU in its tanh form, 0.5 x (1 + tanh z) with z = sqrt(2/pi) (x +
+ * 0.044715 x^3). Computes x / (1 + e^-2z), which is equal but has no
+ * cancellation for negative x. */
 LANES_INLINE lanes lanes_gelu(lanes x)
 {
     lanes x2 = lanes_mul(x, x);
@@ -101,8 +104,8 @@ LANES_INLINE lanes lanes_gelu(lanes x)
     return lanes_div(x, lanes_exp1(z));
 }
 
-/* log(1 + e^x) = max(x, 0) + log(1 + t), t = e^-|x|; with s = t / (2 + t)
- * log(1 + t) = 2 atanh s, s in 0 .. 1/3, by a polynomial in s^2 that
+/* Returns log(1 + e^x) = max(x, 0) + log(1 + t) with t = e^-|x|. log(1 + t) is
+ * 2 atanh s with s = t / (2 + t), which is in 0 .. 1/3. A polynomial in s^2
  * interpolates (atanh s / s - 1) / s^2 at the Chebyshev points. */
 LANES_CALLED lanes lanes_softplus(lanes x)
 {

@@ -1,11 +1,12 @@
-/* The contractions over any instruction set's panel functions: which rows of
- * activations are multiplied by which matrix, how threads share the work, and
- * how rank addends are summed. No arithmetic on weights happens here.
+/* The kernels of matrix products, on top of the panel functions of an
+ * instruction set: which rows of activations are multiplied by which matrix,
+ * how threads divide the work, and how the addends of ranks are summed. The
+ * panel functions do all arithmetic with weights.
  *
  * Rows of activations form blocks of at most 16, so that weights are unpacked
  * once per block. Blocks form batches that stay in the cache while the panels
- * of weight rows are read. Neither changes the bits: an accumulator depends on
- * one row of weights and one of activations only. */
+ * of weight rows are read. Neither changes the bits, because an accumulator
+ * depends only on one weight row and one row of activations. */
 #include "device/cpu/cpu_matmul.h"
 
 #include <string.h>
@@ -13,9 +14,9 @@
 #include "device/cpu/cpu_ops.h"
 
 enum {
-    BATCH = 64, /* rows of activations multiplied by a panel in turn */
-    /* Minimum depth of a stack of subtree sums: enough for any interval of 64
-     * ranks, which has at most 6 complete subtrees at each end. */
+    BATCH = 64, /* rows of activations of a batch */
+    /* Minimum capacity of a stack of subtree sums. It suffices for any interval
+     * of 64 ranks, which has at most 6 complete subtrees at each end. */
     MIN_DEPTH = 16,
 };
 
@@ -26,27 +27,29 @@ static int64_t min64(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
-/* A weight operand: the matrices of all heads or experts. */
+/* The weight operand of an op: the matrix, or the matrices of all heads or
+ * experts. */
 struct weight {
     const uint8_t *data;
     size_t matrix_bytes, panel_bytes;
-    int64_t n, n_panel; /* rows of one matrix */
-    int panels;         /* most that a panel call takes */
+    int64_t n, n_panel; /* rows and panels of one matrix */
+    int panels;         /* maximum panels of a panel call */
     bool q8;
     cpu_panel_fn *multiply;
-    const struct cpu_gemm *gemm; /* NULL: not available */
+    const struct cpu_gemm *gemm; /* NULL if the format has none */
     void (*add)(float *out, const float *a, const float *b, int64_t n);
 };
 
-/* Returns the GEMM of a format, NULL if many rows use panel calls as few do. */
+/* Returns the GEMM of a format, or NULL if the instruction set has none, so
+ * that panel calls are used for any number of rows. */
 static const struct cpu_gemm *gemm_of(const struct cpu_matmul_isa *isa,
                                       pl_format f)
 {
     return isa->gemm && isa->gemm[f].run ? &isa->gemm[f] : NULL;
 }
 
-/* Returns the weight in[1], and sets in *s what all panel calls of the op
- * share. */
+/* Returns the weight operand in[1]. Sets the fields of *s that are the same in
+ * all panel calls of the op. */
 static struct weight weight_of(const struct cpu_call *c,
                                const struct cpu_matmul_isa *isa,
                                struct cpu_panel_args *s)
@@ -85,7 +88,8 @@ static struct weight weight_of(const struct cpu_call *c,
     return w;
 }
 
-/* The activations in[0]: row i of the local k. */
+/* The activations in[0] as rows of all k that this device has, float or struct
+ * q8_block. */
 struct rows {
     const uint8_t *data;
     size_t row_bytes;
@@ -108,7 +112,8 @@ static const uint8_t *panel_at(const struct weight *w, int64_t matrix,
            (size_t)panel * w->panel_bytes;
 }
 
-/* Returns how many panels a skinny GEMM multiplies in one call. */
+/* Returns how many panels a panel call multiplies by n_tok rows of
+ * activations. */
 static int panels_of(const struct weight *w, int64_t n_tok)
 {
     int64_t n = n_tok > 0 ? CPU_PANEL_TOK / n_tok : 1;
@@ -116,8 +121,9 @@ static int panels_of(const struct weight *w, int64_t n_tok)
     return (int)(n < 1 ? 1 : min64(n, w->panels));
 }
 
-/* Returns the multiple of panels at which threads divide them. Calls stay whole
- * if there are enough panels for all threads. */
+/* Returns the number of panels at whose multiples threads divide the n_panel
+ * panels. If there are enough panels for all threads, that is the number of
+ * panels of a panel call. */
 static int64_t panel_grain(const struct cpu_call *c, const struct weight *w,
                            int64_t n_tok, int64_t n_panel)
 {
@@ -126,7 +132,9 @@ static int64_t panel_grain(const struct cpu_call *c, const struct weight *w,
     return n_panel >= (int64_t)4 * n * c->nth ? n : 1;
 }
 
-/* Sets the first panel of a call, and the panels to prefetch. */
+/* Sets the fields of *s for a call that begins at panel `panel` of matrix
+ * `matrix`. next_matrix and next_panel are those of the call after it, which
+ * are prefetched. */
 static void panel_set(struct cpu_panel_args *s, const struct weight *w,
                       int64_t matrix, int64_t panel, int64_t next_matrix,
                       int64_t next_panel)
@@ -137,9 +145,10 @@ static void panel_set(struct cpu_panel_args *s, const struct weight *w,
     s->n_row = (int)min64(PACK_ROWS, w->n - panel * PACK_ROWS);
 }
 
-/* ---- the tree ------------------------------------------------------------ */
+/* ---- sums over ranks ----------------------------------------------------- */
 
-/* A stack of entries of n floats each, where subtrees are summed. */
+/* A stack of arrays of n floats, on which the addends of ranks are summed along
+ * the rank tree. An entry is the sum of a subtree. */
 struct stack {
     float *data;
     int64_t n;
@@ -147,20 +156,20 @@ struct stack {
     void (*add)(float *out, const float *a, const float *b, int64_t n);
 };
 
-/* Pushes an entry without initializing it. */
+/* Pushes an uninitialized entry and returns it. */
 static float *stack_take(struct stack *s)
 {
     return s->data + s->n_entry++ * s->n;
 }
 
-/* Pushes an entry of zeros. */
+/* Pushes an entry of zeros and returns it. */
 static float *stack_push(struct stack *s)
 {
     return memset(stack_take(s), 0, (size_t)s->n * sizeof(float));
 }
 
-/* Completes the newest entry, the addend of `item`: sums the subtrees that it
- * completes. */
+/* Called when the newest entry holds the addend of `item`. Adds the topmost two
+ * entries as often as subtrees are complete with this addend. */
 static void stack_fold(struct stack *s, const struct tree_addend *item)
 {
     for (int a = 0; a < item->n_add; a++) {
@@ -170,17 +179,18 @@ static void stack_fold(struct stack *s, const struct tree_addend *item)
     }
 }
 
-/* Returns the start of the tree's result e. */
+/* Returns the result number e of the rank tree in out. */
 static float *result_at(const struct cpu_call *c, int e)
 {
     return (float *)((uint8_t *)c->out.data + (size_t)e * c->out_stride);
 }
 
-/* ---- rows of activations against one matrix ------------------------------ */
+/* ---- few rows of activations and one matrix ------------------------------ */
 
-/* The pairs of rows (activations, result) that a matrix multiplies. */
+/* The rows that are multiplied by one matrix: pairs of a row of activations and
+ * a row of the result. */
 struct pairs {
-    const int32_t *list; /* [n] indices of result rows; NULL: 0 .. n-1 */
+    const int32_t *list; /* [n] result rows; NULL for rows 0 .. n-1 */
     int64_t n;
     int64_t share; /* result row i uses activation row i / share */
 };
@@ -190,8 +200,8 @@ static int64_t pair_row(const struct pairs *p, int64_t i)
     return p->list != NULL ? p->list[i] : i;
 }
 
-/* Computes result rows first .. first+s->n_tok-1 of *p for the panels set in
- * *s. */
+/* Multiplies the panels set in *s, of which `panel` is the first, by the pairs
+ * first .. first+s->n_tok-1 of *p. Sums over ranks and writes the results. */
 static void block_run(const struct cpu_call *c, const struct weight *w,
                       struct cpu_panel_args *s, const struct rows *x,
                       const struct pairs *p, int64_t first, int64_t panel)
@@ -231,7 +241,8 @@ static void block_run(const struct cpu_call *c, const struct weight *w,
     }
 }
 
-/* Computes pairs first .. end-1 for panels g0 .. g1-1 of one matrix. */
+/* Computes pairs first .. end-1 with panels g0 .. g1-1 of one matrix, by panel
+ * calls. */
 static void pairs_run(const struct cpu_call *c, const struct weight *w,
                       struct cpu_panel_args *s, const struct rows *x,
                       const struct pairs *p, int64_t first, int64_t end,
@@ -262,11 +273,11 @@ static size_t stack_bytes(const struct cpu_call *c, int64_t n_tok)
 /* ---- many rows of activations (GEMM) ------------------------------------- */
 
 enum {
-    MANY_ROWS = 516,       /* most rows of activations of a batch */
-    MANY_BYTES = 2 << 20,  /* bytes of them arranged: about one cache */
-    DOWN_ROWS = 128,       /* panels times tokens per pass over the experts */
-    DOWN_BYTES = 1 << 19,  /* bytes of accumulators per such pass */
-    MANY_ROWS_A_PART = 96, /* least rows a part: prefer to split weight rows */
+    MANY_ROWS = 516,      /* maximum rows of activations of a batch */
+    MANY_BYTES = 2 << 20, /* maximum size of a batch, arranged */
+    DOWN_ROWS = 128, /* maximum panels * tokens per loop over the experts */
+    DOWN_BYTES = 1 << 19,  /* size of accumulators per loop over the experts */
+    MANY_ROWS_A_PART = 96, /* minimum rows of a part; then split weight rows */
 };
 
 static int64_t n_block(const struct weight *w)
@@ -274,7 +285,7 @@ static int64_t n_block(const struct weight *w)
     return (w->n_panel + GEMM_PANELS - 1) / GEMM_PANELS;
 }
 
-/* Returns the rows of a batch, of n. */
+/* Returns the number of rows of activations of a batch, if there are n rows. */
 static int64_t many_rows(const struct cpu_gemm *m, const struct pack *p,
                          int64_t n)
 {
@@ -290,12 +301,13 @@ static int64_t entries(const struct cpu_call *c)
     return c->tree.depth > 1 ? c->tree.depth : 1;
 }
 
-/* A thread's memory for a GEMM: a stack of accumulators, then that of
- * gemm_work. */
+/* A thread's state for a GEMM. Its scratch has a stack of accumulators,
+ * followed by the memory of gemm_work. */
 struct many {
     struct gemm_work g;
     float *acc;
-    /* The pairs arranged now: n pairs from `first` on of a list. */
+    /* The pairs whose activations are arranged at present: n pairs of a list,
+     * from `first`. */
     const int32_t *list;
     int64_t first, n;
 };
@@ -327,7 +339,8 @@ static const uint8_t *row_at(const struct rows *x, const struct pairs *p,
     return x->data + (size_t)(pair_row(p, i) / p->share) * x->row_bytes;
 }
 
-/* Arranges n pairs from `first` on, unless they are arranged already. */
+/* Arranges the activations of n pairs from `first`, unless they are arranged
+ * already. */
 static void many_arrange(struct many *m, const struct rows *x,
                          const struct pairs *p, int64_t first, int64_t n)
 {
@@ -341,7 +354,8 @@ static void many_arrange(struct many *m, const struct rows *x,
     m->n = n;
 }
 
-/* Returns the address of the panel in result row i of the tree's entry e. */
+/* Returns where the sums of panel `panel` begin in the result row of pair i, in
+ * result number e of the rank tree. */
 static float *out_at(const struct cpu_call *c, const struct pairs *p, int64_t i,
                      int e, int64_t panel)
 {
@@ -349,8 +363,9 @@ static float *out_at(const struct cpu_call *c, const struct pairs *p, int64_t i,
            panel * PACK_ROWS;
 }
 
-/* Multiplies a block by the n arranged pairs from `first` on. If one rank
- * computes a whole block, its sums are formed in the result itself. */
+/* Multiplies a block of weights by the n arranged pairs from `first`, and
+ * writes the results. If the sum has only one rank and the block is not
+ * partial, accumulators are in the result itself. */
 static void many_block(const struct cpu_call *c, const struct weight *w,
                        struct many *m, const struct pairs *p, int64_t first,
                        int64_t n, int64_t matrix, int64_t block)
@@ -378,7 +393,8 @@ static void many_block(const struct cpu_call *c, const struct weight *w,
                    (size_t)n_row * sizeof(float));
 }
 
-/* Computes pairs first .. end-1 for blocks b0 .. b1-1 of one matrix. */
+/* Computes pairs first .. end-1 with blocks b0 .. b1-1 of one matrix, by
+ * GEMM. */
 static void many_run(const struct cpu_call *c, const struct weight *w,
                      struct many *m, const struct rows *x,
                      const struct pairs *p, int64_t first, int64_t end,
@@ -409,8 +425,9 @@ size_t cpu_matmul_scratch(const struct cpu_call *c,
            many_init(&m, c, gemm, n, many_acc_bytes(c, gemm, n), NULL);
 }
 
-/* Threads share parts of (rows of activations, blocks). The rows are split into
- * as few parts as give each thread some. */
+/* Computes a matmul by GEMM. Threads divide (part of the rows of activations,
+ * block of weights) pairs. The rows are split into more parts only if there are
+ * too few blocks for the threads. */
 static void matmul_many(const struct cpu_call *c, const struct weight *w,
                         const struct rows *x, const struct pairs *p)
 {
@@ -442,8 +459,8 @@ static void matmul_many(const struct cpu_call *c, const struct weight *w,
     gemm_end(&m.g);
 }
 
-/* out[i, :] = W x[i, :], all leading dimensions flattened into i. Threads share
- * items of one batch and one panel, so even few weight rows occupy many
+/* out[i, :] = W x[i, :], where i counts over all leading dimensions. Threads
+ * divide (batch of rows, panel) pairs, so that even few weight rows occupy many
  * threads. */
 void cpu_matmul(const struct cpu_call *c, const struct cpu_matmul_isa *isa)
 {
@@ -480,12 +497,13 @@ void cpu_matmul(const struct cpu_call *c, const struct cpu_matmul_isa *isa)
 
 /* ---- heads and experts --------------------------------------------------- */
 
-/* The routing: pairs t * n_used + u sorted by expert, otherwise in order. A
- * head is an expert with one pair per token. */
+/* The assignment of rows to experts. A pair is choice u of token t, with index
+ * t * n_used + u. Pairs are sorted by expert, and by index within an expert.
+ * head_matmul treats a head as an expert with one pair per token. */
 struct routing {
-    int32_t *start; /* [n_expert + 1] */
-    int32_t *pair;  /* [start[n_expert]] */
-    int32_t *token; /* [start[n_expert]] pair / n_used */
+    int32_t *start; /* [n_expert + 1] first pair of each expert */
+    int32_t *pair;  /* [start[n_expert]] pairs, by expert */
+    int32_t *token; /* [start[n_expert]] token of each pair */
 };
 
 static size_t routing_bytes(const struct cpu_call *c, int64_t n_pair)
@@ -495,15 +513,16 @@ static size_t routing_bytes(const struct cpu_call *c, int64_t n_pair)
     return (n + 63) & ~(size_t)63;
 }
 
-/* Routes the pairs. Every thread does so for itself: cheaper than a barrier. */
+/* Computes the routing from the ids in[2], in `memory`. Every thread computes
+ * it itself, because that is cheaper than a barrier. */
 static struct routing route(const struct cpu_call *c, void *memory)
 {
     const int32_t *id = c->in[2].data;
     int64_t n_expert = c->in[1].dim[0];
     int64_t n_tok = c->in[2].dim[0], n_used = c->in[2].dim[1];
     struct routing r = {.start = memory};
-    int32_t *next = r.start + 1; /* counts, then position of an expert's next
-                                    pair */
+    /* numbers of pairs; later the next position of each expert */
+    int32_t *next = r.start + 1;
 
     r.pair = r.start + n_expert + 2;
     r.token = r.pair + n_tok * n_used;
@@ -525,7 +544,8 @@ static struct routing route(const struct cpu_call *c, void *memory)
     return r;
 }
 
-/* Routes token t's pair t * n_head + h to head h. */
+/* Computes the routing of head_matmul: pair t * n_head + h belongs to head
+ * h. */
 static struct routing route_heads(const struct cpu_call *c, void *memory)
 {
     int64_t n_head = c->in[1].dim[0], n_tok = c->in[0].dim[0];
@@ -544,8 +564,8 @@ static struct routing route_heads(const struct cpu_call *c, void *memory)
     return r;
 }
 
-/* Returns the scratch for n_pair pairs, of which one matrix gets at most
- * `most`. */
+/* Returns the scratch size in bytes for n_pair pairs, of which at most `most`
+ * have the same matrix. */
 static size_t routed_scratch(const struct cpu_call *c,
                              const struct cpu_matmul_isa *isa, int64_t n_pair,
                              int64_t most)
@@ -574,7 +594,7 @@ size_t cpu_expert_matmul_scratch(const struct cpu_call *c,
     return routed_scratch(c, isa, n_pair, n_pair);
 }
 
-/* Clears the rows of choices whose expert does not exist. */
+/* Sets the result rows of choices with an invalid expert id to 0. */
 static void clear_unrouted(const struct cpu_call *c)
 {
     const int32_t *id = c->in[2].data;
@@ -590,8 +610,8 @@ static void clear_unrouted(const struct cpu_call *c)
     }
 }
 
-/* Returns the panels that an expert's rows are multiplied by together. m: NULL
- * if no expert has many rows. */
+/* Returns the number of panels that are multiplied together. `m` is NULL if no
+ * expert has enough rows for GEMM. */
 static int64_t expert_grain(const struct many *m)
 {
     return m ? GEMM_PANELS : 1;
@@ -602,8 +622,9 @@ static int64_t expert_units(const struct weight *w, const struct many *m)
     return (w->n_panel + expert_grain(m) - 1) / expert_grain(m);
 }
 
-/* Computes a part, in units of one pair and expert_grain() panels. `share`
- * pairs use one row of the activations. */
+/* Computes the part of a thread, counted in units of (pair, group of
+ * expert_grain() panels), ordered by expert. `share` pairs use the same row of
+ * activations. */
 static void expert_part(const struct cpu_call *c, const struct weight *w,
                         struct cpu_panel_args *s, struct many *m,
                         const struct rows *x, const struct routing *r,
@@ -623,8 +644,8 @@ static void expert_part(const struct cpu_call *c, const struct weight *w,
 
         if (n == 0 || base + n * n_unit <= part.lo || base >= part.hi)
             continue;
-        /* A group of panels belongs to the part that contains its first
-         * unit. */
+        /* All pairs of a group of panels are computed in the part that contains
+         * the group's first unit. */
         g0 = part.lo > base ? (part.lo - base + n - 1) / n : 0;
         g1 = min64((part.hi - base + n - 1) / n, n_unit);
         if (m && n >= w->gemm->min_rows)
@@ -635,9 +656,9 @@ static void expert_part(const struct cpu_call *c, const struct weight *w,
     }
 }
 
-/* Computes every pair with its matrix. Threads share (matrix, panel) units
- * weighted by the matrix's pairs. One matrix gets at most `most` of the n_pair
- * pairs. */
+/* Computes all n_pair pairs, each with its matrix; at most `most` have the same
+ * matrix. Threads divide (matrix, panel) items, weighted by the number of pairs
+ * of the matrix. */
 static void routed_run(const struct cpu_call *c,
                        const struct cpu_matmul_isa *isa,
                        const struct routing *r, int64_t n_pair, int64_t most,
@@ -668,7 +689,7 @@ static void routed_run(const struct cpu_call *c,
         gemm_end(&m->g);
 }
 
-/* out[t, h, :] = W[h] x[t, h, :]. */
+/* Computes out[t, h, :] = W[h] x[t, h, :]. */
 void cpu_head_matmul(const struct cpu_call *c, const struct cpu_matmul_isa *isa)
 {
     struct routing r =
@@ -677,8 +698,8 @@ void cpu_head_matmul(const struct cpu_call *c, const struct cpu_matmul_isa *isa)
     routed_run(c, isa, &r, cpu_rows(&c->in[0]), c->in[0].dim[0], 1);
 }
 
-/* out[t, u, :] = W[id[t, u]] x[t, u, :]; x may have one row per token. A choice
- * with an id out of range gives zeros. */
+/* out[t, u, :] = W[id[t, u]] x[t, u, :], or x[t, 0, :] if x has one row per
+ * token. An id out of range gives zeros. */
 void cpu_expert_matmul(const struct cpu_call *c,
                        const struct cpu_matmul_isa *isa)
 {
@@ -693,11 +714,11 @@ void cpu_expert_matmul(const struct cpu_call *c,
 
 /* ---- expert_down --------------------------------------------------------- */
 
-/* The routed pairs in blocks for panel calls: one expert each, no token
- * twice. */
+/* The routing of expert_down, with pairs grouped in blocks for panel calls. A
+ * block has at most 16 pairs, of one expert and of different tokens. */
 struct down {
     struct routing r;
-    const void **x;  /* [pairs] activations of each */
+    const void **x;  /* [pairs] row of activations of each pair */
     int32_t *block;  /* [n_block + 1] first pair of each block */
     int64_t n_block; /* at most one per pair */
 };
@@ -710,16 +731,17 @@ static size_t down_bytes(const struct cpu_call *c)
     return (n + 63) & ~(size_t)63;
 }
 
-/* Returns how many ranks' addends are computed together: all if there are few
- * tokens. */
+/* Returns how many ranks' addends are computed in one loop over the weights:
+ * those of all ranks if there are few tokens, else one. */
 static int down_ranks(const struct cpu_call *c)
 {
     return c->in[2].dim[0] > DOWN_ROWS ? 1 : c->tree.n;
 }
 
-/* Returns the scratch for groups of panels of few tokens, of every rank; or for
- * one panel of all tokens. It never shrinks with more tokens, because scratch
- * is allocated for the most. */
+/* Returns the size in bytes of the stack for down_panels(). With few tokens it
+ * holds a group of panels for every rank; with many, one panel for all tokens.
+ * The size never decreases with the number of tokens, because scratch is
+ * allocated for the maximum number. */
 static size_t down_stack_bytes(const struct cpu_call *c)
 {
     int64_t n_tok = c->in[2].dim[0];
@@ -729,13 +751,14 @@ static size_t down_stack_bytes(const struct cpu_call *c)
     return ranks > depth ? ranks : depth;
 }
 
-/* Returns the bytes of a block's accumulators for all tokens. */
+/* Returns the size in bytes of the accumulators of a weight block for all
+ * tokens. */
 static int64_t down_block_bytes(const struct cpu_call *c)
 {
     return entries(c) * c->in[2].dim[0] * GEMM_WIDTH * (int64_t)sizeof(float);
 }
 
-/* Returns how many blocks are accumulated per pass over the experts. */
+/* Returns how many weight blocks are computed in one loop over the experts. */
 static int64_t down_blocks(const struct cpu_call *c)
 {
     int64_t one = down_block_bytes(c);
@@ -792,9 +815,9 @@ static struct down down_plan(const struct cpu_call *c, const struct rows *x)
     return d;
 }
 
-/* Returns how many panels of one expert are read before those of the next, in a
- * skinny GEMM. A single panel is too short a read for hardware prefetching:
- * with 8 experts of 768 values a row, a Zen 4 core reads half as fast. */
+/* Returns how many panels of one expert are read before the next expert's, if
+ * panel calls are used. A single panel is too short for hardware prefetching:
+ * with 8 experts of 768 values per row, a Zen 4 core reads half as fast. */
 static int64_t down_group(const struct weight *w, int64_t n_tok)
 {
     int64_t n = n_tok > 0 ? DOWN_ROWS / n_tok : 1;
@@ -803,8 +826,9 @@ static int64_t down_group(const struct weight *w, int64_t n_tok)
     return n > w->panels ? n : w->panels;
 }
 
-/* Returns the multiple of panels at which threads divide them, if there are
- * enough, so that portions are not short reads either. */
+/* Returns the number of panels at whose multiples threads divide them. It is as
+ * large as the number of panels permits, so that the reads of a portion are not
+ * short either. */
 static int64_t down_grain(const struct cpu_call *c, const struct weight *w,
                           int64_t group)
 {
@@ -815,10 +839,11 @@ static int64_t down_grain(const struct cpu_call *c, const struct weight *w,
     return n > w->panels ? n : panel_grain(c, w, 1, w->n_panel);
 }
 
-/* Computes the addends of n_rank ranks from `rank` on, for n panels from
- * `panel` on. Every token's accumulator runs over its experts, ascending. A
- * panel's weights are read consecutively. acc:
- * [rank][panel][token][PACK_ROWS]. */
+/* Computes the addends of ranks rank .. rank + n_rank - 1 for panels panel ..
+ * panel + n - 1 and all tokens, and adds them to acc
+ * [rank][panel][token][PACK_ROWS]. Experts are added to a token's accumulator
+ * in ascending order. The weights of a panel are read consecutively for all
+ * ranks. */
 static void down_addends(const struct cpu_call *c, const struct weight *w,
                          struct cpu_panel_args *s, const struct down *d,
                          float *acc, int rank, int n_rank, int64_t panel,
@@ -851,8 +876,8 @@ static void down_addends(const struct cpu_call *c, const struct weight *w,
     }
 }
 
-/* Returns true if a token has the expert twice: then its accumulator takes the
- * two one after the other. */
+/* Returns true if a token has chosen expert e twice. Its accumulator then needs
+ * two additions in sequence, which GEMM cannot do. */
 static bool has_twice(const struct down *d, int64_t e)
 {
     for (int32_t i = d->r.start[e] + 1; i < d->r.start[e + 1]; i++)
@@ -861,8 +886,9 @@ static bool has_twice(const struct down *d, int64_t e)
     return false;
 }
 
-/* Computes the expert of block *j with panel calls, over all its blocks, for n
- * weight blocks from `block` on. Accumulators: [block][token][GEMM_WIDTH]. */
+/* Computes all pairs of one expert with panel calls, for n weight blocks from
+ * `block`. *j is the expert's first block of pairs, and becomes the first of
+ * the next expert. acc is [block][token][GEMM_WIDTH]. */
 static void down_jobs(const struct cpu_call *c, const struct weight *w,
                       struct cpu_panel_args *s, const struct down *d,
                       int64_t *j, float *acc, int64_t block, int64_t n)
@@ -891,7 +917,8 @@ static void down_jobs(const struct cpu_call *c, const struct weight *w,
     }
 }
 
-/* Computes all rows of one expert for n weight blocks from `block` on. */
+/* Computes all pairs of expert e by GEMM, for n weight blocks from `block`, and
+ * adds the products of `rank` to acc [block][token][GEMM_WIDTH]. */
 static void down_gemm(const struct cpu_call *c, const struct weight *w,
                       struct many *m, const struct down *d, int64_t e,
                       int32_t rank, float *acc, int64_t block, int64_t n)
@@ -917,7 +944,8 @@ static void down_gemm(const struct cpu_call *c, const struct weight *w,
     }
 }
 
-/* Computes n weight blocks from `block` on, for all tokens. */
+/* Computes n weight blocks from `block` for all tokens and ranks, and writes
+ * the results. Experts with few pairs use panel calls, the others GEMM. */
 static void down_many(const struct cpu_call *c, const struct weight *w,
                       struct cpu_panel_args *s, struct many *m,
                       const struct down *d, int64_t block, int64_t n)
@@ -955,7 +983,8 @@ static void down_many(const struct cpu_call *c, const struct weight *w,
         }
 }
 
-/* Computes n panels from `panel` on, for all tokens. */
+/* Computes n panels from `panel` for all tokens and ranks, by panel calls, and
+ * writes the results. */
 static void down_panels(const struct cpu_call *c, const struct weight *w,
                         struct cpu_panel_args *s, const struct down *d,
                         int64_t panel, int64_t n)
@@ -989,10 +1018,11 @@ static void down_panels(const struct cpu_call *c, const struct weight *w,
         }
 }
 
-/* out[t, :] = sum over u of W[id[t, u]] x[t, u, :]: one contraction over expert
- * and k. For each rank an accumulator starts at 0 and runs over the token's
- * experts, ascending, equal ones in order of u, and inside each over the rank's
- * k. A choice with an id out of range adds nothing. */
+/* out[t, :] = sum over u of W[id[t, u]] x[t, u, :], computed as one sum over
+ * experts and k. For each rank an accumulator starts at 0 and adds the token's
+ * experts in ascending order, equal ones in order of u, and for each expert the
+ * rank's k in ascending order. A choice with an id out of range adds
+ * nothing. */
 void cpu_expert_down(const struct cpu_call *c, const struct cpu_matmul_isa *isa)
 {
     struct cpu_panel_args s;

@@ -1,47 +1,51 @@
-/* Contractions with weights: the parts that instruction sets share, and those
- * that each supplies.
+/* Matrix products with weights: the functions that instruction sets share, and
+ * those that each instruction set supplies.
  *
  * matmul, head_matmul, expert_matmul and expert_down differ in which rows of
  * activations are multiplied by which matrix. cpu_matmul.c decides that, and
- * handles threads, token blocks and rank trees. An instruction set supplies
- * only the innermost part, a *panel call*: one rank's k of a panel of 16 weight
- * rows (quant/pack.h), or of a few panels, times a few rows of activations. */
+ * handles threads, blocks of tokens and the sums over ranks (rank trees). An
+ * instruction set supplies only the innermost function, a *panel call*. It
+ * multiplies one or a few panels of 16 weight rows (quant/pack.h) by a few rows
+ * of activations, over the indices k that one rank owns. */
 #ifndef DEVICE_CPU_CPU_MATMUL_H
 #define DEVICE_CPU_CPU_MATMUL_H
 
 #include "device/cpu/cpu_gemm.h"
 #include "device/cpu/cpu_kernel.h"
 
-enum { CPU_PANEL_TOK = 16 }; /* most rows of activations a panel call takes */
+enum { CPU_PANEL_TOK = 16 }; /* maximum rows of activations of a panel call */
 
 struct cpu_panel_args {
-    /* The weights: panels of a packed matrix, or rows of a plain one. */
-    const struct pack *pack; /* NULL: plain */
-    const uint8_t *panel;    /* 16 packed rows each, or n_row plain ones */
-    const uint8_t *next;     /* the panels read next, to prefetch */
-    /* Packed: 1 .. jobs->panels consecutive panels, with n_panel * n_tok at
-     * most CPU_PANEL_TOK. Plain: 1. */
+    /* The weights: panels of a packed matrix, or rows of a plain (not packed)
+     * matrix. */
+    const struct pack *pack; /* NULL if plain */
+    /* the first panel, or the first of n_row plain rows */
+    const uint8_t *panel;
+    const uint8_t *next; /* the panels that the next call reads, to prefetch */
+    /* Number of consecutive packed panels, 1 .. jobs->panels, with n_panel *
+     * n_tok at most CPU_PANEL_TOK. 1 if plain. */
     int n_panel;
-    const struct rank_span *span; /* plain: which rank owns which k */
+    const struct rank_span *span; /* [n_span] if plain: the rank of each k */
     int n_span;
-    int n_row;        /* plain: 1 .. 16 */
-    int64_t k;        /* plain: values a row */
-    pl_format format; /* plain: F32, F16 or BF16 */
-    int32_t rank;     /* only this rank's k is computed */
-    /* The activations: n_tok rows of the local k, float or struct q8_block. */
+    int n_row;        /* if plain: number of rows, 1 .. 16 */
+    int64_t k;        /* if plain: values per row */
+    pl_format format; /* if plain: F32, F16 or BF16 */
+    int32_t rank;     /* only indices k of this rank are computed */
+    /* The activations: n_tok rows of all k that this device holds, float or
+     * struct q8_block. */
     int n_tok;            /* 1 .. CPU_PANEL_TOK */
     const void *const *x; /* [n_tok] */
-    /* Row j of the activations has 16 accumulators, one per weight row, at acc
-     * + 16 * at[j]; all at[] differ. Those of panel i lie 16 * n_tok * i
-     * further on. */
+    /* Row j of the activations has 16 accumulators for the rows of panel i, at
+     * acc + 16 * (at[j] + n_tok * i). All at[] differ. */
     float *acc;
     const int32_t *at; /* [n_tok] */
 };
 
-/* Adds the products of the call to its accumulators. The definition, for one
- * accumulator, one weight row and one row of activations:
+/* Adds the products of the call to its accumulators. The following defines the
+ * operations for one accumulator, that is, one weight row and one row of
+ * activations.
  *
- * Quantized weights: tile by tile of 32 values, k ascending, with the tile's
+ * Quantized weights: for each tile of 32 values, in order of k, with the tile's
  * pack_scales and the activation block's d, q and sum:
  *
  *     isum = S0 * sum of L(c) q over the first 16 values
@@ -50,28 +54,31 @@ struct cpu_panel_args {
  *     msum = M0 * sum[0] + M1 * sum[1]               (formats with minima)
  *     acc  = fmaf(-(dmin * d), (float)msum, acc)
  *
- * NVFP4 has one d_w per half of a tile; the halves are added to acc in turn:
+ * NVFP4 has one d_w per half of a tile; the first half is added to acc before
+ * the second:
  *
  *     acc  = fmaf(d_w[0] * d, (float)sum of L(c) q over the first 16, acc)
  *     acc  = fmaf(d_w[1] * d, (float)the same over the last 16, acc)
  *
- * Formats with super-blocks: isum and msum run over the tiles of a chunk, exact
- * in int32 (at most 256 * 128 * 32 * 127), and are added to acc once, after the
- * chunk. Its activation blocks share one d.
+ * Formats with super-blocks: isum and msum are summed over the tiles of a
+ * chunk, exact in int32 (at most 256 * 128 * 32 * 127), and are added to acc
+ * once, after the chunk. The chunk's activation blocks share one d.
  *
- * Float weights: k in segments that end at multiples of 256 of the whole row;
- * in each s = fmaf(w, x, s), k ascending, from 0; then acc = acc + s.
+ * Float weights: k is divided into segments that end at multiples of 256 of the
+ * whole row. In each segment s = fmaf(w, x, s) for ascending k, starting with s
+ * = 0; then acc = acc + s.
  *
- * With attr.bf16, weights of 16 bits: w and x are rounded to BF16. A segment's
- * values are taken in pairs from its first one on, s = bf16_pair_add(s, w, x)
- * of base/bf16.h; an odd last value is paired with 0.
+ * Weights of 16 bits with attr.bf16: w and x are rounded to BF16. The values of
+ * a segment form pairs, and s = bf16_pair_add(s, w, x) of base/bf16.h for each
+ * pair; an odd last value is paired with 0.
  *
- * The kernel set `reference` reads floats in every format and adds the double
- * sum of the call at once. */
+ * The kernel set `reference` reads float activations with weights of every
+ * format. It sums the products of a call in double and adds the sum to acc
+ * once. */
 typedef void cpu_panel_fn(const struct cpu_panel_args *s);
 
-/* Returns the end of the segment that contains index k of a whole row. Segments
- * end where chunks do. */
+/* Returns the end of the segment that contains index k of a whole row. Chunks
+ * of formats with super-blocks end at the same indices. */
 static inline int64_t cpu_segment_end(int64_t k)
 {
     return (k / Q8_CHUNK + 1) * Q8_CHUNK;
@@ -83,20 +90,21 @@ static inline float *cpu_panel_acc(const struct cpu_panel_args *s, int j)
 }
 
 struct cpu_jobs {
-    cpu_panel_fn *packed[PL_FORMAT_COUNT]; /* by the weight's format */
+    cpu_panel_fn *packed[PL_FORMAT_COUNT]; /* by weight format */
     cpu_panel_fn *plain;
-    bool q8;    /* quantized formats read struct q8_block, else float */
-    int panels; /* most panels that a call on packed weights takes */
+    bool q8;    /* quantized formats read struct q8_block; if false, float */
+    int panels; /* maximum panels of a call on packed weights */
     void (*add)(float *out, const float *a, const float *b, int64_t n);
 };
 
 struct cpu_matmul_isa {
     const struct cpu_jobs *jobs;
-    /* [PL_FORMAT_COUNT], for GEMM; or NULL. */
+    /* [PL_FORMAT_COUNT], the GEMMs by weight format; NULL if there are none. */
     const struct cpu_gemm *gemm;
 };
 
-/* The ops, with an instruction set's panel functions. */
+/* The kernels of the four ops, computed with an instruction set's panel
+ * functions. */
 void cpu_matmul(const struct cpu_call *c, const struct cpu_matmul_isa *isa);
 void cpu_head_matmul(const struct cpu_call *c,
                      const struct cpu_matmul_isa *isa);
@@ -114,28 +122,32 @@ size_t cpu_expert_matmul_scratch(const struct cpu_call *c,
 size_t cpu_expert_down_scratch(const struct cpu_call *c,
                                const struct cpu_matmul_isa *isa);
 
-/* Panel functions in plain C, for sets without a faster one. */
-void cpu_panel_generic(const struct cpu_panel_args *s);       /* any packed */
-void cpu_panel_plain_generic(const struct cpu_panel_args *s); /* any plain */
-void cpu_panel_bf16_generic(const struct cpu_panel_args *s);  /* attr.bf16 */
+/* Panel functions in plain C, for kernel sets without a faster one. */
+void cpu_panel_generic(const struct cpu_panel_args *s); /* any packed format */
+/* any plain format */
+void cpu_panel_plain_generic(const struct cpu_panel_args *s);
+void cpu_panel_bf16_generic(const struct cpu_panel_args *s); /* for attr.bf16 */
 void cpu_add_generic(float *out, const float *a, const float *b, int64_t n);
 
-/* Encodes in[0] to out in blocks of 8-bit values, with the given encoder. Each
- * block has a scale of its own; if the call has spans of the last dimension,
- * each part of a span between two multiples of 256 has one. */
+/* Runs KERNEL_quantize with the given encoder: encodes in[0] to out as blocks
+ * of 32 8-bit values. Each block has its own scale. If the call has spans of
+ * the last dimension, a scale is instead shared by the part of a span between
+ * two multiples of 256. */
 typedef void cpu_encode_fn(struct q8_block *dst, const float *src, int64_t n,
                            int64_t share);
 void cpu_quantize(const struct cpu_call *c, cpu_encode_fn *encode);
 
-/* Panel functions of kernel sets, for sets built on them. `amx` has those of
- * `avx512_vnni`, but takes four panels. */
+/* The panel functions of kernel sets that other sets use too. `amx` has those
+ * of `avx512_vnni`, but takes four panels per call. */
 extern const struct cpu_jobs cpu_jobs_generic, cpu_jobs_avx2, cpu_jobs_avx_vnni,
     cpu_jobs_avx512_vnni, cpu_jobs_amx;
 
-/* Gathers rows of a table by index; the same code in every kernel set. */
+/* Runs KERNEL_gather_rows: gathers rows of a table by index. The same code
+ * serves every kernel set. */
 void cpu_gather_rows(const struct cpu_call *c);
 
-/* Each writes its functions into the table (cpu_dispatch.c). */
+/* Each writes the matrix products of one kernel set into the kernel table
+ * (cpu_dispatch.c). */
 void cpu_matmul_init_reference(struct cpu_kernels *k);
 void cpu_matmul_init_generic(struct cpu_kernels *k);
 void cpu_matmul_init_avx2(struct cpu_kernels *k);

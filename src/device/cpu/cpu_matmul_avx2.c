@@ -1,15 +1,16 @@
-/* Contractions for CPUs with AVX2, FMA and F16C: Haswell, Zen and later. A
- * panel's 16 rows are two vectors. */
+/* Matrix products for CPUs with AVX2, FMA and F16C: Haswell, Zen and later. The
+ * 16 rows of a panel are two vectors. */
 #include "device/cpu/cpu_ymm_tmpl.h"
 
-/* MIN_ROWS: on a Zen 3, at 20 rows, GEMM takes 0.65 to 0.9 of the time of panel
- * calls, and 1.0 for Q8_0. At 16 rows, which one call takes, it is 0.75 to
- * 1.1. */
+/* The reason for MIN_ROWS: on a Zen 3, with 20 rows, GEMM takes 0.65 to 0.9
+ * times as long as panel calls, and as long for Q8_0. With 16 rows, the maximum
+ * of a panel call, it takes 0.75 to 1.1 times as long. */
 enum { WIDE_UNSIGNED = 0, MIN_ROWS = 17 };
 
-/* On a Zen 3, one row of activations reads 1.2 (Q4_K) to 1.4 times (Q8_0) as
- * many bytes a second as with one panel and a page ahead. Float weights,
- * measured with one panel at a time, were fastest with 2 KiB, of 1, 2 and 4. */
+/* The reason for PANELS and AHEAD: on a Zen 3, with one row of activations,
+ * these values read 1.2 (Q4_K) to 1.4 times (Q8_0) as many bytes per second as
+ * one panel per call and prefetching a page ahead. For float weights, measured
+ * with one panel per call, a distance of 2 KiB was faster than 1 and 4 KiB. */
 enum { PANELS = 4, MAX_PANELS = 4, AHEAD = 1024, FLOAT_AHEAD = 2048 };
 
 #include "device/cpu/cpu_unpack_tmpl.h"
@@ -23,7 +24,8 @@ enum { PANELS = 4, MAX_PANELS = 4, AHEAD = 1024, FLOAT_AHEAD = 2048 };
 
 /* ---- activations --------------------------------------------------------- */
 
-/* Returns the sum of the four int32 in each 128-bit lane, in all of them. */
+/* Returns, in each int32 of a 128-bit lane, the sum of the lane's four
+ * int32. */
 static inline __m256i lane_sums(__m256i a)
 {
     a = _mm256_hadd_epi32(a, a);
@@ -52,7 +54,7 @@ static inline uint32_t greatest(const float *src, int64_t n)
     return (uint32_t)_mm_cvtsi128_si32(max);
 }
 
-/* Encodes 32 values at once, as q8_encode does. */
+/* Encodes 32 values as q8_encode does: q = round(src * by). */
 static inline void encode_block(struct q8_block *b, const float *src, float by)
 {
     const __m256 magic = _mm256_set1_ps(0x1.8p23f);
@@ -62,8 +64,8 @@ static inline void encode_block(struct q8_block *b, const float *src, float by)
     for (int i = 0; i < 4; i++) {
         __m256 x = _mm256_mul_ps(_mm256_loadu_ps(src + 8 * i), scale);
 
-        /* The addition rounds the fraction away; q is the difference from
-         * magic's bits. */
+        /* The addition rounds to an integer; q is the difference of its bits
+         * from those of `magic`. */
         r[i] = _mm256_sub_epi32(_mm256_castps_si256(_mm256_add_ps(x, magic)),
                                 _mm256_castps_si256(magic));
     }

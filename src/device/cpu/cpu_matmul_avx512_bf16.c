@@ -1,6 +1,7 @@
-/* Contractions with products of BF16 (graph_attr.bf16), for CPUs with AVX-512
- * and its BF16. Weights have 16 bits and form pairs of a row's values, in
- * vectors of a panel's 16 rows. Bits are those of cpu_panel_bf16_generic. */
+/* Matrix products with BF16 products (graph_attr.bf16), for CPUs with
+ * AVX512_BF16. Weights have 16 bits. A vector has, for each of the 16 rows of a
+ * panel, a pair of adjacent values. Results have the bits of
+ * cpu_panel_bf16_generic. */
 #include <immintrin.h>
 #include <string.h>
 
@@ -11,15 +12,15 @@
 #define TMPL static inline __attribute__((always_inline))
 
 enum {
-    SIZE = 2 * PACK_ROWS, /* bytes of one k of a panel */
+    SIZE = 2 * PACK_ROWS, /* size of the values of one k of a panel */
     AHEAD = 4096,
-    RUN = 32, /* values of an activation row rounded at once */
-    /* Most rows of activations whose sums are in registers. */
+    RUN = 32, /* values of a row rounded to BF16 at once */
+    /* Maximum rows of activations whose sums are in registers. */
     MAX_ROWS = 8,
 };
 
-/* Returns the weights of 16 rows at k and k + 1. Without `both`, those at k + 1
- * are 0. */
+/* Returns the pairs of weights of 16 rows at k and k + 1, read from p. If
+ * `both` is false, the weights at k + 1 are 0. */
 TMPL pairs weight_pairs(const uint8_t *p, pl_format f, bool both)
 {
     const uint16_t *lower = (const uint16_t *)p;
@@ -33,9 +34,9 @@ TMPL pairs weight_pairs(const uint8_t *p, pl_format f, bool both)
 
 /* ---- few rows of activations (skinny GEMM) ------------------------------- */
 
-/* Adds n values of a segment, RUN at most, whose weights are at `tile`, to the
- * sums of n_tok rows of activations. n_tok is a compile-time constant, as n
- * should be. */
+/* Adds the products of n <= RUN values of a segment to the sums of n_tok rows
+ * of activations. The weights begin at `tile`, the activations at x[j] + i.
+ * n_tok is a compile-time constant; n should be one, too. */
 TMPL void few_sums(const uint8_t *tile, const float *const x[MAX_ROWS],
                    int64_t i, const int n, lanes sum[MAX_ROWS], const int n_tok,
                    pl_format f)
@@ -56,8 +57,8 @@ TMPL void few_sums(const uint8_t *tile, const float *const x[MAX_ROWS],
     }
 }
 
-/* Computes rows of activations first .. first + n - 1. Rows up to n_tok repeat
- * the first one, and their sums are discarded. */
+/* Computes a chunk for rows of activations first .. first + n - 1. If n <
+ * n_tok, the excess rows repeat the first one, and their sums are discarded. */
 TMPL void few_rows(const struct cpu_panel_args *s, const struct pack_chunk *c,
                    int first, int n, const int n_tok, pl_format f)
 {
@@ -125,8 +126,9 @@ static void panel_BF16(const struct cpu_panel_args *s)
 
 /* ---- many rows of activations (GEMM) ------------------------------------- */
 
-/* A unit is a segment, of 128 pairs. Missing values are 0, which changes no sum
- * except one of -0, and accumulators treat both zeros alike. */
+/* A unit is a segment of 128 pairs. Missing values are 0, which changes no
+ * result: a sum of -0 can become 0, but adding either to an accumulator gives
+ * the same. */
 enum {
     UNIT_PAIRS = Q8_CHUNK / 2,
     TOK = 6,
@@ -153,7 +155,7 @@ TMPL void unpack(uint8_t *dst, const struct pack *p, const uint8_t *panel,
         const uint8_t *src = panel + s.chunk->off + (size_t)(s.first * SIZE);
 
         for (int64_t k = 0; k < s.n; k += 2) {
-            /* prefetch the next segment during this one */
+            /* prefetches the next segment */
             __builtin_prefetch(src + (s.n + k) * SIZE);
             pairs_store((uint32_t *)dst + k / 2 * PACK_ROWS,
                         weight_pairs(src + k * SIZE, f, k + 1 < s.n));
@@ -196,7 +198,9 @@ static void arrange(void *dst, const struct pack *p, const void *const *x,
     }
 }
 
-/* Multiplies two panels, `stride` bytes apart, by n_tok rows of activations. */
+/* Multiplies n_unit units of two panels, whose unpacked weights are `stride`
+ * bytes apart, by n_tok rows of activations. The accumulators of row t begin at
+ * at[t]. */
 TMPL void run_rows(const uint8_t *w, size_t stride, const uint32_t *x,
                    float *const *at, int64_t n_unit, const int n_tok)
 {
@@ -262,12 +266,12 @@ static void products(const struct gemm_pass *p)
     }
 }
 
-/* ---- the instruction itself ---------------------------------------------- */
+/* ---- test of the BF16 instruction ---------------------------------------- */
 
 bool cpu_bf16_agrees(void)
 {
-    /* near 2^-126, where sums, factors and s are or become 0; a visible order
-     * of addition; rounding */
+    /* sums, factors and s near 2^-126, which are or become 0; sums that depend
+     * on the order of addition; rounding */
     static const struct {
         float s, a[2], b[2];
     } cases[] = {

@@ -1,15 +1,17 @@
-/* Contractions for CPUs with AVX-512 F, BW, VL, DQ and VNNI: Ice Lake, Zen 4
- * and later. vpdpbusd takes unsigned codes of all 8 bits, so no format needs a
- * second step. One vector is the 16 rows of a panel. */
+/* Matrix products for CPUs with AVX-512 F, BW, VL, DQ and VNNI: Ice Lake, Zen 4
+ * and later. vpdpbusd multiplies unsigned codes of all 8 bits and does not
+ * saturate, so every format needs only this instruction. One vector is the 16
+ * rows of a panel. */
 #include "device/cpu/cpu_vectors_avx512.h"
 
-/* MIN_ROWS: up to 16 rows are one panel call. On Zen 5, GEMM takes 0.9 to 1.03
- * of the time of panel calls at 20 rows of Q4_0, Q4_K and Q8_0, and 1 to 1.2 of
- * it at 15 (medians, weights of 512 x 1024). */
+/* The reason for MIN_ROWS: up to 16 rows are one panel call. On Zen 5, GEMM
+ * takes 0.9 to 1.03 times as long as panel calls with 20 rows of Q4_0, Q4_K and
+ * Q8_0, and 1 to 1.2 times with 15 rows (medians, weights of 512 x 1024). */
 enum { FLOAT_TOK = 8, WIDE_UNSIGNED = 1, TOK = 6, MIN_ROWS = 17 };
-/* Hardware prefetching stops at pages. On a server with AVX-512, reading a page
- * ahead gives 4-bit formats 30 % more bytes a second than none, and 10 % more
- * than a quarter page. Processors with AMX read more from four panels
+/* The reason for AHEAD: hardware prefetching stops at the end of a page. On a
+ * server with AVX-512, prefetching a page ahead reads 30 % more bytes per
+ * second of 4-bit formats than no prefetching, and 10 % more than a quarter
+ * page. Processors with AMX read faster from four panels per call
  * (doc/kernels.md), a Zen 5 does not. */
 enum { PANELS = 1, MAX_PANELS = 4, AHEAD = 4096, FLOAT_AHEAD = 4096 };
 
@@ -18,11 +20,13 @@ static inline vi v_dot4(vi acc, vi u, vi s)
     return (vi)_mm512_dpbusd_epi32((__m512i)acc, (__m512i)u, (__m512i)s);
 }
 
-/* Writes dwords 0 .. 7 of each row of activations to [8][TOK]. */
+/* Interleaves dwords 0 .. 7 of TOK rows of activations: dst is [8][TOK]
+ * dwords. */
 static inline void deal_dwords(uint8_t *dst, const __m256i x[TOK])
 {
-    /* The source of dword i of the result: one of 32 dwords of rows 0 to 3 in
-     * two vectors, or one of 16 of rows 4 and 5 in a third. */
+    /* For each dword of the result, the index of its source: in the 32 dwords
+     * of rows 0 to 3, which are in two vectors, or in the 16 dwords of rows 4
+     * and 5, which are in a third vector. */
 #define FROM(i)   ((i) % 6 < 4 ? (i) % 6 * 8 + (i) / 6 : 0)
 #define FROM45(i) ((i) % 6 < 4 ? (i) % 16 : 16 + ((i) % 6 - 4) * 8 + (i) / 6)
 #define SIXTEEN(f, i)                                                          \

@@ -1,9 +1,9 @@
-/* Contractions for CPUs with AVX-VNNI, which is VNNI in 256 bits: Alder Lake
- * and later, which have no AVX-512, and Zen 5. A panel's 16 rows are two
- * vectors. */
+/* Matrix products for CPUs with AVX-VNNI, which is VNNI with 256-bit vectors:
+ * Alder Lake and later without AVX-512, and Zen 5. The 16 rows of a panel are
+ * two vectors. */
 #include "device/cpu/cpu_ymm_tmpl.h"
 
-/* MIN_ROWS is not measured. */
+/* MIN_ROWS is an estimate, not measured. */
 enum { WIDE_UNSIGNED = 1, MIN_ROWS = 32 };
 enum { PANELS = 1, MAX_PANELS = 1, AHEAD = 4096, FLOAT_AHEAD = 4096 };
 

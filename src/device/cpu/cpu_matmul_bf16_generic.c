@@ -1,5 +1,5 @@
-/* Contractions with products of BF16 (graph_attr.bf16) in plain C: the
- * specification. */
+/* Matrix products with BF16 products (graph_attr.bf16) in plain C, which is the
+ * specification of vector kernels. */
 #include "base/bf16.h"
 #include "device/cpu/cpu_matmul.h"
 
@@ -10,8 +10,9 @@ static float element(pl_format f, const void *p, int64_t i)
     return f == PL_F16 ? f16_to_f32(v) : bf16_to_f32(v);
 }
 
-/* Adds the products of value i of a chunk and of the next one, which is 0 at
- * the end of a segment. */
+/* Returns `sum` plus the products of values i and i + 1 of a chunk, for weight
+ * row `row` and activations x. If `both` is false, value i is the last of a
+ * segment, and value i + 1 counts as 0. */
 static float pair_add(const struct cpu_panel_args *s, const uint8_t *tiles,
                       const float *x, int64_t i, bool both, int row, float sum)
 {

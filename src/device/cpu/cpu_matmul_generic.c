@@ -1,6 +1,6 @@
 /* Panel functions in plain C. They are the specification: vector kernels give
- * the same bits, lane by lane, and are tested against these. Written to be
- * read, not to be fast. */
+ * the same bits, and are tested against these. They are written to be readable,
+ * not fast. */
 #include <math.h>
 
 #include "base/half.h"
@@ -30,7 +30,8 @@ static bool has_min(const struct pack_rule *rule)
            rule->sub == PACK_SUB_U8X2_MIN;
 }
 
-/* One row of a tile: its scales, and the levels L(c) of its codes. */
+/* One row of a tile: its scales and the levels L(c) of its codes, see
+ * quant/pack.h. */
 struct lane {
     struct pack_scales scale;
     int level[32];
@@ -47,8 +48,9 @@ static void lane_read(struct lane *l, const struct pack_rule *rule,
         l->level[v] = rule->table ? rule->table[code[v]] : code[v] - rule->bias;
 }
 
-/* Integer sums of a tile, or of the tiles of a chunk. If each half has a float
- * scale, msum is the second half's isum. */
+/* isum and msum (cpu_matmul.h) of a tile, or of all tiles of a chunk. If each
+ * half of a tile has a float scale, isum is that of the first half, and msum is
+ * isum of the second half. */
 struct sums {
     int32_t isum, msum;
 };
@@ -213,7 +215,7 @@ static const struct cpu_matmul_isa isa = {&cpu_jobs_generic, NULL};
 
 #include "device/cpu/cpu_matmul_ops_template.h"
 
-/* Returns the parts of a span between multiples of 256. */
+/* Returns the number of parts into which multiples of 256 divide a span. */
 static int64_t span_parts(const struct rank_span *p)
 {
     return p->n > 0

@@ -1,10 +1,12 @@
-/* Contractions for AArch64, for the instructions that the including file is
- * compiled for: NEON alone, with DotProd, with I8MM too. CPU_MATMUL_INIT names
- * the function that writes them into a table, JOBS the struct cpu_jobs.
+/* Matrix products for AArch64, with the instructions that the including file is
+ * compiled for: only NEON, also DotProd, or also I8MM. The including file
+ * defines CPU_MATMUL_INIT, the name of the function that writes the kernels
+ * into a table, and JOBS, the name of the struct cpu_jobs.
  *
- * A panel's 16 rows are four vectors. Codes are signed bytes, -128 .. 127. SDOT
- * of DotProd multiplies four of them and adds to an int32. Without it products
- * are int16, and as many as fit are added before widening. */
+ * The 16 rows of a panel are four vectors. Codes are signed bytes, -128 .. 127.
+ * SDOT, an instruction of DotProd, multiplies four pairs of bytes and adds them
+ * to an int32. Without DotProd, products are int16, and as many as fit an int16
+ * are added before the sum is widened. */
 #include <arm_neon.h>
 #include <stdint.h>
 
@@ -47,7 +49,7 @@ static inline vi v_u16(const void *p)
     return (vi)vmovl_u16(vld1_u16(p));
 }
 
-/* Returns four bytes in the low half. */
+/* Loads four bytes, which become the low half of the result. */
 static inline uint8x8_t load4(const void *p)
 {
     uint32_t x;
@@ -112,7 +114,8 @@ v_dot(vi acc, const vu *code, const int8_t *q, int n, int max)
 
 #else
 
-/* Each int16 vector holds two rows: adjacent products belong to one row. */
+/* Without DotProd. The int16 sums of the 4 rows are in two vectors of two rows
+ * each; the four sums of a row are adjacent. */
 static inline __attribute__((always_inline)) vi
 v_dot(vi acc, const vu *code, const int8_t *q, int n, int max)
 {
@@ -168,7 +171,8 @@ static inline uint32_t greatest(const float *src, int64_t n)
         vmaxq_u32(vmaxq_u32(top[0], top[1]), vmaxq_u32(top[2], top[3])));
 }
 
-/* Encodes 16 values at once, as q8_encode does; returns their sum. */
+/* Encodes 16 values as q8_encode does: q = round(src * by). Returns the sum of
+ * q. */
 static inline int16_t encode_half(int8_t *q, const float *src, float by)
 {
     int16x4_t r[4];

@@ -1,5 +1,6 @@
-/* The contractions of one instruction set, exact or with BF16 products. The
- * including file defines `static const struct cpu_matmul_isa isa` first. */
+/* The kernels of matrix products for one instruction set, with exact or BF16
+ * products. The including file defines `static const struct cpu_matmul_isa isa`
+ * before. */
 
 static void run_matmul(const struct cpu_call *c)
 {

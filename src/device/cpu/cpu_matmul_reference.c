@@ -1,13 +1,14 @@
-/* The kernel set `reference`: weights decoded by their definition, activations
- * as floats, sums in double. It is closer to exact arithmetic than the other
- * sets and has its own bits, which too depend on ranks only. */
+/* The kernel set `reference`: weights are decoded as their format defines,
+ * activations are floats, and sums are double. Its results are closer to exact
+ * arithmetic than those of other sets and have other bits, which also depend
+ * only on the number of ranks. */
 #include "base/half.h"
 #include "device/cpu/cpu_matmul.h"
 
-enum { PIECE = 256 }; /* values decoded at a time */
+enum { PIECE = 256 }; /* number of weights decoded at a time, a *piece* */
 
-/* Keeps four sums, by position in the piece, so that additions do not wait for
- * each other. */
+/* Returns the dot product of w[n] and x[n]. Values are added to four sums, by
+ * index mod 4, so that additions do not wait for each other. */
 static double dot(const float *w, const float *x, int64_t n)
 {
     double sum[4] = {0};
@@ -22,8 +23,9 @@ static double dot(const float *w, const float *x, int64_t n)
     return (sum[0] + sum[1]) + (sum[2] + sum[3]);
 }
 
-/* Adds values first .. first+n-1 of row r times every row of activations.
- * Pieces are counted from `first`, where a rank's part begins. */
+/* Adds the products of values first .. first+n-1 of weight row r and each row
+ * of activations j to sum[j]. The values are divided into pieces from
+ * `first`. */
 static void row_add(const struct cpu_panel_args *s, int r, int64_t first,
                     int64_t n, double *sum)
 {

@@ -1,7 +1,7 @@
-/* Panel functions with vectors, one source for all instruction sets. Included
+/* Panel functions with vectors; one source for all instruction sets. Included
  * by each cpu_matmul_*.c, after cpu_skinny_*_tmpl.h. A vector lane is a weight
  * row, so the operations are those of cpu_panel_generic for W rows at a time,
- * with the same bits. The includer defines
+ * with the same bits. The including file defines
  *
  *   panel_quantized   the panel function of quantized weights
  *   JOBS              the name of the set's struct cpu_jobs
@@ -12,10 +12,10 @@
 
 /* ---- floats -------------------------------------------------------------- */
 
-/* Multiplies panels `panel` and on of the call by rows of activations first ..
- * first+n-1. n_panel and n_tok of them are computed, which are compile-time
- * constants, with one sum per panel and row in registers. Rows beyond n repeat
- * the first one, and their sums are discarded. */
+/* Multiplies n_panel panels of the call, from `panel`, by rows of activations
+ * first .. first+n-1, with one sum per panel and row in registers. n_panel and
+ * n_tok are compile-time constants. If n < n_tok, the excess rows repeat the
+ * first one, and their sums are discarded. */
 TMPL void float_block(const struct cpu_panel_args *s,
                       const struct pack_chunk *c, int panel, int first, int n,
                       const int n_panel, const int n_tok, pl_format f)
@@ -84,8 +84,8 @@ TMPL void float_block(const struct cpu_panel_args *s,
     }
 }
 
-/* Takes four panels at a time for one row of activations, if the call has
- * them. */
+/* Computes a panel call with float weights. With one row of activations,
+ * computes four panels at a time, as long as the call has four. */
 TMPL void panel_float(const struct cpu_panel_args *s, pl_format f)
 {
     for (int i = 0; i < s->pack->n_chunk; i++) {

@@ -1,10 +1,11 @@
-/* Moves and adds bytes: collectives over shared memory, local copies, pulls.
+/* Collectives over shared memory, copies within a device, and transfers between
+ * devices.
  *
  * A copy descriptor is two nested loops over intervals of bytes. Threads divide
- * it by bytes, in whole cache lines, wherever intervals begin. Sums are
- * computed block by block: a block of every addend passes through the tree
- * while it is in the cache. So the order of additions is the tree's, and only
- * the stack's blocks are stored. */
+ * its total bytes at multiples of a cache line, wherever intervals begin. Sums
+ * are computed in blocks of BLOCK values: for each block, all addends are added
+ * in the order of the rank tree while the block is in the cache. Only partial
+ * sums of a block are stored in scratch. */
 #include <math.h>
 #include <string.h>
 
@@ -13,13 +14,13 @@
 
 enum { LINE = 64, BLOCK = 1024 /* floats */ };
 
-/* One thread's iteration over a copy descriptor, one interval at a time. The
- * first and last may be partial. */
+/* A thread's iteration over its part of a copy descriptor, one interval at a
+ * time. The first and last interval may be partial. */
 struct walk {
     const struct copy_extent *l;
-    int64_t left;        /* bytes left */
-    int64_t i0, i1, b;   /* position of the next byte */
-    int64_t src, dst, n; /* the interval that walk_next found */
+    int64_t left;        /* bytes left in the thread's part */
+    int64_t i0, i1, b;   /* loop indices and byte of the next one */
+    int64_t src, dst, n; /* the interval that walk_next returned */
 };
 
 static void walk_start(struct walk *w, const struct copy_extent *l, int ith,
@@ -70,8 +71,8 @@ static void copy_piece(const struct cpu_image *m, const struct graph_sizes *z,
         memcpy(dst + w.dst, src + w.src, (size_t)w.n);
 }
 
-/* Reduces the addends, each read at `off`, to dst[n] in the order of the
- * tree. */
+/* Adds the addends of an item, read from byte `off` of each, to dst[n], in the
+ * order of the rank tree. n and dst are in floats. */
 static void reduce_run(const struct cpu_image *g, const struct merge_item *m,
                        const struct graph_sizes *z, float *dst, int64_t off,
                        int64_t n, float *scratch)
@@ -197,8 +198,9 @@ double cpu_image_copy_bytes(const struct cpu_image *m, const struct insn *st)
     return bytes;
 }
 
-/* Returns the seconds of the slowest link of a transfer of `bytes`. In a PUSH
- * to several devices, the link of each carries its share of them. */
+/* Returns the time in seconds that a transfer of `bytes` takes on its slowest
+ * link. In a PUSH to several devices, the link of each carries an equal
+ * share. */
 static double slowest(const struct cpu_image *m, const struct insn *st,
                       double bytes)
 {
@@ -220,7 +222,7 @@ double cpu_image_copy_seconds(const struct cpu_image *m, const struct insn *st)
     double bytes;
 
     if (!insn_is_transfer(st) || slowest(m, st, 1) == 0)
-        return 0; /* links are free: no need to count bytes */
+        return 0; /* links take no time, so bytes need not be counted */
     bytes = cpu_image_copy_bytes(m, st);
     return bytes > 0 ? slowest(m, st, bytes) : 0;
 }

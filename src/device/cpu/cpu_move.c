@@ -1,7 +1,8 @@
 /* Ops that only move elements: contiguous, permute, slice, concat.
  *
- * An element is four bytes (F32, I32) or two (F16, BF16). Reshape is a name for
- * the same memory and has no kernel. The caller gives local coordinates. */
+ * An element has four bytes (F32, I32) or two (F16, BF16). Reshape has no
+ * kernel, because its result is the operand's memory. Axes, starts and sizes
+ * are those of this device's part of a tensor. */
 #include "device/cpu/cpu_ops.h"
 
 #include <string.h>
@@ -21,7 +22,8 @@ static int64_t product(const struct cpu_tensor *t, int from, int to)
     return n;
 }
 
-/* Repeats the operand along the dimensions that it lacks or has with size 1. */
+/* Broadcasts an F32 operand along the dimensions that it lacks or that have
+ * size 1 in it. */
 static void broadcast_run(const struct cpu_call *c)
 {
     const struct cpu_tensor *x = &c->in[0];
@@ -47,8 +49,9 @@ static void broadcast_run(const struct cpu_call *c)
     }
 }
 
-/* Copies. An F32 operand with fewer values is broadcast, which only the
- * lowering requests, never a graph. */
+/* Copies the operand. If it has fewer values than the result, it is F32 and is
+ * broadcast; only the compiler of programs (src/lower) generates this, never a
+ * graph. */
 static void contiguous_run(const struct cpu_call *c)
 {
     struct cpu_part p = cpu_part(cpu_count(&c->out), 64, c->ith, c->nth);
@@ -64,7 +67,8 @@ static void contiguous_run(const struct cpu_call *c)
                (size_t)(p.hi - p.lo) * size);
 }
 
-/* Gathers each row of the result with one stride. */
+/* Permutes dimensions. The elements of a row of the result have a constant
+ * stride in the operand. */
 static void permute_run(const struct cpu_call *c)
 {
     const int perm[GRAPH_MAX_DIM] = {c->attr->perm0, c->attr->perm1,
@@ -73,7 +77,8 @@ static void permute_run(const struct cpu_call *c)
     int nd = c->out.n_dim;
     int64_t n = cpu_last(&c->out);
     struct cpu_part p = cpu_part(cpu_rows(&c->out), 1, c->ith, c->nth);
-    int64_t stride[GRAPH_MAX_DIM]; /* of result dimension i in the operand */
+    /* stride in the operand of dimension i of the result */
+    int64_t stride[GRAPH_MAX_DIM];
 
     for (int i = 0; i < nd; i++)
         stride[i] = product(&c->in[0], perm[i] + 1, nd);
@@ -102,14 +107,15 @@ static void permute_run(const struct cpu_call *c)
     }
 }
 
-/* Copies rows of `run` bytes that lie from_step and to_step apart. */
+/* Copies n_row rows of `run` bytes, which are from_step bytes apart in the
+ * source and to_step bytes in the destination. */
 static void copy_rows(const struct cpu_call *c, char *to, size_t to_step,
                       const char *from, size_t from_step, size_t run,
                       int64_t n_row)
 {
     struct cpu_part p = cpu_part(n_row, 1, c->ith, c->nth);
 
-    if (n_row == 1) { /* then threads share the row itself */
+    if (n_row == 1) { /* threads divide the bytes of the row */
         p = cpu_part((int64_t)run, 64, c->ith, c->nth);
         to += p.lo;
         from += p.lo;

@@ -1,4 +1,5 @@
-/* The kernels of cpu_ops.h, plain C: the specification of the others. */
+/* The kernels of cpu_ops.h in plain C, which are the specification of the other
+ * sets. */
 #define CPU_OPS_INIT cpu_ops_init_generic
 #include "device/cpu/cpu_ops_template.h"
 

@@ -1,6 +1,7 @@
-/* All kernels of cpu_ops.h for the instruction set that this is compiled for.
- * CPU_OPS_INIT names the function that writes them into a table. The plain C
- * form is the specification, see the top of each part. */
+/* All kernels of cpu_ops.h for the instruction set that the including file is
+ * compiled for. The macro CPU_OPS_INIT is the name of the function that writes
+ * them into a kernel table. The plain C code is the specification; each
+ * included file states it at its top. */
 #ifndef DEVICE_CPU_CPU_OPS_TEMPLATE_H
 #define DEVICE_CPU_CPU_OPS_TEMPLATE_H
 
@@ -12,7 +13,8 @@
 #define CPU_OPS_INIT cpu_ops_init_generic
 #endif
 
-/* name, scratch function or NULL; the kernel is name##_run */
+/* X(name, function that returns the scratch size, or NULL). The kernel is
+ * name##_run. */
 #define CPU_OPS_MAP(X)                                                         \
     X(rms_norm, rms_norm_scratch)                                              \
     X(rope, rope_scratch)                                                      \

@@ -1,11 +1,12 @@
-/* INSN_PAGES: copies the pages of a micro-batch's sequences out of a cache on
- * another device.
+/* Executes INSN_PAGES: copies the pages of a micro-batch's sequences from a
+ * cache on another device.
  *
- * The micro-batch's token table lists the pages: those of a sequence's row from
- * its first position to the last one in the micro-batch. Only whole tiles are
- * copied, [page, head], so this file does not depend on formats. A page that
- * several sequences share may be listed more than once. Threads divide pages by
- * number, so that two threads never write the same page. */
+ * The token table of the micro-batch lists the pages. For each sequence they
+ * are the pages of its row in the page table up to its last position in the
+ * micro-batch, except evicted ones. A tile is the part of a page that belongs
+ * to one head; whole tiles are copied, so this file does not depend on formats.
+ * A page that several sequences share may be listed more than once. Page p is
+ * copied by thread p % nth, so that two threads never write the same page. */
 #include <string.h>
 
 #include "device/cpu/cpu_image.h"
@@ -56,8 +57,9 @@ void cpu_image_pages(const struct cpu_image *m, const struct insn *st, int ith,
     }
 }
 
-/* Counts the pages. Enters the memory guard, because only instructions may
- * access the token table. */
+/* Returns the number of pages that the instruction copies, including repeated
+ * ones. Enters the memory guard, because only guarded instructions may access
+ * the token table. */
 static double count_pages(const struct cpu_image *m, const struct insn *st)
 {
     struct page_walk w = start(m, st);
@@ -73,7 +75,8 @@ static double count_pages(const struct cpu_image *m, const struct insn *st)
     return n;
 }
 
-/* Must not be called between device_guard_enter and device_guard_leave. */
+/* Returns the number of bytes that the instruction copies. Must not be called
+ * between device_guard_enter and device_guard_leave, because it calls these. */
 double cpu_pages_bytes(const struct cpu_image *m, const struct insn *st)
 {
     double n_page = count_pages(m, st), n_moved = 0;

@@ -1,5 +1,5 @@
-/* KERNEL_quantize and the q8 of struct cpu_kernels with vectors. The includer
- * defines
+/* The kernel KERNEL_quantize and the function cpu_kernels.q8, with vector
+ * instructions. The including file defines
  *
  *   greatest       the bits of max|x|; n is a multiple of 32
  *   encode_block   q and sum of 32 values, as q8_encode does */
@@ -12,7 +12,8 @@ static void encode(struct q8_block *dst, const float *src, int64_t n,
         int64_t m = n < share ? n : share;
         uint32_t max = greatest(src, m);
 
-        if (max < 0x03800000 || max >= 0x7f800000) { /* zero or not finite */
+        /* below 2^-120, or not finite */
+        if (max < 0x03800000 || max >= 0x7f800000) {
             q8_encode(dst, src, m, m);
             dst += m / 32;
             continue;

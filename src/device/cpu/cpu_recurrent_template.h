@@ -1,5 +1,6 @@
-/* Kernels of recurrent layers: the runs of a step's sequences, each with its
- * state slots. Included by cpu_ops_template.h. */
+/* The kernels short_conv and delta_net. They divide a step's tokens into runs,
+ * each with its state slots, and call the functions of cpu_recurrent.h.
+ * Included by cpu_ops_template.h. */
 #ifndef DEVICE_CPU_CPU_RECURRENT_TEMPLATE_H
 #define DEVICE_CPU_CPU_RECURRENT_TEMPLATE_H
 
@@ -7,15 +8,16 @@
 #include "device/cpu/cpu_short_conv_template.h"
 #include "device/cpu/cpu_steal.h"
 
-/* Consecutive tokens of a sequence, and its state slots. */
+/* A run: n consecutive tokens of one sequence, from token `tok` of the step,
+ * and the states before and after them. */
 struct state_run {
     int64_t tok, n;
-    const float *in; /* NULL: zeros */
+    const float *in; /* NULL for a state of zeros */
     float *out;
 };
 
-/* Returns the run that begins at token `tok`; `state` has `bytes` per state
- * slot. */
+/* Returns the run that begins at token `tok`. `state` is the state tensor,
+ * whose slots have `bytes` bytes each. */
 static inline struct state_run state_run(const struct token_table *b,
                                          int64_t tok, void *state, size_t bytes)
 {
@@ -48,7 +50,8 @@ static inline struct cpu_short_conv conv_args(const struct cpu_call *c)
                                    .silu = c->attr->silu};
 }
 
-/* The kernel's own scratch, then a block's state, transposed. */
+/* Returns the scratch size in bytes: that of cpu_short_conv_scratch(), followed
+ * by the transposed state of a block of channels. */
 static inline size_t short_conv_scratch(const struct cpu_call *c)
 {
     struct cpu_short_conv a = conv_args(c);
@@ -57,9 +60,13 @@ static inline size_t short_conv_scratch(const struct cpu_call *c)
            (size_t)(a.n_tap * CONV_CHANNELS) * sizeof(float);
 }
 
-/*   x [n_tok, c], w [c, n_tap], state [slots, c, n_tap - 1]  ->  out [n_tok, c]
- *   A state slot keeps a channel's inputs contiguous, the kernel those of a
- * time. */
+/* Computes short_conv:
+ *
+ *   x [n_tok, c], w [c, n_tap], state [slots, c, n_tap - 1]  ->  out [n_tok, c]
+ *
+ * In a state slot the inputs of a channel are contiguous, but the function of
+ * cpu_recurrent.h needs those of a token contiguous. So states are transposed,
+ * for a block of channels at a time. */
 static inline void short_conv_run(const struct cpu_call *c)
 {
     const struct token_table *b = c->table;
@@ -122,8 +129,12 @@ static inline size_t delta_net_scratch(const struct cpu_call *c)
     return cpu_delta_net_scratch(&a);
 }
 
-/*   q, k [n_tok, n_key, d], v [n_tok, n_head, e], decay, beta [n_tok, n_head],
- *   state [slots, n_head, d * e]  ->  out [n_tok, n_head, e] */
+/* Computes delta_net:
+ *
+ *   q, k [n_tok, n_key, d], v [n_tok, n_head, e], decay, beta [n_tok, n_head],
+ *   state [slots, n_head, d * e]  ->  out [n_tok, n_head, e]
+ *
+ * Threads divide the items of all runs. */
 static inline void delta_net_run(const struct cpu_call *c)
 {
     const struct token_table *b = c->table;

@@ -1,9 +1,9 @@
 /* Ops on rows of the last dimension: RMSNorm, RoPE, softmax, routers, and the
  * sum over the dimension before it. Included by cpu_ops_template.h.
  *
- * One thread computes a row. Its sums run over lanes i mod 16 (RMSNorm: i mod
- * 64) in ascending order, then along a fixed tree, so they depend only on the
- * row. */
+ * One thread computes a row. A row is summed in ascending order into 16 partial
+ * sums, by i mod 16 (RMSNorm: 64 partial sums, by i mod 64), which are then
+ * added along a fixed tree. So results depend only on the row. */
 #ifndef DEVICE_CPU_CPU_ROWS_TEMPLATE_H
 #define DEVICE_CPU_CPU_ROWS_TEMPLATE_H
 
@@ -14,8 +14,8 @@
 
 /* ---- RMSNorm ------------------------------------------------------------- */
 
-/* Sum of squares: 64 partial sums by i mod 64, fused; a missing element adds
- * an exact zero. */
+/* Returns the sum of squares of x[n]: 64 partial sums, by i mod 64, computed
+ * with fmaf and then added along a tree. Elements beyond n count as 0. */
 static inline float sum_squares(const float *x, int64_t n)
 {
     lanes s[4] = {lanes_set(0), lanes_set(0), lanes_set(0), lanes_set(0)};
@@ -44,8 +44,10 @@ static inline size_t rms_norm_scratch(const struct cpu_call *c)
     return (size_t)cpu_last(&c->out) * sizeof(float);
 }
 
-/*   x [*, d], w [d] or absent  ->  out = (x * (1 / sqrt(mean(x^2) + eps))) * w
- */
+/* Computes rms_norm:
+ *
+ *   x [*, d], w [d] or absent  ->  out [*, d]
+ *   out = (x * (1 / sqrt(mean(x^2) + eps))) * w */
 static inline void rms_norm_run(const struct cpu_call *c)
 {
     int64_t d = cpu_last(&c->out);
@@ -81,8 +83,8 @@ static inline void rms_norm_run(const struct cpu_call *c)
 
 /* ---- RoPE ---------------------------------------------------------------- */
 
-/* Doubles in a vector of cos_sin(); the compiler maps it to the instruction
- * set. */
+/* Number of doubles in the vectors of cos_sin(), which the compiler maps to the
+ * instruction set. */
 enum { DOUBLES = 8 };
 typedef double doubles __attribute__((vector_size(DOUBLES * sizeof(double))));
 typedef uint64_t double_bits
@@ -91,11 +93,12 @@ typedef float half_lanes __attribute__((vector_size(DOUBLES * sizeof(float))));
 
 /* Computes cos and sin of a = angle * pos, a >= 0, times mscale, for 8 angles.
  *
- * Double precision, good to 1e-12 for a below 2^20 and to float precision far
- * beyond. x = a - k pi/2, with pi/2 split into a part of 33 bits and the rest;
- * then the Taylor series for |x| <= pi/4. Adding 1.5 * 2^52 rounds, and leaves
- * k in the low bits, whose last two are the quadrant. For angles that no model
- * has, infinite ones included, the result is meaningless or NaN. */
+ * Computes in double precision, with an error of at most 1e-12 for a below
+ * 2^20, and float precision far beyond. x = a - k pi/2, where pi/2 is split
+ * into a part of 33 bits and the rest, so that |x| <= pi/4; then Taylor series
+ * of x. Adding 1.5 * 2^52 rounds to the integer k and leaves k in the low bits,
+ * the last two of which are the quadrant. For extremely large or infinite
+ * angles, which no model has, the result is meaningless or NaN. */
 static inline void cos_sin(const double *angle, double pos, double mscale,
                            float *co, float *si)
 {
@@ -123,8 +126,8 @@ static inline void cos_sin(const double *angle, double pos, double mscale,
     c = c * z + 1.0 / 24.0;
     c = c * z - 0.5;
     c = c * z + 1.0;
-    /* odd quadrants exchange cos and sin; the signs of the quadrants are + - -
-     * + and + + - - */
+    /* In odd quadrants cos and sin are exchanged. In quadrants 0 to 3 the signs
+     * of cos are + - - +, and of sin + + - -. */
     odd = 0 - (quadrant & 1);
     memcpy(&cos_bits, &c, sizeof(c));
     memcpy(&sin_bits, &s, sizeof(s));
@@ -139,8 +142,8 @@ static inline void cos_sin(const double *angle, double pos, double mscale,
     memcpy(si, &f, sizeof(f));
 }
 
-/* Returns base^(-2/n) for base > 0. For other bases, which no model has, the
- * result is meaningless. */
+/* Returns base^(-2/n), the ratio of the angles of adjacent pairs, for base > 0.
+ * For other bases, which no model has, the result is meaningless. */
 static inline double rope_step(double base, int n)
 {
     double x = -2.0 / n * exact_log(base);
@@ -148,10 +151,14 @@ static inline double rope_step(double base, int n)
     return x <= 0 ? exact_exp(x) : 1 / exact_exp(-x);
 }
 
-/* Computes the angle of pair i at position 1; 0 up to a multiple of vectors:
- *   a = base^(-2i/n) / factor[i];  linear scaling: a * freq_scale;
- *   YaRN: a * freq_scale * (1 - m) + a * m, m falling from 1 to 0 between the
- *   pairs yarn_low and yarn_high. */
+/* Computes angle[i], the angle of pair i at position 1:
+ *
+ *   t = base^(-2i/n_rot) / factor[i]
+ *   linear scaling: angle = t * freq_scale
+ *   YaRN: angle = t * freq_scale * (1 - m) + t * m, where m falls from 1 to 0
+ *   between the pairs yarn_low and yarn_high
+ *
+ * Elements after the last pair, up to a whole vector, are 0. */
 static inline void rope_angles(const struct cpu_call *c, double *angle)
 {
     const struct graph_attr *a = c->attr;
@@ -184,7 +191,8 @@ static inline void rope_angles(const struct cpu_call *c, double *angle)
         angle[i] = 0;
 }
 
-/* Rotates one head; dst may be x. Neither form fuses its multiply-adds. */
+/* Rotates pairs (i, i + half) of one head; dst may be x. Products are rounded
+ * before they are added, without fmaf; so they are in rope_pairs(). */
 static inline void rope_neox(float *dst, const float *x, const float *co,
                              const float *si, int64_t half)
 {
@@ -202,8 +210,8 @@ static inline void rope_neox(float *dst, const float *x, const float *co,
     }
 }
 
-/* Rotates adjacent pairs. co and si hold each pair's value twice, the first one
- * of si negated. */
+/* Rotates pairs (2i, 2i + 1) of one head; dst may be x. co and si contain the
+ * value of each pair twice; the first one in si is negated. */
 static inline void rope_pairs(float *dst, const float *x, const float *co,
                               const float *si, int64_t n_rot)
 {
@@ -217,8 +225,8 @@ static inline void rope_pairs(float *dst, const float *x, const float *co,
     }
 }
 
-/* Returns n_rot, rounded up to whole vectors: the length of angles, cosines and
- * sines. */
+/* Returns the length of the arrays of angles, cosines and sines: n_rot rounded
+ * up to whole vectors. */
 static inline int64_t rope_width(const struct cpu_call *c)
 {
     int64_t grain = 2 * DOUBLES;
@@ -231,8 +239,8 @@ static inline size_t rope_scratch(const struct cpu_call *c)
     return (size_t)rope_width(c) * (sizeof(double) + 2 * sizeof(float));
 }
 
-/* Computes cos and sin of a token's pairs in the order of rope_neox() or
- * rope_pairs(). */
+/* Computes cos and sin of the angles of a token at position `pos`, in the order
+ * that rope_neox() or rope_pairs() expects. */
 static inline void rope_token(const struct graph_attr *a, const double *angle,
                               int32_t pos, float *co, float *si)
 {
@@ -248,10 +256,13 @@ static inline void rope_token(const struct graph_attr *a, const double *angle,
     }
 }
 
-/*   x [n_tok, n_head, d], pos [n_tok], factors [n_rot/2] or absent
+/* Computes rope:
  *
- * The angles are double. cos and sin times mscale are rounded to float once for
- * each token and pair. */
+ *   x [n_tok, n_head, d], pos [n_tok], factors [n_rot/2] or absent
+ *     ->  out [n_tok, n_head, d]
+ *
+ * Angles are computed in double. cos and sin, multiplied by mscale, are rounded
+ * to float once per token and pair. Values from n_rot on are copied. */
 static inline void rope_run(const struct cpu_call *c)
 {
     const struct graph_attr *a = c->attr;
@@ -285,7 +296,8 @@ static inline void rope_run(const struct cpu_call *c)
 
 /* ---- softmax ------------------------------------------------------------- */
 
-/* p[i] = exp(x[i] - max) / sum; the sum has 16 lanes. dst may be x. */
+/* dst[i] = exp(x[i] - max) / sum, where the sum is computed as described at the
+ * top. dst may be x. */
 static inline void softmax_row(float *dst, const float *x, int64_t n)
 {
     lanes top = lanes_set(-INFINITY);
@@ -326,8 +338,8 @@ static inline void softmax_run(const struct cpu_call *c)
 
 /* ---- routers ------------------------------------------------------------- */
 
-/* Computes the scores of all experts by the gating. For softmax over the
- * selected experts, the scores are the logits. */
+/* Computes the scores of all n experts from their logits, by the gating
+ * function. For PL_GATING_SOFTMAX_SELECTED the scores are the logits. */
 static inline void router_scores(float *score, const float *logit, int64_t n,
                                  int gating)
 {
@@ -348,8 +360,9 @@ static inline void router_scores(float *score, const float *logit, int64_t n,
     }
 }
 
-/* Returns the index of the largest of x[0 .. n-1] not yet taken (taken ones are
- * NaN): the lowest index on ties, and 0 if nothing compares. */
+/* Returns the index of the largest of x[0 .. n-1] that is not NaN, the lowest
+ * index if there are several, or 0 if all are NaN. Callers set elements that
+ * were already chosen to NaN. */
 static inline int64_t largest(const float *x, int64_t n)
 {
     int64_t best = -1;
@@ -361,9 +374,10 @@ static inline int64_t largest(const float *x, int64_t n)
     return best < 0 ? 0 : best;
 }
 
-/* Makes the experts of all but the n_group_used best groups unselectable. A
- * group's score is the sum of its two best (DeepSeek-V3, arXiv:2412.19437), or
- * with softmax its best (DeepSeek-V2, arXiv:2405.04434). */
+/* Sets the scores of all experts outside the n_group_used best groups to
+ * -infinity. A group's score is the sum of its two best experts (DeepSeek-V3,
+ * arXiv:2412.19437), or, with softmax gating, its best expert (DeepSeek-V2,
+ * arXiv:2405.04434). `group` is scratch for the scores of the groups. */
 static inline void keep_groups(float *score, int64_t n,
                                const struct graph_attr *a, float *group)
 {
@@ -397,8 +411,11 @@ static inline size_t router_scratch(const struct cpu_call *c)
     return (size_t)(2 * cpu_last(&c->in[0])) * sizeof(float);
 }
 
-/*   logits [*, e], select bias [e] or absent  ->  ids [*, n_used] I32, best
- *   first; ties go to the lowest id. */
+/* Computes router_topk, the indices of the best experts:
+ *
+ *   logits [*, e], bias [e] or absent  ->  ids [*, n_used] I32
+ *
+ * The best expert is first; of equal ones, the lowest id. */
 static inline void router_topk_run(const struct cpu_call *c)
 {
     const struct graph_attr *a = c->attr;
@@ -427,9 +444,11 @@ static inline void router_topk_run(const struct cpu_call *c)
     }
 }
 
-/*   logits [*, e], ids [*, u] I32  ->  weights [*, u]
+/* Computes router_weights, the weights of the chosen experts:
  *
- * Sums run in order of u. */
+ *   logits [*, e], ids [*, u] I32  ->  weights [*, u]
+ *
+ * They are summed in order of u for normalization. */
 static inline void router_weights_run(const struct cpu_call *c)
 {
     const struct graph_attr *a = c->attr;
@@ -464,8 +483,8 @@ static inline void router_weights_run(const struct cpu_call *c)
 
 /* ---- sum ----------------------------------------------------------------- */
 
-/* Returns one rank's addend: 16 columns summed over the rank's rows,
- * ascending. */
+/* Returns the addend of one rank: the sum over the rank's rows, in ascending
+ * order, of n <= 16 columns from `x`. Rows are d floats apart. */
 static inline lanes sum_rows(const struct cpu_call *c, int32_t rank,
                              const float *x, int64_t d, int64_t n)
 {
@@ -480,7 +499,8 @@ static inline lanes sum_rows(const struct cpu_call *c, int32_t rank,
     return s;
 }
 
-/*   x [*, u, d]  ->  [*, d], over ranks along the tree. */
+/* Computes the op sum: x [*, u, d] -> out [*, d], summed over u. Each rank adds
+ * its rows, and the results of ranks are added along the rank tree. */
 static inline void sum_run(const struct cpu_call *c)
 {
     int64_t d = cpu_last(&c->out);

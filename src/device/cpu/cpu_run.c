@@ -1,35 +1,40 @@
-/* The threads of a cpu device execute its variant together.
+/* Executes a step on cpu devices: all threads of a device execute the
+ * instructions of its variant together.
  *
- * Threads of a device synchronize where an instruction requires it. A few
- * threads signal each other. If there are many, each signals its arrival to the
- * first one, which then releases all. When several devices synchronize, their
- * first threads signal one another in between, each through a flag of its own.
- * So two threads, or two devices of one thread each, synchronize in the time
- * one cache line takes to cross. Flags count up, step after step: they are
- * never reset, and a failed step leaves nothing to clean up.
+ * Barriers. The threads of a device synchronize where an instruction requires
+ * it. At most MAX_ALL_TO_ALL threads signal each other directly. With more,
+ * each signals its arrival to the first thread, which then releases all. If
+ * several devices synchronize, their first threads signal one another before
+ * they release the others. Each thread has a flag of its own, so that two
+ * threads, or two devices of one thread each, synchronize in the time that a
+ * cache line takes between their cores. Flags count up from step to step and
+ * are never reset, so a failed step leaves nothing to clean up.
  *
- * Between two barriers threads help each other with contractions (cpu_steal.h),
- * and share the tokens of attention (cpu_attention_template.h). Counters record
- * how much of each part is taken, per instruction. They come in two sets, used
- * by the stretches between barriers in turn. After a barrier no thread reads
- * the set of the stretch before it, so each thread clears its own counters
- * there; all have done so by the next barrier. In the first stretch of a step,
- * before any barrier, threads do not help each other.
+ * Work stealing. Between two barriers threads help each other with matrix
+ * products (cpu_steal.h), and divide the spans of attention
+ * (cpu_attention_template.h). Counters record, per instruction, how much of
+ * each thread's part has been taken. There are two sets of counters, used
+ * alternately between barriers. After a barrier no thread reads the set used
+ * before it, so each thread then clears its own counters in that set; the next
+ * barrier guarantees that all have done so. Before the first barrier of a step
+ * threads do not help each other.
  *
- * Contractions of a single token leave little to share between them. The first
- * thread executes such small instructions alone: it does not wait for the other
- * threads between them, nor do they wait for it.
+ * Small instructions. In a step of a single token, the instructions between
+ * matrix products are too small to divide. The first thread executes them
+ * alone; it does not wait for the other threads between them, nor do they wait
+ * for it.
  *
- * The compute and the copy queue are issued in the order of the variant. No
- * WAIT can deadlock it, because every WAIT names a POST that comes earlier. For
- * the same reason a thread that serves several devices, a cpu and the host on
- * the same core, executes their instructions in the one total order. */
+ * Deadlocks. Instructions of the compute and the copy queue are executed in the
+ * order of the variant. A WAIT cannot deadlock, because the POST that it waits
+ * for is earlier in the total order of all instructions. A thread that serves
+ * several devices, a cpu device and the host on the same core, executes their
+ * instructions in this total order, for the same reason. */
 #include "device/cpu/cpu_barriers.h"
 #include "device/cpu/cpu_device.h"
 
-enum { MAX_ALL_TO_ALL = 4 }; /* most threads that read each other's flags */
+enum { MAX_ALL_TO_ALL = 4 }; /* maximum threads that read each other's flags */
 
-/* One thread of one device in one step. */
+/* The state of one thread of one device in a step. */
 struct worker {
     struct device_set *set;
     struct device *dev;
@@ -37,23 +42,21 @@ struct worker {
     const atomic_bool *failed;
     uint64_t run; /* number of the step */
     int ith, nth, n_spin;
-    uint64_t n_barriers; /* barriers of the device's threads so far */
-    int n_helped;        /* instructions since the last one that use counters */
+    uint64_t n_barriers; /* number of barriers of the device's threads so far */
+    int n_helped; /* instructions since the last barrier that use counters */
     void *scratch;
     const struct insn *insn;
-    const unsigned char *how;        /* [n_insn] see cpu_barriers.h */
-    int n_insn, at;                  /* next instruction */
-    int n_micro;                     /* of this step */
+    const unsigned char *how;        /* [n_insn] flags; see cpu_barriers.h */
+    int n_insn, at;                  /* at: the next instruction */
+    int n_micro;                     /* number of micro-batches of this step */
     const struct graph_sizes *sizes; /* [n_micro] */
-    int fail;                        /* tests: the device is lost at this
-                                  instruction */
-    /* Times of the first thread in this step. busy_s: all of it, whatever it
-     * did. */
+    int fail; /* for tests: the device fails at this instruction; -1 for none */
+    /* Times of the first thread in this step. busy_s is the whole time of the
+     * step, including waits. */
     struct device_times spent;
-    double not_compute_s; /* part of it that is not computing */
-    bool first;           /* first of the device's threads: reports
-                                  times */
-    bool single;          /* a step of one token */
+    double not_compute_s; /* part of busy_s that is not computing */
+    bool first;           /* first of the device's threads; it reports times */
+    bool single;          /* the step has one token and at most one output */
     bool traces, guarded;
 };
 
@@ -63,7 +66,9 @@ static bool await(const struct worker *w, struct device_flag *f,
     return flag_wait(f, target, w->n_spin, w->failed);
 }
 
-/* Waits for another device. Reads the clock only if it has to wait. */
+/* Waits until flag f of another device has reached `target`. If `rings`, the
+ * other device wakes sleeping waiters; else this thread spins. Reads the clock
+ * only if it has to wait. Returns false if the step has failed. */
 static bool await_device(struct worker *w, struct device_flag *f,
                          uint64_t target, bool rings)
 {
@@ -93,10 +98,10 @@ static bool await_all(struct worker *w, const struct insn_wait *all)
     return true;
 }
 
-/* Barrier between the first threads of the devices in `st`. All of them execute
- * it at the same position of the total order, and each device's instructions
- * ascend in that order. So a peer has arrived when its position is at least
- * ours. */
+/* Barrier between the first threads of the devices in `st`. The barrier has the
+ * same position in the total order on all devices, and each device executes its
+ * instructions in that order. So a peer has arrived when its position is at
+ * least ours. Returns false if the step has failed. */
 static bool barrier_peers(struct worker *w, const struct insn *st)
 {
     uint64_t here = (w->run << 32) + (uint64_t)st->order + 1;
@@ -111,8 +116,8 @@ static bool barrier_peers(struct worker *w, const struct insn *st)
     return true;
 }
 
-/* Returns the counters, [nth], of the k-th instruction that threads help with
- * in this stretch or in the next. */
+/* Returns the counters [nth] of the k-th instruction with which threads help
+ * each other after the last barrier, or after the next barrier if `next`. */
 static struct cpu_steal_counter *steal_counters_at(const struct worker *w,
                                                    bool next, int k)
 {
@@ -121,7 +126,8 @@ static struct cpu_steal_counter *steal_counters_at(const struct worker *w,
     return w->cpu->taken + (set * CPU_STEAL_INSNS + k) * w->nth;
 }
 
-/* Clears the thread's own counters, of this stretch or the next. */
+/* Clears the thread's own counters in the set used after the last barrier, or
+ * after the next barrier if `next`. */
 static void taken_clear(const struct worker *w, bool next)
 {
     for (int k = 0; k < CPU_STEAL_INSNS; k++)
@@ -129,8 +135,8 @@ static void taken_clear(const struct worker *w, bool next)
                               memory_order_relaxed);
 }
 
-/* Returns the counters for the kernel of this instruction, which all threads
- * share. NULL if threads do not help with it. */
+/* Returns the counters [nth] for the kernel of this instruction, or NULL if
+ * threads do not help each other with it. */
 static struct cpu_steal_counter *steal_counters_for(struct worker *w,
                                                     const struct insn *st)
 {
@@ -142,7 +148,7 @@ static struct cpu_steal_counter *steal_counters_for(struct worker *w,
     return steal_counters_at(w, false, w->n_helped++);
 }
 
-/* Signals arrival and waits for all; see barrier(). */
+/* Signals arrival and waits for all others; see barrier(). */
 static bool barrier_arrive(struct worker *w, const struct insn *st)
 {
     struct cpu_device *d = w->cpu;
@@ -168,9 +174,9 @@ static bool barrier_arrive(struct worker *w, const struct insn *st)
     return true;
 }
 
-/* Synchronizes the threads of the device, and those of all devices that
- * synchronize at `st` unless it is NULL. Returns false if the step has
- * failed. */
+/* Synchronizes the threads of the device. If `st` is not NULL, also
+ * synchronizes with the other devices that `st` names. Returns false if the
+ * step has failed. */
 static bool barrier(struct worker *w, const struct insn *st)
 {
     w->n_barriers++;
@@ -181,7 +187,8 @@ static bool barrier(struct worker *w, const struct insn *st)
     return true;
 }
 
-/* Sleeps as long as the simulated link takes. */
+/* Sleeps for the time that the instruction's transfer takes on a simulated
+ * link. */
 static void link_time(const struct worker *w, const struct insn *st)
 {
     double t = cpu_image_copy_seconds(&w->cpu->image, st);
@@ -190,14 +197,15 @@ static void link_time(const struct worker *w, const struct insn *st)
         device_sleep(device_now() + t, w->failed);
 }
 
-/* Executes part ith of nth of an instruction that accesses memory. */
+/* Executes part ith of nth of a kernel, a collective or a transfer. */
 static void exec_insn(struct worker *w, const struct insn *st, int ith, int nth)
 {
     cpu_image_insn(&w->cpu->image, st, w->scratch, ith, nth,
                    nth > 1 ? steal_counters_for(w, st) : NULL);
 }
 
-/* Like exec_insn(), with tracing and the memory guard. */
+/* Like exec_insn(), but with the time of simulated links, the memory guard and
+ * a trace entry, as far as they are enabled. */
 static void exec_insn_traced(struct worker *w, const struct insn *st, int ith,
                              int nth)
 {
@@ -213,7 +221,8 @@ static void exec_insn_traced(struct worker *w, const struct insn *st, int ith,
         device_trace_add(s, w->dev, w->at, begin, device_clock(s));
 }
 
-/* Like either, and adds the time as time not spent computing. */
+/* Executes this thread's part, with tracing if needed. On the first thread,
+ * adds the time to that not spent computing. */
 static void work_timed(struct worker *w, const struct insn *st, int nth)
 {
     double began = w->first ? device_now() : 0, took;
@@ -230,11 +239,12 @@ static void work_timed(struct worker *w, const struct insn *st, int nth)
 }
 
 /* Returns true if the threads must synchronize before an instruction that they
- * share. */
+ * execute together. `how` are its flags. */
 static bool needs_barrier(const struct worker *w, const struct insn *st,
                           int how)
 {
-    if (insn_is_barrier(st)) /* so do the devices, and hence their threads */
+    /* devices synchronize, and so all of their threads */
+    if (insn_is_barrier(st))
         return true;
     if (w->single)
         return how & CPU_BARRIER_DECODE;
@@ -242,7 +252,8 @@ static bool needs_barrier(const struct worker *w, const struct insn *st,
 }
 
 /* Waits for the threads and devices that must arrive before the instruction.
- * Returns false if the step has failed. */
+ * `alone` means that only the first thread executes it. Returns false if the
+ * step has failed. */
 static bool sync_before_insn(struct worker *w, const struct insn *st, int how,
                              bool alone)
 {
@@ -318,7 +329,7 @@ static void run_interleaved(struct worker *w, int n)
                 at = i;
             }
         }
-        if (!first || at != last) { /* time now counts for another device */
+        if (!first || at != last) { /* the thread changes to another device */
             now = device_now();
             w[last].spent.busy_s += now - since;
             since = now;
@@ -341,7 +352,7 @@ static void run_to_end(struct worker *w)
         w->spent.busy_s = device_now() - began;
 }
 
-/* Adds the times of its first thread to the device's. */
+/* Adds the times of the first thread to those of the device. */
 static void report_times(const struct worker *w)
 {
     struct device_times *x = &w->dev->spent;
@@ -352,7 +363,9 @@ static void report_times(const struct worker *w)
     x->copy_s += w->spent.copy_s;
 }
 
-/* Prepares a worker for this step. Returns false if the step has failed. */
+/* Initializes a worker for the role `seat` in the current step, and computes
+ * the device's sizes if they have changed. Returns false if the step has
+ * failed. */
 static bool init_worker(struct worker *w, const struct backend *b,
                         const struct cpu_thread_role *role)
 {

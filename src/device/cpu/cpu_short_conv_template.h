@@ -1,14 +1,15 @@
 /* The short convolution (cpu_recurrent.h). Included by cpu_ops_template.h.
  *
- * For token t and channel c, with the inputs before the run from the state:
+ * Definition, for token t and channel c; inputs x before the run are in the
+ * state:
  *
  *   y = chain of fmaf(w[c][j], x[t - n_tap + 1 + j][c], y) from 0, j ascending
  *   out = y, or silu(y) like op silu
  *
  * A vector is sixteen channels. Channels are computed in blocks whose weights
  * and last n_tap inputs stay in the first-level cache. The weights are
- * transposed, so that those of a tap are contiguous. A block is computed token
- * by token, so that memory is read in order. */
+ * transposed, so that those of a tap are contiguous. The tokens of a block are
+ * computed in order, so that memory is read in order. */
 #ifndef DEVICE_CPU_CPU_SHORT_CONV_TEMPLATE_H
 #define DEVICE_CPU_CPU_SHORT_CONV_TEMPLATE_H
 
@@ -19,15 +20,15 @@
 
 enum { CONV_CHANNELS = 256 }; /* channels of a block; a multiple of 16 */
 
-/* Consecutive rows of inputs: [n][stride]. */
+/* Inputs of n consecutive tokens, whose rows are `stride` floats apart. */
 struct conv_rows {
     const float *row;
     int64_t stride;
     int64_t n;
 };
 
-/* Returns sum plus the chain of fmaf over the rows, for m <= 16 channels from
- * c. */
+/* Returns `sum` plus the products of the inputs in `r` and the taps w[j][c],
+ * added by fmaf in order of the rows, for m <= 16 channels from channel c. */
 LANES_INLINE lanes conv_add(struct conv_rows r, int64_t c, int64_t m,
                             const float *w, lanes sum)
 {
@@ -40,7 +41,8 @@ LANES_INLINE lanes conv_add(struct conv_rows r, int64_t c, int64_t m,
     return sum;
 }
 
-/* Returns the inputs before the run, from row `from` on, and their stride. */
+/* Returns the inputs before the run, rows `from` .. n_tap - 2 of the state, for
+ * the channels from `first`. */
 static inline struct conv_rows conv_state(const struct cpu_short_conv *a,
                                           int64_t first, int64_t from)
 {
@@ -55,7 +57,8 @@ static inline struct conv_rows conv_state(const struct cpu_short_conv *a,
                               a->n_channel, n};
 }
 
-/* Computes the n <= CONV_CHANNELS channels from `first`. */
+/* Computes the n <= CONV_CHANNELS channels from `first`. `w` is scratch for the
+ * transposed taps. */
 static inline void conv_block(const struct cpu_short_conv *a, int64_t first,
                               int64_t n, float *w)
 {
@@ -85,8 +88,8 @@ static inline void conv_block(const struct cpu_short_conv *a, int64_t first,
             lanes_store_n(out + c, y, m);
         }
     }
-    /* Oldest first: a state written in place is read before it is
-     * overwritten. */
+    /* Writes the state after the run, oldest row first. If it replaces the
+     * state before the run, each row is then read before it is overwritten. */
     for (int64_t i = 0; i < a->n_tap - 1; i++) {
         int64_t t = a->n_tok - (a->n_tap - 1) + i;
         const float *from = t >= 0 ? a->x + t * a->x_stride + first

@@ -1,11 +1,12 @@
 /* Sixteen floats at a time, with the same bits on every instruction set.
  *
- * The set is the one that the including file is compiled for: AVX-512, AVX2
- * with FMA and F16C, or plain C, whose loops are the specification. NEON, which
- * is in the base of AArch64, is selected by defining LANES_NEON. Every
- * operation rounds once, like its plain form. min and max return the second
- * operand if the comparison fails (equal or NaN), as x86 does. Not a vector
- * library: it has only what the kernels of this folder use. */
+ * The instruction set is the one that the including file is compiled for:
+ * AVX-512, AVX2 with FMA and F16C, or plain C, whose loops are the
+ * specification. NEON, which every AArch64 processor has, is selected by
+ * defining LANES_NEON. Every operation rounds once, like its plain form. min
+ * and max return the second operand if the comparison fails (equal or NaN), as
+ * x86 does. Contains only the operations that the kernels of this folder
+ * use. */
 #ifndef DEVICE_CPU_CPU_SIMD_H
 #define DEVICE_CPU_CPU_SIMD_H
 
@@ -190,7 +191,8 @@ LANES_INLINE void lanes_store(float *p, lanes a)
     _mm256_storeu_ps(p + 8, a.b);
 }
 
-/* Returns all ones in lanes base .. base + 7 that are below n. */
+/* Returns a mask of lanes base .. base + 7: all ones in lanes whose index is
+ * below n, else 0. */
 LANES_INLINE __m256i lanes_below(int base, int64_t n)
 {
     __m256i i = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
@@ -344,7 +346,8 @@ typedef struct {
     float32x4_t a, b, c, d;
 } lanes;
 
-/* Apply f to the quarters of one, two or three operands. */
+/* Apply a function f of vectors of four floats to each quarter of one, two or
+ * three operands. */
 #define LANES_MAP1(f, x) ((lanes){f((x).a), f((x).b), f((x).c), f((x).d)})
 #define LANES_MAP2(f, x, y)                                                    \
     ((lanes){f((x).a, (y).a), f((x).b, (y).b), f((x).c, (y).c),                \
@@ -412,10 +415,12 @@ LANES_INLINE lanes lanes_div(lanes a, lanes b)
 
 LANES_INLINE lanes lanes_fma(lanes a, lanes b, lanes c)
 {
-    return LANES_MAP3(vfmaq_f32, c, a, b); /* the addend comes first */
+    /* the addend is the first operand of vfmaq_f32 */
+    return LANES_MAP3(vfmaq_f32, c, a, b);
 }
 
-/* The fmin and fmax of this instruction set treat NaN differently. */
+/* Min and max of four floats by comparison, because the min and max
+ * instructions of NEON treat NaN differently. */
 LANES_INLINE float32x4_t lanes_min_quarter(float32x4_t a, float32x4_t b)
 {
     return vbslq_f32(vcltq_f32(a, b), a, b);
@@ -543,7 +548,8 @@ typedef struct {
     float x[LANES];
 } lanes;
 
-/* Unrolled loops do not help with sixteen floats in memory. */
+/* Without vectors, sixteen floats are in memory, where unrolling loops does not
+ * help. */
 #undef UNROLL
 #define UNROLL
 
@@ -677,8 +683,9 @@ LANES_INLINE void lanes_to_f16(uint16_t *p, lanes a)
 
 /* ---- built on these ------------------------------------------------------ */
 
-/* For long functions used in many places. In plain C, where each operation is a
- * loop, they are called: inlining them took a minute to compile. */
+/* Attributes of long functions that are used in many places. They are inlined,
+ * except in plain C, where each operation is a loop and inlining took a minute
+ * to compile. */
 #ifdef LANES_PLAIN
 #define LANES_CALLED static __attribute__((noinline, unused))
 #else
@@ -694,8 +701,9 @@ LANES_INLINE void lanes_to_bf16(uint16_t *p, lanes a)
         p[i] = f32_to_bf16(x[i]);
 }
 
-/* The sum of all lanes along the tree i + (i + 8), + 4, + 2, + 1, and the
- * largest lane along the same tree. */
+/* lanes_sum() returns the sum of all lanes: lanes i + 8 are added to lanes i,
+ * then i + 4 to i, i + 2 to i, and i + 1 to i. lanes_top() returns the largest
+ * lane, compared in the same order. */
 #if defined(LANES_AVX512) || defined(LANES_AVX2)
 #ifdef LANES_AVX512
 LANES_INLINE __m256 lanes_low(lanes a)

@@ -1,38 +1,42 @@
-/* Skinny GEMM with AVX2, for cpu_matmul_tmpl.h: panel_quantized. Included by
- * cpu_matmul_avx2.c after cpu_gemm_avx2_tmpl.h, which defines folds and large
- * levels.
+/* Skinny GEMM with AVX2: defines panel_quantized for cpu_matmul_tmpl.h.
+ * Included by cpu_matmul_avx2.c after cpu_gemm_avx2_tmpl.h, which explains
+ * folds and large levels.
  *
- * A *cell* is a panel and a row of activations. Four cells at a time have their
- * eight sums of int16 in registers. They are four panels and one row, which is
- * read once for all; or two and two; or one panel and four rows, for which
- * weights are unpacked once. Remaining cells are computed one by one.
+ * A *cell* is a pair of a panel and a row of activations. Four cells are
+ * computed at a time, with their eight vectors of int16 sums in registers. They
+ * are four panels and one row, so that the row is read once for all of them;
+ * two panels and two rows; or one panel and four rows, so that weights are
+ * unpacked once. Remaining cells are computed one by one.
  *
- * Codes are unsigned here, and tables are lifted until they are. So a fold
- * starts at minus what the lift adds to it. If the whole tile cannot overflow,
- * the lift is subtracted from the tile's sum at once.
+ * Codes are the unsigned operand here. To make the levels of a table unsigned,
+ * a constant is added to them. This constant, or the bias of a format without a
+ * table, is the *lift*. A fold's sum starts at minus the lift times the sum of
+ * its activations. If the sum of a whole tile cannot overflow, the lift is
+ * instead subtracted once from the tile's sum.
  *
- * The includer defines AHEAD: the prefetch distance for one or two rows, in
- * bytes of a panel. */
+ * The including file defines AHEAD, the prefetch distance for one or two rows
+ * in bytes of a panel. */
 
-/* RUN: tiles that cells compute before other cells do, as many as a chunk
- * has. */
+/* RUN: number of consecutive tiles computed for four cells before the next four
+ * cells. A chunk has at most as many. */
 enum { CELLS = 4, RUN = 8 };
 
-/* Returns what is subtracted from a code. */
+/* Returns the lift of a format. */
 TMPL int lift_of(struct shape f)
 {
     return is_large(f) ? 0 : f.table ? greatest_of(f) : f.bias;
 }
 
-/* Returns true if the lift is subtracted from a tile's sum as a whole: if a
- * fold is a tile, and an int16 holds its sum with the lift. */
+/* Returns true if the lift is subtracted from the sum of a whole tile. This
+ * requires that a fold is a whole tile and that its sum including the lift fits
+ * an int16. */
 TMPL bool lift_comes_last(struct shape f)
 {
     return lift_of(f) != 0 && !f.table && fold_of(f) == 8 &&
            16 * 127 * ((1 << (f.low_bits + f.high_bits)) - 1) <= INT16_MAX;
 }
 
-/* Returns true if instead each fold starts at minus the lift. */
+/* Returns true if the lift is subtracted in the start value of each fold. */
 TMPL bool lift_comes_first(struct shape f)
 {
     return lift_of(f) != 0 && !lift_comes_last(f);
@@ -40,8 +44,8 @@ TMPL bool lift_comes_first(struct shape f)
 
 /* ---- scales of a tile ---------------------------------------------------- */
 
-/* Bytes of the 16 rows, in both halves of a vector: scales of tile halves, and
- * minima. */
+/* The integer scales s and minima m of a tile, by half of the tile. Each vector
+ * has one byte for each of the 16 rows, twice. */
 struct row_bytes {
     __m256i s[2], m[2];
 };
@@ -76,10 +80,11 @@ TMPL struct row_bytes bytes_read(const uint8_t *tile, struct shape f)
     return b;
 }
 
-/* Returns the int16 pairs (b, b) of rows W * h and on. */
+/* Returns, for each of the W rows from W * h, the byte in `b` as an int16 pair
+ * (b, b). */
 TMPL __m256i pairs_of(__m256i b, int h, bool is_signed)
 {
-    const int at = W * h, no = -128; /* selects a byte of 0 */
+    const int at = W * h, no = -128; /* index that makes the shuffle write 0 */
 #define ROW(r) at + r, no, at + r, no
 #define TOP(r) no, at + r, no, at + r
 
@@ -96,7 +101,8 @@ TMPL __m256i pairs_of(__m256i b, int h, bool is_signed)
 #undef TOP
 }
 
-/* Returns S of half `half` of a tile. */
+/* Returns the int16 scale pairs (S, S) of half `half` of a tile, for the W rows
+ * from W * h. */
 TMPL __m256i scale_pairs(const struct row_bytes *b, int half, int h,
                          struct shape f)
 {
@@ -108,7 +114,8 @@ TMPL __m256i scale_pairs(const struct row_bytes *b, int half, int h,
 
 /* ---- a tile -------------------------------------------------------------- */
 
-/* Like pack_rule's. */
+/* Return the size in bytes of a tile's sub scales and of a tile, like the
+ * fields of pack_rule, but as compile-time constants. */
 TMPL int sub_bytes(struct shape f)
 {
     switch (f.sub) {
@@ -130,7 +137,8 @@ TMPL int tile_bytes(struct shape f)
     return sub_bytes(f) + 64 * (f.low_bits + f.high_bits);
 }
 
-/* Start values of folds: dword i is that of the fold which contains it. */
+/* Start values of the sums of folds, as int16 pairs. at[i] is the start value
+ * of the fold that contains dword i. */
 struct starts {
     int32_t at[8];
 };
@@ -151,17 +159,17 @@ TMPL void starts_of(struct starts *o, const struct q8_block *x, struct shape f)
     _mm256_storeu_si256((__m256i *)o->at, sum);
 }
 
-/* The current tiles of all cells: tiles of panels, blocks of rows, and
- * starts. */
+/* The current tile of each panel, block of each row of activations, and start
+ * values of each row. */
 struct tiles {
     const uint8_t *tile[CELLS];
-    const uint8_t *ahead[CELLS]; /* addresses to prefetch */
+    const uint8_t *ahead[CELLS]; /* [panel], addresses to prefetch */
     const struct q8_block *x[CELLS];
     struct row_bytes bytes[CELLS];
     struct starts start[CELLS];
 };
 
-/* Returns dword i of a tile's codes. */
+/* Returns dword i of a tile's codes, for the W rows from W * h. */
 TMPL vu code_at(const uint8_t *tile, int i, int h, vu table, struct shape f)
 {
     const uint8_t *low = tile + sub_bytes(f) + 4 * W * h;
@@ -169,16 +177,17 @@ TMPL vu code_at(const uint8_t *tile, int i, int h, vu table, struct shape f)
     return unpack_dword(low, low + 64 * f.low_bits, i, table, f);
 }
 
-/* Returns the prefetch distance in a panel. Four rows limit it, because the
- * data must stay in the cache while the call's other panels and rows are
- * computed. */
+/* Returns the prefetch distance in a panel, in bytes. It is shorter with four
+ * rows, because prefetched data must stay in the cache while the other panels
+ * and rows of the call are computed. */
 TMPL int ahead_for(const int n_row, struct shape f)
 {
     return n_row == CELLS ? RUN * tile_bytes(f) : AHEAD;
 }
 
-/* Prefetches the lines due at dword i of a tile. A burst for all four panels at
- * once would delay the loads after it. */
+/* Prefetches dword i's share, an eighth, of the cache lines of a tile at
+ * `ahead`. Prefetching whole tiles of all four panels at once would delay the
+ * loads after it. */
 TMPL void few_fetch(const uint8_t *ahead, int i, struct shape f)
 {
     const int n = (tile_bytes(f) + 63) / 64;
@@ -188,7 +197,8 @@ TMPL void few_fetch(const uint8_t *ahead, int i, struct shape f)
         __builtin_prefetch(ahead + 64 * j);
 }
 
-/* isum[][] += a fold of the cells' tiles, from dword `first` on. */
+/* Adds one fold, which begins at dword `first` of the cells' tiles, times its
+ * scale to isum[][]. */
 TMPL void few_fold(vi isum[CELLS][HALVES], const struct tiles *at, int first,
                    vu table, const int n_panel, const int n_row, struct shape f)
 {
@@ -238,7 +248,8 @@ TMPL void few_fold(vi isum[CELLS][HALVES], const struct tiles *at, int first,
     }
 }
 
-/* isum[][] += four dwords of large levels. */
+/* Adds the scaled products of dwords first .. first + 3 to isum[][], for
+ * formats with large levels. */
 TMPL void few_large(vi isum[CELLS][HALVES], const struct tiles *at, int first,
                     vu table, const int n_panel, const int n_row,
                     struct shape f)
@@ -281,7 +292,8 @@ TMPL void few_large(vi isum[CELLS][HALVES], const struct tiles *at, int first,
     }
 }
 
-/* Subtracts what the lift added to each sum of a tile. */
+/* Subtracts the lift times the sum of the activations from the tile's sum of
+ * each cell. */
 TMPL void few_lower(vi isum[CELLS][HALVES], const struct tiles *at,
                     const int n_panel, const int n_row, struct shape f)
 {
@@ -299,7 +311,8 @@ TMPL void few_lower(vi isum[CELLS][HALVES], const struct tiles *at,
     }
 }
 
-/* isum[][] += n dwords, 4 or 8, from `first` on. */
+/* Adds the scaled products of dwords first .. first + n - 1 to isum[][]; n is 4
+ * or 8. */
 TMPL void few_products(vi isum[CELLS][HALVES], const struct tiles *at,
                        int first, int n, vu table, const int n_panel,
                        const int n_row, struct shape f)
@@ -329,7 +342,7 @@ TMPL void few_clear(vi isum[CELLS][HALVES], int n)
 
 /* ---- integer sums to floats ---------------------------------------------- */
 
-/* acc += d isum. */
+/* Adds d * isum to the accumulators at `acc`. */
 TMPL void few_add(float *acc, vf d, vi isum)
 {
     vf a = v_fma(d, v_int_f(isum), (vf)load(acc));
@@ -337,7 +350,8 @@ TMPL void few_add(float *acc, vf d, vi isum)
     memcpy(acc, &a, sizeof a);
 }
 
-/* Adds a tile that has its own float scales to the cells' accumulators. */
+/* Adds the products of a tile to the cells' accumulators, for formats whose
+ * tiles have float scales. */
 TMPL void few_tile(float *const acc[CELLS], const struct tiles *at, vu table,
                    const int n_panel, const int n_row, struct shape f)
 {
@@ -372,7 +386,8 @@ TMPL void few_tile(float *const acc[CELLS], const struct tiles *at, vu table,
     }
 }
 
-/* Computes msum of half h of a panel's rows over n tiles from `tile` on. */
+/* Computes msum (cpu_matmul.h) over n tiles from `tile`, for the W rows of the
+ * panel from W * h and each row of activations. */
 TMPL void few_minima(vi msum[CELLS], const uint8_t *tile,
                      const struct q8_block *const *x, int n, int h,
                      const int n_row, struct shape f)
@@ -392,8 +407,9 @@ TMPL void few_minima(vi msum[CELLS], const uint8_t *tile,
     }
 }
 
-/* Adds the integer sums of a chunk of n tiles to the accumulators. at: its
- * first tiles; sup: the panels' super scales. */
+/* Adds the integer sums of a chunk of n tiles to the cells' accumulators. `at`
+ * has the chunk's first tile of each panel, and sup[] the chunk's super scales
+ * in each panel. */
 TMPL void few_chunk(float *const acc[CELLS], vi isum[CELLS][HALVES],
                     const struct tiles *at, const uint8_t *const sup[CELLS],
                     int n, const int n_panel, const int n_row, struct shape f)
@@ -423,9 +439,9 @@ TMPL void few_chunk(float *const acc[CELLS], vi isum[CELLS][HALVES],
 
 /* ---- panel calls --------------------------------------------------------- */
 
-/* Computes tiles first .. first + n - 1 of the chunk, which are all of it if it
- * has integer sums, for n_panel panels and n_row rows of activations from these
- * on. */
+/* Computes tiles first .. first + n - 1 of a chunk for n_panel panels from
+ * `panel` and n_row rows of activations from `row`. If the format has
+ * super-blocks, these must be all tiles of the chunk. */
 TMPL void few_run(const struct cpu_panel_args *s, const struct pack_chunk *c,
                   int64_t first, int n, int panel, int row, vu table,
                   const int n_panel, const int n_row, struct shape f)
@@ -453,7 +469,8 @@ TMPL void few_run(const struct cpu_panel_args *s, const struct pack_chunk *c,
     for (int i = 0; i < n; i++) {
         UNROLL
         for (int p = 0; p < n_panel; p++) {
-            /* Does not prefetch again what the first rows prefetched. */
+            /* Only the call's first rows prefetch, because the others would
+             * prefetch the same data. */
             at.ahead[p] = row == 0 ? ahead_of(s, panel + p, at.tile[p],
                                               ahead_for(n_row, f))
                                    : at.tile[p];
@@ -486,8 +503,8 @@ TMPL void few_run(const struct cpu_panel_args *s, const struct pack_chunk *c,
     few_chunk(acc, isum, &at, sup, n, n_panel, n_row, f);
 }
 
-/* Computes the same for all panels of the call: as many at a time as cells
- * allow, then one by one. */
+/* Like few_run, for all panels of the call: CELLS / n_row at a time, and the
+ * remaining panels one by one. */
 TMPL void few_panels(const struct cpu_panel_args *s, const struct pack_chunk *c,
                      int64_t first, int n, int row, vu table, const int n_row,
                      struct shape f)

@@ -1,11 +1,13 @@
-/* Skinny GEMM with v_dot of cpu_unpack_tmpl.h, for cpu_matmul_tmpl.h:
- * panel_quantized. The panels of a call are computed in parallel, tile by tile,
- * so that as many streams are read from memory.
+/* Skinny GEMM with v_dot (see cpu_unpack_tmpl.h): defines panel_quantized for
+ * cpu_matmul_tmpl.h. The panels of a call are processed in an interleaved
+ * order, one tile of each panel in turn, so that several streams of memory are
+ * read at once.
  *
- * MAX_PANELS: most panels of a call, 1 or 4. AHEAD: the prefetch distance in
- * each panel, in bytes. */
+ * The including file defines MAX_PANELS, the maximum number of panels of a call
+ * (1 or 4), and AHEAD, the prefetch distance in each panel in bytes. */
 
-/* Prefetches n bytes AHEAD of p in panel i. */
+/* Prefetches the n bytes that are AHEAD bytes after p in panel i of the
+ * call. */
 TMPL void fetch(const struct cpu_panel_args *s, int i, const uint8_t *p, int n)
 {
     p = ahead_of(s, i, p, AHEAD);
@@ -15,16 +17,18 @@ TMPL void fetch(const struct cpu_panel_args *s, int i, const uint8_t *p, int n)
 
 /* ---- tiles --------------------------------------------------------------- */
 
-/* Returns true if the products of half a tile sum to an int16, before the bias
- * is subtracted. Then v_fold multiplies them by the scale and adds them. */
+/* Returns true if the sum of products of half a tile, before the bias is
+ * subtracted, fits an int16. v_fold can then multiply it by the scale and add
+ * it. */
 TMPL bool folds(struct shape f)
 {
     return has_scale(f) && !is_wide(f) && f.low_bits + f.high_bits <= 4;
 }
 
-/* Returns isum of the tile and one block. With L(c) = c - B the sum of L q is
- * the sum of c q minus B times the sum of q, which the block stores. `bias` is
- * the pair -B (S0, S1), or -B (1, 1) if both halves have one scale. */
+/* Returns isum (cpu_matmul.h) of a tile and one block of activations. With L(c)
+ * = c - B, the sum of L(c) q is the sum of c q minus B times the sum of q,
+ * which the block stores. `bias` is the int16 pair -B (S0, S1), or -B (1, 1) if
+ * both halves have the same scale. */
 TMPL vi tile_dot(const vu code[8], const struct scales *w, vi bias,
                  const struct q8_block *x, struct shape f)
 {
@@ -37,7 +41,7 @@ TMPL vi tile_dot(const vu code[8], const struct scales *w, vi bias,
     if (folds(f)) {
         int other = has_halves(f) ? 1 : 0;
 
-        if (!has_halves(f)) /* like the scale, for both halves */
+        if (!has_halves(f)) /* `bias` lacks the scale of both halves */
             shift *= w->s[0];
         isum = v_fold(shift, v_dot(v_set(0), code, x->q, 4, max), w->s[0]);
         return v_fold(isum, v_dot(v_set(0), code + 4, x->q + 16, 4, max),
@@ -54,8 +58,8 @@ TMPL vi tile_dot(const vu code[8], const struct scales *w, vi bias,
     return isum;
 }
 
-/* Returns the sum of half h of the tile, for formats whose halves have float
- * scales. */
+/* Returns the sum of L(c) q over half h of a tile, for formats whose halves
+ * have float scales. */
 TMPL vi half_dot(const vu code[8], const struct q8_block *x, int h,
                  struct shape f)
 {
@@ -63,7 +67,8 @@ TMPL vi half_dot(const vu code[8], const struct q8_block *x, int h,
                  255);
 }
 
-/* Returns acc plus the tile, for formats whose tiles have float scales. */
+/* Returns `acc` plus the products of a tile, for formats whose tiles have float
+ * scales. */
 TMPL vf tile_close(vf acc, const vu code[8], const struct scales *w, vi bias,
                    const struct q8_block *x, struct shape f)
 {
@@ -80,12 +85,13 @@ TMPL vf tile_close(vf acc, const vu code[8], const struct scales *w, vi bias,
     return acc;
 }
 
-/* Integer sums of a chunk, by row of activations and half of the panel. */
+/* Integer sums of a chunk, by row of activations and vector of weight rows. */
 struct sums {
     vi isum[CPU_PANEL_TOK][HALVES], msum[CPU_PANEL_TOK][HALVES];
 };
 
-/* Adds the integer sums of a chunk to the accumulators `at`. */
+/* Adds the integer sums of a chunk, times the scales, to the W accumulators at
+ * `at`. `dx` is the scale of the activations. */
 TMPL void sums_close(float *at, const struct scales *w, float dx, vi isum,
                      vi msum, struct shape f)
 {
@@ -98,9 +104,11 @@ TMPL void sums_close(float *at, const struct scales *w, float dx, vi isum,
     memcpy(at, &acc, sizeof(acc));
 }
 
-/* Multiplies rows W * h and on of one tile by a block of each row of
- * activations. A chunk's sums accumulate in `sums` and are added with its last
- * tile. In formats without super-blocks each tile's are added at once. */
+/* Multiplies weight rows W * h .. W * h + W - 1 of one tile by a block of each
+ * row of activations. For formats with super-blocks, the integer sums of a
+ * chunk are collected in `sums` and added to the accumulators with its last
+ * tile (`last`). For others, each tile is added to the accumulators
+ * immediately. */
 TMPL void tile_half(const struct cpu_panel_args *s, const uint8_t *sup,
                     const uint8_t *tile, int64_t block, int h, bool last,
                     vu table, struct sums *sums, struct shape f)
@@ -134,7 +142,7 @@ TMPL void tile_half(const struct cpu_panel_args *s, const uint8_t *sup,
     }
 }
 
-/* Computes any number of rows of activations. */
+/* Computes a call of one panel with any number of rows of activations. */
 TMPL void more_rows(const struct cpu_panel_args *s, vu table, struct shape f)
 {
     const struct pack_rule *rule = s->pack->rule;
@@ -163,27 +171,30 @@ TMPL void more_rows(const struct cpu_panel_args *s, vu table, struct shape f)
 
 /* ---- few rows of activations --------------------------------------------- */
 
-/* A *cell* is a panel and a row of activations: number p n_tok + t. */
+/* A *cell* is a pair of a panel p and a row of activations t. Its index is p *
+ * n_tok + t. */
 enum { MAX_CELLS = 8 };
 
-/* n_panel panels of a call, and n_tok rows of activations. Both numbers are
- * compile-time constants, and there are at most MAX_CELLS cells. */
+/* Some panels of a call, and its rows of activations. The functions below get
+ * their numbers n_panel and n_tok as compile-time constants, with n_panel *
+ * n_tok <= MAX_CELLS. */
 struct few {
     const struct cpu_panel_args *s;
     const struct q8_block *x[MAX_CELLS];
-    const uint8_t *panel; /* the first of the panels */
-    int first;            /* its index in the call */
+    const uint8_t *panel; /* first of the panels */
+    int first;            /* index of that panel in the call */
     vu table;
 };
 
-/* Sums of each cell, in registers: integers over a chunk, floats over all of
- * k. */
+/* The sums of each cell, in registers: isum over a chunk, acc over all k of the
+ * rank. */
 struct few_sums {
     vi isum[MAX_CELLS][HALVES];
     vf acc[MAX_CELLS][HALVES];
 };
 
-/* Adds tile i of panel p's chunk. */
+/* Adds the products of tile i of the chunk in panel p to the sums of its
+ * cells. */
 TMPL void few_tile(const struct few *w, int p, const struct pack_chunk *c,
                    int64_t i, struct few_sums *sum, const int n_tok,
                    struct shape f)
@@ -222,8 +233,8 @@ TMPL void few_tile(const struct few *w, int p, const struct pack_chunk *c,
     }
 }
 
-/* Adds the integer sums of panel p's chunk to the accumulators; sums its minima
- * now. */
+/* Adds the integer sums of a chunk of panel p to the accumulators. The sums
+ * with minima are computed only here, in a second loop over the tiles. */
 TMPL void few_close(const struct few *w, int p, const struct pack_chunk *c,
                     const struct few_sums *sum, float *const acc[MAX_CELLS],
                     const int n_tok, struct shape f)
@@ -251,7 +262,8 @@ TMPL void few_close(const struct few *w, int p, const struct pack_chunk *c,
                 msum[t] +=
                     v_pairs(v_set(load_dword(w->x[t][block + i].sum)), k.m);
         }
-        if (!has_min(f)) /* d alone: the first tile's scales contain it */
+        /* only d is needed, and the scales of the first tile include it */
+        if (!has_min(f))
             scales_read(&k, sup, sup + rule->sup_bytes, h, f);
         UNROLL
         for (int t = 0; t < n_tok; t++)
@@ -260,8 +272,8 @@ TMPL void few_close(const struct few *w, int p, const struct pack_chunk *c,
     }
 }
 
-/* Computes all of the rank's chunks. The sums of rows beyond the call's are
- * discarded. */
+/* Computes all chunks of the call's rank. If n_tok exceeds the number of rows
+ * of the call, the sums of the excess rows are discarded. */
 TMPL void few_chunks(const struct few *w, const int n_panel, const int n_tok,
                      struct shape f)
 {
@@ -310,8 +322,9 @@ TMPL void few_chunks(const struct few *w, const int n_panel, const int n_tok,
     }
 }
 
-/* Computes all rows of the call as n_tok rows; additional ones repeat the first
- * one. Takes n_panel panels at a time, and remaining ones one by one. */
+/* Computes the call with n_tok rows, at least its own number; excess rows
+ * repeat the first one. Computes n_panel panels at a time, and the remaining
+ * panels one by one. */
 TMPL void few_rows(const struct cpu_panel_args *s, vu table, const int n_panel,
                    const int n_tok, struct shape f)
 {

@@ -1,13 +1,15 @@
-/* A portion is a quarter of what is left of a part, so a part is cut into few
- * portions and the last ones are small. A thread looks for work at the thread
- * next to it, then at those 2, 4, 8 further on. Even of many threads each reads
- * few counters, and the backlog of one thread still spreads over all.
+/* A portion is a quarter of the items left of a part, so that a part has few
+ * portions and the last ones are small. A thread that has finished its own part
+ * takes portions from the thread after it, then from the threads 2, 4, 8, ...
+ * after it. So each of many threads reads only a few counters, and yet the
+ * items of a slow thread spread over all threads.
  *
- * Counters order nothing else. A portion's inputs were written before the last
- * barrier, and its outputs are read after the next one. */
+ * Counters need no memory ordering. The inputs of a portion were written before
+ * the last barrier, and its results are read after the next barrier. */
 #include "device/cpu/cpu_steal.h"
 
-enum { LEAST_ITEMS = 4 }; /* minimum grains per thread for helping */
+/* minimum items per thread, in units of `grain`, to help */
+enum { LEAST_ITEMS = 4 };
 
 struct cpu_steal cpu_steal(const struct cpu_call *c, int64_t n, int64_t grain)
 {
@@ -19,8 +21,8 @@ struct cpu_steal cpu_steal(const struct cpu_call *c, int64_t n, int64_t grain)
     };
 }
 
-/* Takes a portion of the part of thread `thread`. Returns false if nothing is
- * left of it. */
+/* Takes a portion of the part that belongs to `thread`. Returns false if that
+ * part has no items left. */
 static bool take(const struct cpu_steal *d, int thread,
                  struct cpu_part *portion)
 {

@@ -1,18 +1,17 @@
 /* Divides the work of a kernel among threads.
  *
- * Each thread has a part of similar size. Cores do not stay equally fast:
- * another process, an interrupt or a neighbour's memory traffic slows one down,
- * and all threads would wait for it. So in a long enough instruction a thread
- * takes its part portion by portion, then steals portions of a few other
- * threads' parts. Each item is computed alone, so the bits do not depend on the
- * thread that computes it. */
+ * Each thread has a part of similar size. Another process, an interrupt or the
+ * memory traffic of other cores can slow a core down, and all threads would
+ * wait for it. So in a long enough instruction a thread computes its part in
+ * portions, then steals portions from the parts of a few other threads. An
+ * item's bits do not depend on the thread or portion that computes it. */
 #ifndef DEVICE_CPU_CPU_STEAL_H
 #define DEVICE_CPU_CPU_STEAL_H
 
 #include "device/cpu/cpu_kernel.h"
 
-/* Returns the part of n items that thread ith of nth takes, cut at multiples of
- * `grain`. */
+/* Returns the part lo .. hi - 1 of n items that belongs to thread ith of nth.
+ * Parts begin and end at multiples of `grain`, except at n. */
 struct cpu_part {
     int64_t lo, hi;
 };
@@ -29,19 +28,21 @@ static inline struct cpu_part cpu_part(int64_t n, int64_t grain, int ith,
     return p;
 }
 
-/* The items that a thread of a call computes, a portion at a time. */
+/* The state of a thread of a kernel call that takes its items in portions. */
 struct cpu_steal {
     const struct cpu_call *call;
-    int64_t n, grain; /* items; portions are cut at multiples of `grain` */
-    /* Other threads may take portions of this thread's part, and it of
-     * theirs. */
+    /* number of items; portions begin at multiples of `grain` */
+    int64_t n, grain;
+    /* True if this thread and others may take portions of each other's
+     * parts. */
     bool helps;
-    /* Distance to the thread whose part the next portion is taken from. */
+    /* The next portion is taken from the part of thread (ith + next) % nth. */
     int next;
 };
 
 struct cpu_steal cpu_steal(const struct cpu_call *c, int64_t n, int64_t grain);
-/* Takes the next portion; returns false if nothing is left. */
+/* Writes the next portion to compute to *portion. Returns false if no portion
+ * is left. */
 bool cpu_steal_next(struct cpu_steal *d, struct cpu_part *portion);
 
 #endif

@@ -1,12 +1,13 @@
 /* Assigns the threads of devices to the threads of the team.
  *
  * Each thread of a cpu device gets a team thread of its own. The threads of a
- * host device share those on their cores, so that two groups on the same cores
- * never spin against each other. A host thread shares the thread pinned to the
- * same core or, if cpu devices are not pinned, the next one. If there is none,
- * it gets a thread of its own. No thread serves two hosts: they form one group,
- * and a thread cannot wait for itself. "io" is served by the caller's thread,
- * the first of the team. */
+ * host device share the team threads of cpu devices on the same cores, so that
+ * two threads never spin on the same core. A host thread shares the team thread
+ * pinned to its core or, if threads are not pinned, any that does not serve a
+ * host. If there is none, it gets a team thread of its own. No team thread
+ * serves two host devices, because these synchronize with each other, and a
+ * thread cannot wait for itself. "io" is served by the caller's thread, the
+ * first of the team. */
 #include <stdlib.h>
 
 #include "base/err.h"
@@ -27,8 +28,9 @@ static bool is_host(const struct backend *b, int dev)
     return device_of(b->set, dev)->desc.host;
 }
 
-/* Returns one of the team's first n threads that a host thread can share, or
- * n. */
+/* Returns one of the team's first n threads that a host thread on core `want`
+ * (-1 for any) can share, or n if there is none. core[i] is the core of team
+ * thread i, -1 if it is not pinned. */
 static int find_shared_thread(const struct backend *b, const int *core, int n,
                               int want)
 {
@@ -41,8 +43,9 @@ static int find_shared_thread(const struct backend *b, const int *core, int n,
     return n;
 }
 
-/* Assigns the threads of host devices, or of the others, after the first n of
- * the team. Returns the new number of team threads. */
+/* Assigns the threads of all host devices if `host`, else of all other devices.
+ * The team has n threads so far; new threads are added after them, and their
+ * cores to core[]. Returns the new number of team threads. */
 static int assign_device_threads(struct backend *b, int *core, int n, bool host,
                                  bool no_pin)
 {
@@ -65,7 +68,8 @@ static int assign_device_threads(struct backend *b, int *core, int n, bool host,
     return n;
 }
 
-/* Assigns "io" to the first thread. Returns the number of team threads. */
+/* Assigns the pseudo device "io" to the first team thread, which is added if n
+ * is 0. Returns the number of team threads. */
 static int assign_io_thread(struct backend *b, int *core, int n)
 {
     struct cpu_backend *backend = b->own;

@@ -1,9 +1,9 @@
 /* The tile registers of AMX, 0 to 7, for products of signed bytes.
  *
- * tile_dot(0 .. 3, 4 or 5, 6 or 7) multiplies each of 16 rows of the second
- * operand, of k bytes, by each of 16 columns of the third, whose rows hold 4
- * bytes of each column. It adds the products to 16 rows of 16 int32. Tile
- * numbers are literals. */
+ * tile_dot(sum, a, b) with sum in 0 .. 3, a in 4 .. 5 and b in 6 .. 7 adds a *
+ * b to the int32 matrix `sum` [16][16]. `a` is 16 rows of k bytes. `b` is 16
+ * columns of k bytes; each of its k / 4 rows holds 4 consecutive bytes of every
+ * column. Tile numbers must be literals. */
 #ifndef DEVICE_CPU_CPU_TILES_AMX_H
 #define DEVICE_CPU_CPU_TILES_AMX_H
 
@@ -17,9 +17,9 @@ struct tile_shapes {
     uint8_t n_row[16];
 };
 
-/* Configures the thread's tiles for k bytes, 32 or 64, until tiles_end(). They
- * should not stay configured: the system saves 8 KiB more at each context
- * switch of such a thread. */
+/* Configures the thread's tiles for k bytes, 32 or 64, until tiles_end(). While
+ * they are configured, the system saves 8 KiB more at each context switch of
+ * the thread. */
 static inline void tiles_begin(int k)
 {
     static const struct tile_shapes shapes[] = {

@@ -1,8 +1,10 @@
-/* Common code of contractions with vectors: unpacks weights to codes and
- * scales. Included by each cpu_matmul_*.c, before its cpu_gemm_*_tmpl.h,
- * cpu_skinny_*_tmpl.h and cpu_matmul_tmpl.h. A vector lane is a weight row.
+/* Unpacks packed weights (quant/pack.h) to codes and scales in vectors; one
+ * source for all instruction sets. Included by each cpu_matmul_*.c, before its
+ * cpu_gemm_*_tmpl.h, cpu_skinny_*_tmpl.h and cpu_matmul_tmpl.h. A vector lane
+ * is a weight row, and the 16 rows of a panel are HALVES vectors; vector h has
+ * the W rows from W * h.
  *
- * The includer defines, for its instruction set:
+ * The including file defines, for its instruction set:
  *
  *   W, vi, vu, vf      lanes of a vector; vectors of int32, uint32, float
  *   FLOAT_TOK          rows of activations whose accumulators fit registers
@@ -47,9 +49,9 @@ TMPL int32_t load_dword(const void *p)
     return x;
 }
 
-/* Returns the address `ahead` bytes after p, which is in panel i of the call.
- * Beyond the end of that panel, continues in the panel that will be read in its
- * place. */
+/* Returns the address to prefetch: `ahead` bytes after p, which is in panel i
+ * of the call. If that is beyond the end of the panel, returns the
+ * corresponding address in panel i of the next call. */
 TMPL const uint8_t *ahead_of(const struct cpu_panel_args *s, int i,
                              const uint8_t *p, int ahead)
 {
@@ -63,7 +65,8 @@ TMPL const uint8_t *ahead_of(const struct cpu_panel_args *s, int i,
 
 /* ---- quantized ----------------------------------------------------------- */
 
-/* Compile-time properties of a format; the same as its pack_rule. */
+/* The properties of a format's packing as compile-time constants; see struct
+ * pack_rule. */
 struct shape {
     int low_bits, high_bits;
     int bias;
@@ -94,7 +97,7 @@ TMPL bool has_halves(struct shape f)
            f.sub == PACK_SUB_ODD4X2;
 }
 
-/* Returns true if each half has a float scale. */
+/* Returns true if each half of a tile has a float scale. */
 TMPL bool has_two_d(struct shape f)
 {
     return f.sub == PACK_SUB_UE4M3X2;
@@ -105,8 +108,8 @@ TMPL bool has_scale(struct shape f)
     return has_halves(f) || f.sub == PACK_SUB_S8 || f.sub == PACK_SUB_U8_MIN;
 }
 
-/* Returns the `bits` of every byte that start at bit `from`, moved to bit
- * `to`. */
+/* For every byte of v: returns its bits from .. from + bits - 1, moved to bit
+ * `to`, and 0 elsewhere. */
 TMPL vu bits_moved(vu v, int bits, int from, int to)
 {
     uint32_t mask = ((1u << bits) - 1) * 0x01010101u << to;
@@ -114,8 +117,8 @@ TMPL vu bits_moved(vu v, int bits, int from, int to)
     return (to > from ? v << (to - from) : v >> (from - to)) & mask;
 }
 
-/* Returns dword i of the `bits`-wide plane, i = 0..7 in order of k, at bit
- * `to`. */
+/* Returns dword i = 0..7, which is values 4 i .. 4 i + 3, of a plane with
+ * `bits` bits per code. The bits of each code are at bit `to` of its byte. */
 TMPL vu plane_dword(const uint8_t *plane, int bits, int i, int to)
 {
     if (bits == 8)
@@ -123,8 +126,9 @@ TMPL vu plane_dword(const uint8_t *plane, int bits, int i, int to)
     return bits_moved(load(plane + 64 * (i % bits)), bits, i / bits * bits, to);
 }
 
-/* Returns true for formats with 8 bits or a table. Their codes are signed, or
- * unsigned with a bias of 128, as v_dot requires. */
+/* Returns true if the format has codes of 8 bits or a table. unpack_dword()
+ * then gives levels as signed bytes, or, if WIDE_UNSIGNED, as unsigned bytes
+ * with 128 added, as v_dot requires. */
 TMPL bool is_wide(struct shape f)
 {
     return f.low_bits == 8 || f.table;
@@ -135,13 +139,14 @@ TMPL int bias_of(struct shape f)
     return is_wide(f) ? (WIDE_UNSIGNED ? 128 : 0) : f.bias;
 }
 
-/* Returns the levels of a format's codes, if it has a table. */
+/* Returns the format's table for v_lookup, or 0 if it has none. */
 TMPL vu table_of(const struct pack_rule *rule, struct shape f)
 {
     return f.table ? v_table(rule->table) : (vu)v_set(0);
 }
 
-/* Returns dword i of a tile's codes. */
+/* Returns dword i of a tile's codes, after table look-up if the format has a
+ * table. `low` and `high` are the planes. */
 TMPL vu unpack_dword(const uint8_t *low, const uint8_t *high, int i, vu table,
                      struct shape f)
 {
@@ -164,13 +169,14 @@ TMPL void unpack(vu code[8], const uint8_t *low, const uint8_t *high, vu table,
         code[i] = unpack_dword(low, high, i, table, f);
 }
 
-/* Returns two int16 in every lane. */
+/* Returns lanes of two int16: the low halves of `lo` and `hi`. */
 TMPL vi pair(vi lo, vi hi)
 {
     return (vi)(((vu)hi << 16) | ((vu)lo & 0xffff));
 }
 
-/* Returns 2^(e-128), built from bits; e = 255 is NaN, e < 2 are subnormal. */
+/* Returns 2^(e-128) in every lane, or NaN for e = 255; e < 2 gives subnormals.
+ * The value is composed from bits. */
 TMPL vf e8m0_half(vi e)
 {
     vi small = e < 2, nan = e == 255; /* masks */
@@ -179,13 +185,14 @@ TMPL vf e8m0_half(vi e)
     return (vf)((v_set(0x7fc00000) & nan) | (bits & ~nan));
 }
 
-/* Returns half an unsigned E4M3 number, built from bits; 127 is 0. */
+/* Returns half of the unsigned E4M3 number x in every lane, or 0 for x = 127.
+ * The value is composed from bits. */
 TMPL vf ue4m3_half(vi x)
 {
     vi magnitude = x & 127, small = magnitude < 8, none = x == 127; /* masks */
     const vi one = v_set(1 << 23), least = v_set(120 << 23);
-    /* Below 8 the exponent field is 0: the value built here is 2^-7 too
-     * large. */
+    /* If x < 8, the exponent field is 0 (subnormal), and the value computed
+     * here is 2^-7 too large. */
     vf v = (vf)((magnitude << 20) + v_set(119 << 23) + (one & small));
 
     return (vf)((vi)(v - (vf)(least & small)) & ~none);
@@ -193,11 +200,12 @@ TMPL vf ue4m3_half(vi x)
 
 struct scales {
     vf d, dmin;
-    vf d1;      /* of the second half; d is then the first half's */
-    vi s[2], m; /* m: the pair (M0, M1) */
+    vf d1;      /* if has_two_d(): that of the second half */
+    vi s[2], m; /* m: int16 pair (M0, M1) */
 };
 
-/* Reads the scales of rows W * h and on. */
+/* Reads the scales of a tile for the W rows from W * h. `sup` is the start of
+ * the chunk. */
 TMPL void scales_read(struct scales *o, const uint8_t *sup, const uint8_t *tile,
                       int h, struct shape f)
 {
@@ -258,7 +266,8 @@ TMPL void scales_read(struct scales *o, const uint8_t *sup, const uint8_t *tile,
     }
 }
 
-/* format, bits low, high, bias, table, sub scales, super scales */
+/* X(format, low bits, high bits, bias, has a table, sub scales, super
+ * scales) */
 #define SHAPES(X)                                                              \
     X(Q8_0, 8, 0, 128, false, F16, NONE)                                       \
     X(Q4_0, 4, 0, 8, false, F16, NONE)                                         \
@@ -278,10 +287,10 @@ TMPL void scales_read(struct scales *o, const uint8_t *sup, const uint8_t *tile,
     X(IQ3_S, 4, 0, 0, true, ODD4X2, D_8TH)                                     \
     X(TQ2_0, 2, 0, 1, false, NONE, D)
 
-/* The same with two float scales per tile. */
+/* Like SHAPES, for formats with two float scales per tile. */
 #define SHAPES_TWO_D(X) X(NVFP4, 4, 0, 0, true, UE4M3X2, NONE)
 
-/* format, the one of SHAPES that is packed like it */
+/* X(format, the format of SHAPES that is packed in the same way) */
 #define ALIKE(X)                                                               \
     X(IQ1_M, IQ2_S)                                                            \
     X(IQ2_XXS, IQ2_S)                                                          \

@@ -1,5 +1,6 @@
-/* The vectors of cpu_unpack_tmpl.h with AVX-512 F, BW, VL, DQ and VNNI: one
- * vector is the 16 rows of a panel. Included once by a file of kernels. */
+/* The vector functions that cpu_unpack_tmpl.h requires, with AVX-512 F, BW, VL,
+ * DQ and VNNI. A vector has one lane for each of the 16 rows of a panel.
+ * Included once by each file of kernels. */
 #ifndef DEVICE_CPU_CPU_VECTORS_AVX512_H
 #define DEVICE_CPU_CPU_VECTORS_AVX512_H
 
@@ -68,7 +69,7 @@ static inline vi v_pairs(vi a, vi b)
     return (vi)_mm512_madd_epi16((__m512i)a, (__m512i)b);
 }
 
-/* acc + v_pairs(a, b) */
+/* Returns acc + v_pairs(a, b). */
 static inline vi v_pairs_add(vi acc, vi a, vi b)
 {
     return (vi)_mm512_dpwssd_epi32((__m512i)acc, (__m512i)a, (__m512i)b);

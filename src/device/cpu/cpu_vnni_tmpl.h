@@ -1,5 +1,6 @@
-/* v_fold and v_dot of cpu_unpack_tmpl.h, for instruction sets with VNNI. The
- * includer defines its vectors first, and
+/* The functions v_fold and v_dot that cpu_unpack_tmpl.h requires, for
+ * instruction sets with VNNI. The including file defines its vector types
+ * before, and
  *
  *   v_dot4        for each lane, acc + the dot product of four unsigned bytes u
  *                 with four signed ones s
@@ -14,7 +15,7 @@ static inline vi v_fold(vi acc, vi a, vi b)
 static inline __attribute__((always_inline)) vi
 v_dot(vi acc, const vu *code, const int8_t *q, int n, int max)
 {
-    (void)max; /* codes have all 8 bits */
+    (void)max; /* unused: codes may have all 8 bits */
     UNROLL
     for (int i = 0; i < n; i++) {
         int32_t x;

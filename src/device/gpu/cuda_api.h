@@ -1,6 +1,6 @@
-/* The parts of the CUDA driver API that HIP does not share, declared here under
- * our own names; stream_api.h has the rest. `make check-ptx` compares both with
- * the vendor's header.
+/* The parts of the CUDA driver API that HIP lacks, declared under our own
+ * names; stream_api.h declares what both have. `make check-ptx` compares the
+ * declarations with NVIDIA's header.
  *
  * Source: CUDA Driver API reference, 12.0. */
 #ifndef DEVICE_GPU_CUDA_API_H
@@ -15,23 +15,24 @@ struct api_function;
 struct api_stream;
 struct api_graph;
 
-/* Parameters of a kernel node of a graph. */
+/* Mirrors CUDA_KERNEL_NODE_PARAMS: a launch in a graph. */
 struct cuda_kernel_node {
     struct api_function *function;
     unsigned grid_x, grid_y, grid_z, block_x, block_y, block_z, shared_bytes;
     void **parameter, **extra;
 };
 
-/* The kind of an edge between two nodes of a graph. All zero: the second node
- * waits for the end of the first. */
+/* Mirrors CUgraphEdgeData: the kind of an edge between two nodes of a graph. If
+ * all members are zero, the second node waits for the end of the first. */
 struct cuda_edge {
     unsigned char from_port, to_port, type, reserved[5];
 };
 enum {
-    /* The second node may begin when all groups of the first have signalled it
-     * or ended. It then waits itself. */
-    CUDA_PORT_PROGRAMMATIC = 1, /* of from_port */
-    CUDA_EDGE_PROGRAMMATIC = 1, /* of type */
+    /* Programmatic dependent launch: the second node may begin when all work
+     * groups of the first have signalled it or ended. Its kernel then waits for
+     * the first to end. */
+    CUDA_PORT_PROGRAMMATIC = 1, /* value of from_port */
+    CUDA_EDGE_PROGRAMMATIC = 1, /* value of type */
 };
 
 /* Attributes of cuDeviceGetAttribute. */
@@ -45,15 +46,17 @@ enum {
     CUDA_CAPABILITY_MINOR = 76,
     CUDA_FLUSHES_REMOTE_WRITES = 98,
     CUDA_REGISTERS_HOST_MEMORY = 99,
-    CUDA_STREAMS_KNOW_WORDS = 122, /* 64-bit ones */
+    CUDA_STREAMS_KNOW_WORDS = 122, /* queues write and wait for 64-bit words */
 };
 
-/* capability from which graphs use programmatic dependent launch */
+/* least compute capability (90 is 9.0) for programmatic dependent launch in
+ * graphs */
 enum { CUDA_OVERLAPS = 90 };
 
 enum {
     CUDA_CODE_INVALID_PTX = 218,
-    CUDA_WRITE_FENCED = 0, /* a system-wide fence precedes the write */
+    CUDA_WRITE_FENCED = 0, /* the write is preceded by a system-wide memory
+                              fence */
     CUDA_WAIT_AT_LEAST = 0,
     /* remote writes before the awaited one are visible to later commands */
     CUDA_WAIT_FLUSH = 1 << 30,
@@ -61,7 +64,7 @@ enum {
     CUDA_JIT_ERROR_LOG_BYTES = 6,
 };
 
-/* name, suffix of its symbol, parameters. */
+/* Functions of the library: name, suffix of the symbol, parameters. */
 #define CUDA_CALL_MAP(X)                                                       \
     X(cuGetErrorName, , (unsigned code, const char **out))                     \
     X(cuGetErrorString, , (unsigned code, const char **out))                   \
@@ -90,7 +93,8 @@ enum {
        struct cuda_graph_node *const *after, size_t n_after,                   \
        const struct cuda_kernel_node *node))
 
-/* The same for calls that drivers before 12.3 lack; NULL there. */
+/* Functions that drivers before CUDA 12.3 lack; their pointers are NULL
+ * then. */
 #define CUDA_LATER_CALL_MAP(X)                                                 \
     X(cuGraphAddDependencies, _v2,                                             \
       (struct api_graph * g, struct cuda_graph_node *const *from,              \

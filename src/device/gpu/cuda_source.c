@@ -1,6 +1,6 @@
-/* Unpacks the PTX of the library for a device, and extracts the program of one
- * kernel. Code for devices of capability 9.0 that 8.0 lacks is in comments that
- * begin and end with "90", so one PTX serves both. */
+/* Decompresses the PTX for a device, and extracts the PTX of one kernel. The
+ * PTX for capability 8.0 also serves 9.0: code that only 9.0 supports is in
+ * comments, which begin and end with "90" and are removed for 9.0. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +12,8 @@
 
 static const char what[] = "the source of the CUDA kernels";
 
-/* Returns the highest level that the device can run, or NULL. */
+/* Returns the PTX of the highest level that a device of capability `level` can
+ * run, or NULL. */
 static const struct gpu_ptx_level *level_of(int level)
 {
     for (const struct gpu_ptx_level *l = gpu_ptx_level; l->level; l++)
@@ -26,7 +27,7 @@ bool cuda_has_text(int level)
     return level_of(level) != NULL;
 }
 
-/* Turns these comments into code, in place. */
+/* Removes the comment marks around code for capability 9.0, in place. */
 static void uncover(char *text)
 {
     static const struct {
@@ -67,11 +68,12 @@ void cuda_text_fini(struct cuda_text *t)
 }
 
 struct part {
-    const char *at; /* NULL: absent */
+    const char *at; /* NULL if absent */
     size_t n;
 };
 
-/* Returns the part from the start of `from` to the end of `to`. */
+/* Returns the part of `text` from the start of the string `from` to the end of
+ * the string `to`. */
 static struct part part_of(const char *text, const char *from, const char *to)
 {
     const char *at = strstr(text, from);

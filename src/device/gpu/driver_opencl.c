@@ -1,11 +1,14 @@
 /* The driver for OpenCL 1.2 and later, of any vendor.
  *
- * Kernels get every allocation as an argument. An address names one of them:
- * its number, from 1, in the top byte, and an offset. Fences are events. There
- * is no map(). The device may copy a host buffer (CL_MEM_USE_HOST_PTR) to and
- * fro at any time, so other devices would not see its writes. Only devices with
- * fine-grained system memory, which usual ones lack, could do it. So the
- * issuing thread waits for other devices, and posts to them. */
+ * A device address consists of the number of an allocation, from 1, in the top
+ * byte, and an offset. Each kernel gets all allocations as arguments. Fences
+ * are OpenCL events.
+ *
+ * There is no map(). OpenCL may copy a host buffer (CL_MEM_USE_HOST_PTR) to the
+ * device and back at any time, so writes of other devices would be lost. Only
+ * devices with fine-grained system memory, which is rare, could support it. So
+ * the issuing thread waits for other devices' events and posts the device's own
+ * events. */
 #include "device/gpu/driver_opencl.h"
 
 #include <inttypes.h>
@@ -22,7 +25,7 @@
 
 enum { N_QUEUE = QUEUE_COUNT, SHIFT = 56 };
 
-/* Host memory: a buffer that stays mapped. */
+/* Pinned host memory: an OpenCL buffer that stays mapped. */
 struct pinned {
     struct pinned *next;
     void *p;
@@ -35,21 +38,23 @@ struct gpu {
     char name[96];
     struct cl_context *context;
     struct cl_queue *queue[N_QUEUE];
-    struct cl_memory *memory[OPENCL_MAX_MEMORY]; /* NULL: free */
+    struct cl_memory *memory[OPENCL_MAX_MEMORY]; /* NULL if unused */
     size_t bytes[OPENCL_MAX_MEMORY];
-    uint64_t change; /* number of allocations and releases */
+    uint64_t change; /* counts allocations and releases, from 1 */
     struct cl_program *program;
     struct cl_kernel *kernel[GPU_KERNEL_COUNT];
-    /* value of `change` when its arguments were set */
+    /* value of `change` when the kernel's memory arguments were set */
     uint64_t has[GPU_KERNEL_COUNT];
     struct cl_event *mark[GPU_MAX_MARKS];
-    enum queue marked[GPU_MAX_MARKS]; /* queue of each fence */
+    enum queue marked[GPU_MAX_MARKS]; /* queue in which each fence was
+                                         recorded */
     struct pinned *pinned;            /* owned */
     pthread_mutex_t lock;             /* protects `said` */
-    char said[256]; /* last message that the driver sent through the callback */
+    char said[256];                   /* last message from notice() */
 };
 
-/* Receives the driver's messages about errors of the context, on any thread. */
+/* Callback for the driver's messages about errors; it may call this on any
+ * thread. */
 static void notice(const char *what, const void *detail, size_t n, void *user)
 {
     struct gpu *g = user;
@@ -77,14 +82,14 @@ static pl_status check(struct gpu *g, int32_t code, const char *function,
     return opencl_check(code, function, whole, err);
 }
 
-/* Calls the function; its error names it. */
+/* Calls an OpenCL function. The error names the function and `what`. */
 #define CALL(g, err, what, name, ...)                                          \
     check(g, (g)->cl.name(__VA_ARGS__), #name, what, err)
 
 /* ---- open and close ------------------------------------------------------ */
 
-/* Extends the hash h by the variables that change PoCL's code for the same
- * source. */
+/* Extends hash h by the environment variables that affect the code which PoCL
+ * compiles. */
 static uint64_t with_variables(uint64_t h)
 {
     for (char **v = environ; v && *v; v++)
@@ -137,7 +142,8 @@ static void close_gpu(struct gpu *g)
     free(g);
 }
 
-/* Finds the device of that number and checks that it can run the kernels. */
+/* Opens the library, finds device `index` and checks that it can run the
+ * kernels. */
 static pl_status find(struct gpu *g, int index, pl_err *err)
 {
     struct opencl_devices all;
@@ -190,8 +196,9 @@ static pl_status open_gpu(struct gpu **out, int index, pl_err *err)
 
 /* ---- compiling ----------------------------------------------------------- */
 
-/* Compilers for CPUs, such as PoCL's, compile a kernel at its first launch and
- * cache it themselves. If asked for a binary they would compile all kernels. */
+/* Makes all kernels. The binary is not stored for CPU devices: their compilers,
+ * such as PoCL's, compile a kernel at its first launch and have their own
+ * cache. Requesting the binary would make them compile all kernels. */
 static pl_status make_kernels(struct gpu *g, pl_err *err)
 {
     const char *name[GPU_KERNEL_COUNT];
@@ -214,7 +221,7 @@ static pl_status make_kernels(struct gpu *g, pl_err *err)
     return s;
 }
 
-/* All kernels are one program. */
+/* The gpu_compile_fn of this driver: all kernels are in one OpenCL program. */
 static pl_status make_program(void *user, int i, pl_err *err)
 {
     (void)i;
@@ -230,7 +237,8 @@ static pl_status ready(struct gpu *g, const bool want[], int n_thread,
 
 /* ---- memory -------------------------------------------------------------- */
 
-/* Returns the allocation of an address, or NULL. */
+/* Returns the allocation that contains device address `at`, or NULL if there is
+ * none. Sets *offset to the offset in it. */
 static struct cl_memory *memory_of(const struct gpu *g, uint64_t at,
                                    size_t *offset)
 {
@@ -256,8 +264,8 @@ static pl_status too_much(const struct gpu *g, size_t bytes, int32_t e,
                    bytes_text(have, most));
 }
 
-/* Uses the allocation at once. Drivers may defer it until the first use, so an
- * oversized one fails here. */
+/* Makes the driver allocate the memory now, so that an allocation that is too
+ * large fails here. Drivers may otherwise defer it until the first use. */
 static pl_status take_now(struct gpu *g, struct cl_memory *m, size_t bytes,
                           pl_err *err)
 {
@@ -361,7 +369,8 @@ static void host_release(struct gpu *g, void *p)
 
 /* ---- commands of a queue ------------------------------------------------- */
 
-/* Checks that the bytes lie in one allocation. */
+/* Finds the allocation that contains `bytes` bytes at address `at`, or returns
+ * an error. */
 static pl_status reach(struct gpu *g, uint64_t at, size_t bytes,
                        struct cl_memory **m, size_t *offset, pl_err *err)
 {
@@ -413,7 +422,8 @@ static pl_status copy(struct gpu *g, enum queue q, uint64_t dst, uint64_t src,
                 from_at, to_at, bytes, 0, NULL, NULL);
 }
 
-/* Sets the allocations as the kernel's arguments, if they have changed. */
+/* Sets all allocations as arguments of kernel k, if they have changed since its
+ * last launch. */
 static pl_status give_memory(struct gpu *g, enum gpu_kernel k, pl_err *err)
 {
     if (g->has[k] == g->change)
@@ -467,7 +477,7 @@ static bool on_cores(const struct gpu *g)
     return opencl_on_cores(&g->cl, g->at.device);
 }
 
-/* Flushes the other queue first, because its fence would otherwise never be
+/* Flushes the other queue first, because a fence that is not submitted is never
  * reached. */
 static pl_status await(struct gpu *g, enum queue q, int i, pl_err *err)
 {

@@ -1,14 +1,14 @@
-/* The driver for GPUs of NVIDIA and AMD, over CUDA and HIP (stream_api.h).
+/* The driver for GPUs of NVIDIA and AMD, through CUDA and HIP (stream_api.h).
  *
- * Each kernel is a program. It is compiled, or fetched from a cache, when a
- * program of plait that launches it is loaded. A GPU has two streams. Each
- * function makes the device current for its duration, so any thread may call,
- * one at a time.
+ * Each kernel is a module of its own. It is compiled, or loaded from a cache,
+ * when a program that launches it is loaded. A GPU has two streams, its queues.
+ * Each function makes the device current for its duration, so any thread may
+ * call it, but only one at a time.
  *
- * A post is a stream write: a reader of the word sees all earlier writes. A
- * wait is a stream operation too. Neither API knows the order that such words
- * impose, and both may run two streams as one. So a post must be issued before
- * its wait, in the process's order of issuing. */
+ * signal_word() is a stream write: a device that reads the word sees all
+ * earlier writes. wait_word() is a stream operation too. Neither API knows the
+ * order that such words imply, and both may execute two streams as one. So
+ * within the process, a post must be issued before the wait for it. */
 #include "device/gpu/driver_stream.h"
 
 #include <inttypes.h>
@@ -17,28 +17,30 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* Host memory that the device can access. */
+/* A range of host memory that is mapped for the device. */
 struct mapped {
     struct mapped *next;
     unsigned char *p;
     size_t bytes;
     uint64_t at;
-    struct stream_range *range; /* referenced; NULL: not yet */
+    struct stream_range *range; /* referenced; NULL if not registered yet */
 };
 
 struct gpu {
     struct stream_api api;
     struct stream_device device;
     bool held;
-    atomic_bool entered; /* it is current in `thread` */
+    atomic_bool entered; /* the device is current in `thread` */
     pthread_t thread;
-    int was;                  /* for leave_thread() */
-    bool words;               /* streams support posts and waits */
+    int was;                  /* previously current device, for
+                                 leave_thread() */
+    bool words;               /* streams support signal_word() and
+                                 wait_word() */
     struct stream_text *text; /* owned */
-    struct api_module *module[GPU_KERNEL_COUNT]; /* NULL: not compiled yet */
+    struct api_module *module[GPU_KERNEL_COUNT]; /* NULL if not loaded yet */
     struct api_function *kernel[GPU_KERNEL_COUNT];
     struct api_stream *stream[QUEUE_COUNT];
-    /* recorded before a post; may be NULL */
+    /* recorded before a post; NULL if the vendor does not need that */
     struct api_event *fence[QUEUE_COUNT];
     struct api_event *mark[GPU_MAX_MARKS];
     struct mapped *mapped; /* owned */
@@ -50,22 +52,22 @@ static pl_status check(const struct gpu *g, unsigned code,
     return stream_check(&g->api, code, call, g->device.who, err);
 }
 
-/* Calls the function; its error names it. */
+/* Calls an API function. The error names the device and the function. */
 #define CALL(g, err, name, ...)                                                \
     check(g, (g)->api.name(__VA_ARGS__), CALL_##name, err)
-/* The same for a function of the vendor. */
+/* Calls a function of struct stream_vendor. */
 #define MAKE(g, name, ...)                                                     \
     (g)->api.vendor->name(&(g)->api, &(g)->device, __VA_ARGS__)
 
-/* Returns true between enter_thread() and leave_thread() on this thread. */
+/* Returns true if this thread is between enter_thread() and leave_thread(). */
 static bool inside(const struct gpu *g)
 {
     return atomic_load_explicit(&g->entered, memory_order_acquire) &&
            pthread_equal(g->thread, pthread_self());
 }
 
-/* Makes the device current in this thread until leave(), which passes on the
- * status of the calls in between. *was is for leave(). */
+/* Makes the device current in this thread until leave(). Sets *was, which
+ * leave() needs. */
 static pl_status enter(const struct gpu *g, int *was, pl_err *err)
 {
     *was = 0;
@@ -74,8 +76,8 @@ static pl_status enter(const struct gpu *g, int *was, pl_err *err)
     return MAKE(g, enter, was, err);
 }
 
-/* Like enter(), for releasing memory, which would leak: retries a failed call
- * once. */
+/* Like enter(), but retries once after a failure. For releasing memory, which
+ * would leak otherwise. */
 static bool enter_to_release(const struct gpu *g, int *was)
 {
     return enter(g, was, NULL) == PL_OK || enter(g, was, NULL) == PL_OK;
@@ -108,7 +110,8 @@ static void leave_thread(struct gpu *g)
     leave(g, g->was, PL_OK, NULL);
 }
 
-/* Returns the value of the expression, evaluated with the device current. */
+/* Evaluates an expression of type pl_status with the device current, and
+ * returns its value from the enclosing function. */
 #define DO_INSIDE(g, err, expression)                                          \
     do {                                                                       \
         int was_;                                                              \
@@ -165,8 +168,8 @@ static pl_status alloc(struct gpu *g, size_t bytes, uint64_t *at, pl_err *err)
     return allocate(g, false, bytes, at, err);
 }
 
-/* For HIP. Its caches keep other memory until a kernel ends, even if peers
- * write to it meanwhile. */
+/* Only for HIP. GPU caches keep the contents of other memory until a kernel
+ * ends, even if peers write to it meanwhile. */
 static pl_status alloc_shared(struct gpu *g, size_t bytes, uint64_t *at,
                               pl_err *err)
 {
@@ -193,7 +196,7 @@ static pl_status host_alloc(struct gpu *g, size_t bytes, void **p, pl_err *err)
     PL_TRY(enter(g, &was, err));
     s = CALL(g, err, host_alloc, &made, bytes ? bytes : 1,
              API_HOST_PORTABLE | API_HOST_MAPPED);
-    if (s == PL_NO_DEVICE_MEMORY) { /* it is host memory */
+    if (s == PL_NO_DEVICE_MEMORY) { /* host memory is exhausted */
         s = PL_NO_MEMORY;
         if (err)
             err->status = s;
@@ -208,7 +211,7 @@ static pl_status host_alloc(struct gpu *g, size_t bytes, void **p, pl_err *err)
     return s;
 }
 
-/* Registers m and finds its device address. */
+/* Registers the range m->p[m->bytes] and sets its device address. */
 static pl_status find(struct gpu *g, struct mapped *m, pl_err *err)
 {
     unsigned long long at = 0, last = 0;
@@ -218,7 +221,7 @@ static pl_status find(struct gpu *g, struct mapped *m, pl_err *err)
     PL_TRY(CALL(g, err, host_address, &at, m->p, 0));
     m->at = at;
     if (at == (uintptr_t)m->p && stream_range_is_ours(m->range))
-        return PL_OK; /* all of it is mapped, at the CPU's address */
+        return PL_OK; /* mapped as a whole, at the CPU's address */
     PL_TRY(CALL(g, err, host_address, &last, m->p + m->bytes - 1, 0));
     if (last - at != m->bytes - 1)
         return err_set(err, PL_UNSUPPORTED,
@@ -228,7 +231,7 @@ static pl_status find(struct gpu *g, struct mapped *m, pl_err *err)
     return PL_OK;
 }
 
-/* Frees m, which is in no list. */
+/* Unregisters and frees m, which is not in the list of mapped ranges. */
 static void drop_mapped(struct gpu *g, struct mapped *m)
 {
     int was;
@@ -307,7 +310,8 @@ static pl_status reach_peer(struct gpu *g, const struct gpu *peer, pl_err *err)
     return MAKE(g, reach, &peer->device, err);
 }
 
-/* Two devices on one GPU share its memory. */
+/* Enables access from g to the memory of `peer`. Needs nothing if both are on
+ * the same GPU. */
 static pl_status reach_gpu(struct gpu *g, struct gpu *peer, pl_err *err)
 {
     if (g->device.handle == peer->device.handle)
@@ -315,7 +319,7 @@ static pl_status reach_gpu(struct gpu *g, struct gpu *peer, pl_err *err)
     DO_INSIDE(g, err, reach_peer(g, peer, err));
 }
 
-/* Returns the device address of a word of map()'ed memory. */
+/* Sets *at to the device address of a word in mapped host memory. */
 static pl_status place_of(const struct gpu *g, _Atomic uint64_t *word,
                           unsigned long long *at, pl_err *err)
 {
@@ -352,7 +356,7 @@ static pl_status fill(struct gpu *g, pl_err *err)
     return PL_OK;
 }
 
-/* Finds the capabilities of the device, and opens the kernel source for it. */
+/* Finds the device's capabilities, and opens the kernels for it. */
 static pl_status examine(struct gpu *g, int index, pl_err *err)
 {
     char why[160];
@@ -385,7 +389,8 @@ static pl_status open_at(struct gpu *g, const struct stream_vendor *vendor,
     DO_INSIDE(g, err, fill(g, err));
 }
 
-/* Ignores errors, because no caller can use them. */
+/* Frees all objects of the GPU. Ignores errors, because the caller cannot
+ * handle them. */
 static void release_all(struct gpu *g)
 {
     for (int q = 0; q < QUEUE_COUNT; q++)
@@ -481,14 +486,15 @@ static pl_status read_from(struct gpu *g, enum queue q, void *dst, uint64_t src,
     return copy_bytes(g, q, COPY_TO_HOST, (uintptr_t)dst, src, bytes, err);
 }
 
-/* Either may be mapped memory of the host, or a peer's. */
+/* Both addresses may be in mapped host memory; dst may also be in a peer's
+ * memory. */
 static pl_status copy(struct gpu *g, enum queue q, uint64_t dst, uint64_t src,
                       size_t bytes, pl_err *err)
 {
     return copy_bytes(g, q, COPY_ANY, dst, src, bytes, err);
 }
 
-/* Loads the kernel from `image`. */
+/* Loads the module of kernel k from `image`. */
 static pl_status load(struct gpu *g, enum gpu_kernel k, const void *image,
                       struct api_module **m, pl_err *err)
 {
@@ -504,7 +510,7 @@ static pl_status load(struct gpu *g, enum gpu_kernel k, const void *image,
     return stream_check(&g->api, code, CALL_module_load, what, err);
 }
 
-/* Compiles the kernel; the device is current. */
+/* Compiles or loads kernel k. The device is current. */
 static pl_status compile(struct gpu *g, enum gpu_kernel k, pl_err *err)
 {
     const void *image = NULL;
@@ -521,7 +527,7 @@ static pl_status compile(struct gpu *g, enum gpu_kernel k, pl_err *err)
         &g->api, &g->device,
         g->api.module_function(&g->kernel[k], m, gpu_kernel_name(k)),
         CALL_module_function, k, err);
-    if (s != PL_OK) { /* the next launch tries again */
+    if (s != PL_OK) { /* the next launch of the kernel tries again */
         g->api.module_unload(m);
         m = NULL;
         g->kernel[k] = NULL;
@@ -530,7 +536,7 @@ static pl_status compile(struct gpu *g, enum gpu_kernel k, pl_err *err)
     return s;
 }
 
-/* Kernels to compile. */
+/* The kernels that ready() must compile. */
 struct compiling {
     struct gpu *g;
     enum gpu_kernel kernel[GPU_KERNEL_COUNT];
@@ -652,7 +658,7 @@ static pl_status mark(struct gpu *g, enum queue q, int i, pl_err *err)
     INSIDE(g, err, event_record, g->mark[i], g->stream[q]);
 }
 
-/* The code may be that of an earlier failure. */
+/* Any error code other than API_NOT_READY may be that of an earlier command. */
 static pl_status reached(struct gpu *g, int i, bool *yes, pl_err *err)
 {
     int was;
@@ -689,7 +695,8 @@ static bool words(const struct gpu *g)
     return g->words;
 }
 
-/* Returns the device address of the word, if streams support words. */
+/* Sets *at to the device address of a word, or returns an error if streams do
+ * not support words. */
 static pl_status find_word(const struct gpu *g, _Atomic uint64_t *word,
                            unsigned long long *at, pl_err *err)
 {
@@ -719,7 +726,7 @@ static pl_status wait(struct gpu *g, enum queue q, _Atomic uint64_t *word,
     DO_INSIDE(g, err, MAKE(g, wait, g->stream[q], at, value, err));
 }
 
-/* A query submits the commands. */
+/* Submits the queued commands: a query of the stream does so. */
 static pl_status flush(struct gpu *g, enum queue q, pl_err *err)
 {
     int was;
@@ -732,7 +739,7 @@ static pl_status flush(struct gpu *g, enum queue q, pl_err *err)
     return leave(g, was, check(g, code, CALL_stream_query, err), err);
 }
 
-/* ---- the drivers --------------------------------------------------------- */
+/* ---- driver tables of CUDA and HIP --------------------------------------- */
 
 static pl_status cuda_open(struct gpu **out, int index, pl_err *err)
 {
@@ -774,7 +781,7 @@ static void hip_peers(struct gpu_info *gpu, int n)
     stream_peers(&vendor_hip, gpu, n);
 }
 
-/* Functions that are the same in both. */
+/* The functions that are the same for both APIs. */
 #define STREAM_ROWS                                                            \
     .close = close_gpu, .enter = enter_thread, .leave = leave_thread,          \
     .identity = identity, .compile_kernels = ready, .alloc = alloc,            \

@@ -1,5 +1,6 @@
-/* See gpu_compile.h. Progress is reported several times a second even if
- * nothing is new, so that a line on a terminal stays alive. */
+/* Implementation of gpu_compile.h. Progress is reported several times a second
+ * even if it has not changed, so that a progress line on a terminal can be
+ * animated. */
 #include "device/gpu/gpu_compile.h"
 
 #include "base/err.h"
@@ -18,8 +19,8 @@ struct compiling {
     pthread_mutex_t lock; /* protects the following fields */
     pthread_cond_t moved;
     int next, n_done;
-    int n_working; /* threads besides the caller's */
-    pl_status s;   /* of the first failure */
+    int n_working; /* worker threads that have not finished */
+    pl_status s;   /* status of the first failure */
     pl_err err;
 };
 
@@ -35,7 +36,8 @@ void gpu_tell_done(struct gpu_progress *p, int more)
     gpu_tell(p, 0);
 }
 
-/* Called and returns with the lock held. */
+/* Compiles the next program. The caller holds the lock, which is released
+ * meanwhile. */
 static void compile_next(struct compiling *c)
 {
     int i = c->next++;
@@ -74,8 +76,8 @@ static void *worker(void *user)
     return NULL;
 }
 
-/* Waits until a program is done or the next report is due. Called with the lock
- * held. */
+/* Waits until a program is compiled or the next report is due. The caller holds
+ * the lock. */
 static void wait_a_little(struct compiling *c)
 {
     struct timespec t;
@@ -89,8 +91,8 @@ static void wait_a_little(struct compiling *c)
     pthread_cond_timedwait(&c->moved, &c->lock, &t);
 }
 
-/* Reports from the calling thread while other threads work. They never wait for
- * the callback. They may have finished before it starts. */
+/* Reports progress from the calling thread until all workers have finished. No
+ * lock is held during the callback, so workers never wait for it. */
 static void tell_on(struct compiling *c)
 {
     pthread_mutex_lock(&c->lock);
@@ -106,8 +108,8 @@ static void tell_on(struct compiling *c)
     pthread_mutex_unlock(&c->lock);
 }
 
-/* Compiles on any thread that has nothing to report, or on the caller's if it
- * works alone. */
+/* Compiles on the calling thread, if no progress is reported or no worker could
+ * be started. */
 static void work(struct compiling *c)
 {
     pthread_mutex_lock(&c->lock);
@@ -138,7 +140,8 @@ pl_status gpu_compile(const struct gpu_progress *p, int n, int n_thread,
 
     want = want < MAX_THREADS ? want : MAX_THREADS;
     if (!p->fn)
-        want--; /* the calling thread reports nothing, so it compiles too */
+        want--; /* the calling thread compiles too, because it reports no
+                   progress */
     init(&c);
     pthread_mutex_lock(&c.lock);
     while (n_started < want &&

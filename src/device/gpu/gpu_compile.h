@@ -1,6 +1,6 @@
-/* Compiles kernels on threads of its own, because it takes up to minutes. The
- * loading thread reports progress to the library's caller; no other thread
- * calls the caller's function. */
+/* Compiles kernels on several threads, because it may take minutes. The thread
+ * that loads the programs reports progress to the library's caller; no other
+ * thread calls the caller's progress function. */
 #ifndef DEVICE_GPU_GPU_COMPILE_H
 #define DEVICE_GPU_GPU_COMPILE_H
 
@@ -8,25 +8,26 @@
 
 #include "pl.h"
 
-/* Progress over the GPUs of a backend, in kernels. A kernel counts once when it
- * is compiled, and again when it was tested. */
+/* Progress over all GPUs of a backend. The unit is kernels: one counts once
+ * when it is compiled and a second time when it is tested. */
 struct gpu_progress {
-    pl_progress_fn *fn; /* NULL: not reported */
+    pl_progress_fn *fn; /* NULL if progress is not reported */
     void *user;
     uint64_t done, total;
     const volatile int *cancel; /* from pl_options */
 };
 
-/* Reports "compiling kernels": `done` plus `more`. */
+/* Reports the progress p->done + `more` of the task "compiling kernels". */
 void gpu_tell(const struct gpu_progress *p, int more);
-/* Adds `more` to `done` and reports it. */
+/* Adds `more` to p->done and reports the sum. */
 void gpu_tell_done(struct gpu_progress *p, int more);
 
-/* Makes program i, on any thread. */
+/* Compiles program i; called on any thread. */
 typedef pl_status gpu_compile_fn(void *user, int i, pl_err *err);
-/* Makes programs 0 .. n - 1 on up to n_thread threads. After the first failure
- * no further program is begun, and its error is returned. Threads that fail to
- * start are not missed. */
+/* Compiles programs 0 to n - 1 by calls of `one` on up to n_thread threads.
+ * After the first failure, or if *p->cancel is set, starts no further program;
+ * returns the error. If some threads cannot be started, the others do their
+ * work. */
 pl_status gpu_compile(const struct gpu_progress *p, int n, int n_thread,
                       gpu_compile_fn *one, void *user, pl_err *err);
 

@@ -1,4 +1,4 @@
-/* The backends whose devices are GPUs. They differ only in their driver. */
+/* The GPU backends. They differ only in their driver. */
 #include "device/gpu/gpu_device.h"
 
 #include <stdlib.h>
@@ -14,8 +14,9 @@
 
 /* ---- capabilities -------------------------------------------------------- */
 
-/* GPU kernels have the bits of the CPU's generic kernels. The `reference`
- * kernel set has other bits. */
+/* GPUs have only kernels with the same bits as the CPU's kernel set `generic`.
+ * The kernel set `reference` has other bits, so no GPU kernel can be used with
+ * it. */
 bool gpu_has_kernel(const struct device_desc *d,
                     const struct device_options *opt,
                     const struct insn_kernel *k, const struct prog_tensor *t)
@@ -46,15 +47,15 @@ static void close_gpu(struct gpu_device *x)
         x->driver->host_release(x->gpu, x->ring);
     if (!x->lost && !x->quarantined)
         x->driver->close(x->gpu);
-    /* threads of the original process may hold them */
+    /* in a forked copy, threads of the original process may hold the lock */
     if (device_set_is_copy(x->set))
         return;
     pthread_cond_destroy(&x->settled);
     pthread_mutex_destroy(&x->lock);
 }
 
-/* Marks all GPUs of a forked copy as lost, because drivers do not work there:
- * the GPUs' state stays as it is. */
+/* In a forked copy of the process marks all GPUs as lost, because drivers must
+ * not be called there. */
 static void lose_in_copy(struct backend *b)
 {
     struct gpu_backend *g = b->own;
@@ -140,7 +141,7 @@ static void release(struct gpu_device *x, uint64_t *at)
     *at = 0;
 }
 
-/* Frees what the driver allocated. */
+/* Frees all memory that the driver allocated for the program. */
 static void release_driver_memory(struct gpu_device *x)
 {
     gpu_region_unload(x);
@@ -151,7 +152,8 @@ static void release_driver_memory(struct gpu_device *x)
     x->table = NULL;
 }
 
-/* Waits for copies that a failed load may have in flight, to peers too. */
+/* Waits for copies in flight, including those to peers, which a failed load may
+ * have left. */
 static void settle(struct gpu_device *x)
 {
     for (int q = 0; q < QUEUE_COUNT && x->region[REGION_INBOX]; q++)
@@ -216,8 +218,8 @@ static bool has_pages(const struct program *p)
     return false;
 }
 
-/* Finds the events that the other queue waits for, and allocates the tables for
- * waits and deferred instructions. */
+/* Allocates x->event, x->pending_waits and x->deferred. Finds the device's own
+ * events for which the device itself waits. */
 static pl_status look_at_waits(struct gpu_device *x, pl_err *err)
 {
     const struct program *p = x->dev->prog;
@@ -284,13 +286,14 @@ static pl_status check_kernels(struct gpu_device *x,
     return differs && device_set_options(x->set)->inexact ? PL_OK : s;
 }
 
-/* Finds which kernels to compile and test, and adds their number to the
- * total. */
+/* Finds which kernels must be compiled and tested, and adds their number to
+ * p->total. */
 static pl_status foresee(struct gpu_device *x, struct gpu_progress *p,
                          pl_err *err)
 {
     x->n_want = 0;
-    if (x->driver->launch == gpu_emu.launch) /* tests compare it with plain C */
+    if (x->driver->launch == gpu_emu.launch) /* not needed: tests compare the
+                                                emulator with plain C */
         return PL_OK;
     PL_TRY(gpu_list_kernels(x->set, x->dev, x->image.box, x->want, err));
     x->want[GPU_probe] = true;
@@ -302,8 +305,9 @@ static pl_status foresee(struct gpu_device *x, struct gpu_progress *p,
     return PL_OK;
 }
 
-/* Returns true if a device before it in the backend, of the same name and
- * driver, has passed the kernels it needs since foresee(). */
+/* Returns true if all kernels that x wants have passed by now. An earlier
+ * device of the backend may have tested them after foresee() was called for
+ * x. */
 static bool passed_since(struct gpu_device *x)
 {
     const struct gpu_backend *g = x->dev->backend->own;
@@ -311,8 +315,8 @@ static bool passed_since(struct gpu_device *x)
     return x != &g->dev[0] && gpu_check_passed(x, x->want);
 }
 
-/* Compiles and tests the kernels. Compilers take seconds, and memory of the
- * device. */
+/* Compiles and tests the kernels. Called before memory is allocated, because
+ * compilers use device memory. */
 static pl_status ready_kernels(struct gpu_device *x, struct gpu_progress *p,
                                pl_err *err)
 {
@@ -385,8 +389,8 @@ pl_status gpu_load(struct backend *b, pl_err *err)
     return PL_OK;
 }
 
-/* Returns true for the inbox, which is in host memory, unless peers write there
- * to the device-side inbox. */
+/* Returns true if the byte is in host memory: in the inbox, and not pushed to
+ * the device-side inbox. */
 static bool on_host(const struct gpu_device *x, enum region r, size_t offset)
 {
     return r == REGION_INBOX && !gpu_peer_has(x, offset);
@@ -426,7 +430,8 @@ static void thread_run(void *user, int thread)
     struct backend *b = user;
     struct gpu_backend *g = b->own;
 
-    /* thread 0 is the caller's, which another backend may need */
+    /* the caller's thread, 0, does nothing, because another backend may need
+     * it */
     if (thread > 0)
         gpu_run(&g->dev[thread - 1]);
 }
@@ -457,7 +462,8 @@ const struct backend_ops hip_ops = GPU_KIND(hip, gpu_hip, .show = gpu_show);
 const struct backend_ops opencl_ops =
     GPU_KIND(opencl, gpu_opencl, .show = gpu_show);
 
-/* Each GPU with its best driver. Its devices are of the other backends. */
+/* Chooses the best driver for each GPU. The devices it describes belong to the
+ * backends of these drivers. */
 const struct backend_ops gpu_ops = {
     .name = "gpu",
     .accepts = "gpu (each GPU), gpu:0, gpu*2",

@@ -1,4 +1,5 @@
-/* A GPU of a device set, independent of its driver. */
+/* A GPU of a device set: its state, which is the same for all drivers, and the
+ * functions that its files share. */
 #ifndef DEVICE_GPU_GPU_DEVICE_H
 #define DEVICE_GPU_GPU_DEVICE_H
 
@@ -10,49 +11,55 @@
 #include "device/team.h"
 
 enum {
-    GPU_SLOTS = 8, /* staging buffers of the ring */
-    /* bytes: 20 us of a fast link, ten times the start-up time of a copy */
+    GPU_SLOTS = 8, /* number of staging buffers in the ring */
+    /* size of a staging buffer in bytes. A fast link transfers it in 20 us, ten
+     * times the start-up time of a copy */
     GPU_SLOT = 1 << 20,
-    GPU_RETURNS = 64,         /* most readbacks of one staging buffer */
-    GPU_PULSES = 8,           /* see gpu_watchdog.c */
-    GPU_RING = 63,            /* fences of events, reused in turn */
-    GPU_SLOT_MARK = GPU_RING, /* first fence of staging buffers */
+    GPU_RETURNS = 64,         /* most readbacks in one staging buffer */
+    GPU_PULSES = 8,           /* most heartbeats in flight, see
+                                 gpu_watchdog.c */
+    GPU_RING = 63,            /* number of fences for events, reused in turn */
+    GPU_SLOT_MARK = GPU_RING, /* number of the first staging buffer's fence */
     GPU_PULSE_MARK = GPU_SLOT_MARK + GPU_SLOTS,
 };
 _Static_assert(GPU_PULSE_MARK + GPU_PULSES <= GPU_MAX_MARKS, "marks");
 
 struct gpu_heartbeat {
-    int step; /* instruction of the variant that follows; 0: none reached yet */
+    int step; /* index of the instruction that follows the heartbeat; 0 if none
+                 precedes it in the step */
 };
 
-/* A range of a staging buffer that the GPU reads back: `bytes` bytes of a copy
- * extent. `from` counts bytes of its spans joined end to end. The spans start
- * at dst. */
+/* A range of a staging buffer into which the GPU copies a part of a copy
+ * extent. The host later scatters the range to the spans of the extent, which
+ * starts at dst. The part begins `from` bytes after the extent's begin and has
+ * `bytes` bytes, where only the bytes of spans are counted. */
 struct pending_readback {
     unsigned char *dst;
     struct copy_extent loops;
     size_t from, bytes;
-    const unsigned char *at; /* in the staging buffer */
+    const unsigned char *at; /* the range */
 };
 
-/* A buffer of the staging ring: what queue `queue` reads from it and writes to
- * it. */
+/* A buffer of the staging ring. Only commands of queue `queue` read from it
+ * (uploads) or write to it (readbacks). */
 struct staging_buffer {
-    size_t filled; /* bytes, reserved by the threads that copy into it */
+    size_t filled; /* bytes reserved so far, by threads that copy into it and
+                      for readbacks */
     enum queue queue;
-    int n_return;  /* ranges that the queue writes to it */
-    int n_copying; /* threads copying into it now */
-    bool closed;   /* accepts no further bytes */
-    bool marked;   /* its fence is recorded, after all its copies */
+    int n_return;  /* number of readbacks */
+    int n_copying; /* number of threads that are copying into it */
+    bool closed;   /* no more bytes can be reserved */
+    bool marked;   /* its fence was recorded, after all its copies */
     double since;  /* time when the fence was recorded */
 };
 
-/* An event of this device that its other queue may wait for. */
+/* An event that this device posts. */
 struct gpu_event {
-    bool crossed;     /* the other queue waits for it */
-    bool external;    /* other devices wait for it too */
-    enum queue queue; /* queue that signals it */
-    /* number of its fence, counting all recorded ones; 0: none */
+    bool crossed;     /* the device's other queue waits for it */
+    bool external;    /* other devices wait for it */
+    enum queue queue; /* queue that posts it */
+    /* number of its fence, counting from 1 all fences recorded for events; 0:
+     * no fence */
     uint64_t mark;
 };
 
@@ -63,48 +70,57 @@ struct gpu_device {
     struct device_set *set; /* borrowed */
     const struct gpu_driver *driver;
     struct gpu *gpu; /* owned */
-    /* owned; for the inbox the device-side one */
+    /* owned: addresses of the regions; REGION_INBOX: of the device-side
+     * inbox */
     uint64_t region[REGION_COUNT];
     uint64_t scratch, tables; /* owned */
-    void **mapped;            /* owned, [n_mapped]: host ranges to unmap */
+    void **mapped;            /* owned, [n_mapped]: mapped host memory */
     int n_mapped;
-    /* kernels its program launches, and the probe */
+    /* by kernel: the program or the self-test launches it */
     bool want[GPU_KERNEL_COUNT];
-    int n_want;  /* 0 for an emulated GPU */
-    bool passed; /* their self-test, in an earlier process */
-    bool looked; /* looked for other devices' memory, in the first step */
-    /* its own events are mapped, so queues can post to them */
+    int n_want;  /* number of kernels in `want`; 0 for an emulated GPU */
+    bool passed; /* these kernels passed their self-test in an earlier
+                    process */
+    bool looked; /* tried to map other devices' memory, which is done in the
+                    first step */
+    /* its own events are mapped, so queues can post them */
     bool maps_events;
-    bool maps_all; /* as is all other memory its program accesses */
-    bool stages;   /* copies memory that is not mapped */
-    bool shared;   /* others may write to its device-side inbox */
-    bool reached;  /* and some do */
+    bool maps_all; /* all other memory that its program accesses is mapped */
+    bool stages;   /* uses the staging ring in steps, because some memory is not
+                      mapped */
+    bool shared;   /* GPUs of the backend may write to its device-side inbox */
+    bool reached;  /* some GPUs do write to its device-side inbox */
     /* its device-side inbox is never freed, because a lost device may still
      * write there */
     bool quarantined;
 
-    /* Used by the thread that waits for the GPU: the issuing thread, or the
-     * holder of the lock. */
+    /* The following fields are used by the thread that waits for the GPU:
+     * during a step the issuing thread, otherwise the holder of `lock`. */
 
-    /* the GPU, or another device of the same GPU, hangs: the driver is not
-     * called any more */
+    /* the GPU hangs, or another device on the same GPU does: the driver must
+     * not be called any more */
     bool lost;
     struct gpu_heartbeat pulse[GPU_PULSES];
-    uint64_t n_pulse, n_reached; /* issued; reached */
+    uint64_t n_pulse, n_reached; /* heartbeats issued; reached */
     double since;                /* time of the last sign of progress */
-    int n_insn;                  /* since the last heartbeat */
+    int n_insn;                  /* instructions queued since the last
+                                    heartbeat */
     int at_insn;                 /* current instruction of the step, from 1 */
 
-    /* Between steps several threads write. */
+    /* Protects the staging ring between steps, when several threads may write
+     * to the device. */
     pthread_mutex_t lock;
-    /* owned, allocated by the driver, [GPU_SLOTS][GPU_SLOT] */
+    /* owned, allocated by the driver, [GPU_SLOTS][GPU_SLOT]: the staging
+     * buffers */
     unsigned char *ring;
     struct staging_buffer slot[GPU_SLOTS];
     struct pending_readback back[GPU_SLOTS][GPU_RETURNS]; /* [][n_return] */
     int filling; /* index of the staging buffer being filled */
-    /* owned: threads that copy during steps; NULL: the issuing thread copies */
+    /* owned: threads that copy into staging buffers during steps; NULL if the
+     * issuing thread copies */
     struct team *copy_threads;
-    /* signalled when no thread copies into a staging buffer any more */
+    /* signalled when the last thread that copied into a staging buffer has
+     * finished */
     pthread_cond_t settled;
 
     /* ---- the step in progress: used by the issuing thread ---- */
@@ -112,110 +128,128 @@ struct gpu_device {
     uint64_t number;
     const atomic_bool *failed;
     int n_spin;
-    double waited_s;  /* time the thread waited for other devices */
-    bool slow;        /* issues one instruction at a time: traced or guarded */
-    bool posts;       /* queues signal events, not the thread */
-    bool queues_wait; /* queues wait for other devices, not the thread */
+    double waited_s;  /* time that the issuing thread waited for other
+                         devices */
+    bool slow;        /* issues one instruction at a time, because the set is
+                         traced or guarded */
+    bool posts;       /* events are posted by the queues, not by the issuing
+                         thread */
+    bool queues_wait; /* the queues wait for other devices' events, not the
+                         issuing thread */
     struct gpu_event *event; /* owned, [prog->n_event] */
-    uint64_t n_mark;         /* fences recorded so far */
-    /* owned, [most instructions of a variant]: events that queues wait for and
-     * the thread has not seen signalled */
+    uint64_t n_mark;         /* number of fences recorded for events so far */
+    /* owned, [most instructions of a variant], n_await in use: events that
+     * queues wait for and that the issuing thread has not seen posted yet */
     struct insn_event *pending_waits;
     int n_await;
-    /* owned, [most instructions of a variant]: deferred instructions */
+    /* owned, [most instructions of a variant], n_later in use: instructions
+     * that the issuing thread has deferred */
     int *deferred;
     int n_later;
-    /* owned, allocated by the driver: the token tables of all micro-batches, if
-     * PAGES instructions need them */
+    /* owned, allocated by the driver: host copies of the token tables of all
+     * micro-batches; NULL if no PAGES instruction needs them */
     int32_t *table;
 };
 
 struct gpu_backend {
-    /* owned: the caller's thread, which stays idle, and one thread for each
-     * GPU */
+    /* owned: one issuing thread for each GPU, after thread 0, the caller's,
+     * which does nothing */
     struct team *team;
-    /* owned, [devices of the set], while a program is loaded */
+    /* owned, [devices of the set]; NULL if no program is loaded */
     struct peer_inbox *box;
-    struct gpu_device dev[]; /* [n] of the backend */
+    struct gpu_device dev[]; /* [backend.n] */
 };
 
-/* Returns the host copy of a micro-batch's token table. */
+/* Returns the host copy of the token table of micro-batch `micro`. */
 static inline int32_t *gpu_table_of(const struct gpu_device *x, int micro)
 {
     return x->table + micro * program_token_table_words(x->dev->prog);
 }
 
 /* ---- gpu_region.c ---- */
-/* Allocates device memory. Errors name the device and `what`, the purpose. */
+/* Allocates `bytes` bytes of device memory at *at. Errors name the device and
+ * `what`, the purpose of the memory. */
 pl_status gpu_allocate(struct gpu_device *x, const char *what, size_t bytes,
                        uint64_t *at, pl_err *err);
-/* Allocates a region, except the inbox, in as many allocations as needed. */
+/* Allocates region r, which is not the inbox. If it exceeds the driver's limit
+ * of one allocation, uses several. */
 pl_status gpu_region_load(struct gpu_device *x, enum region r, pl_err *err);
-void gpu_region_unload(struct gpu_device *x); /* all regions */
+/* Frees all regions. */
+void gpu_region_unload(struct gpu_device *x);
 pl_status gpu_region_write(struct gpu_device *x, enum region r, size_t offset,
                            const void *src, size_t bytes, pl_err *err);
 pl_status gpu_region_read(struct gpu_device *x, enum region r, size_t offset,
                           void *dst, size_t bytes, pl_err *err);
 
 /* ---- gpu_host_map.c ---- */
-/* Maps the inbox, if possible, and the device's own events. */
+/* Maps the device's own inbox and events for access by kernels and queues,
+ * where the driver can map them. */
 pl_status gpu_reach_own(struct gpu_device *x, pl_err *err);
-/* Maps the memory of other devices that the program accesses. Leaves out what
- * cannot be mapped. */
+/* Maps the memory of other devices that the program accesses. Memory that
+ * cannot be mapped is accessed through the staging ring instead. */
 void gpu_reach_others(struct gpu_device *x);
 void gpu_reach_end(struct gpu_device *x);
 
 /* ---- gpu_peer.c ---- */
-/* Creates the device-side inboxes of the backend's n GPUs and finds the tensors
- * pushed there. */
+/* Creates the device-side inboxes of the backend's n GPUs and decides which
+ * tensors are pushed to them. */
 pl_status gpu_peer_load(struct gpu_backend *g, int n, pl_err *err);
-void gpu_peer_unload(struct gpu_backend *g); /* keeps the device-side inboxes */
-/* Returns true if the bytes at `offset` of its inbox are pushed to the
+/* Frees the decisions of gpu_peer_load, but not the device-side inboxes. */
+void gpu_peer_unload(struct gpu_backend *g);
+/* Returns true if the tensor at `offset` in the inbox of `x` is pushed to the
  * device-side inbox. */
 bool gpu_peer_has(const struct gpu_device *x, size_t offset);
 
 /* ---- gpu_staging_ring.c ---- */
-/* The caller holds the lock. Returns the bytes of staging buffer i. */
+/* In all gpu_ring_* functions the caller holds x->lock. gpu_ring_at returns the
+ * memory of staging buffer i. */
 unsigned char *gpu_ring_at(const struct gpu_device *x, int i);
-/* Makes `filling` a staging buffer with space for the queue. */
+/* Makes x->filling the index of a staging buffer with free space for queue q.
+ * May wait until a buffer is free. */
 pl_status gpu_ring_room(struct gpu_device *x, enum queue q, pl_err *err);
-/* Records a staging buffer's fence if it is closed and all its copies are in
- * the queue. */
+/* Records the fence of staging buffer i if the buffer is closed and all copies
+ * that use it are in its queue. Does nothing otherwise, or if the fence is
+ * recorded already. */
 pl_status gpu_ring_mark(struct gpu_device *x, int i, pl_err *err);
-/* Sets *yes if the queue of a closed staging buffer reached its fence. The
- * buffer is free then. */
+/* Sets *yes to true if the queue has reached the fence of closed staging buffer
+ * i, else to false. If true, takes the buffer's readbacks and marks it free. */
 pl_status gpu_ring_look(struct gpu_device *x, int i, bool *yes, pl_err *err);
-/* Waits until all reserved bytes are in a queue and the queues are empty. Other
- * threads may reserve bytes meanwhile. Between steps. */
+/* Waits until no thread copies into a staging buffer and the queues are empty,
+ * then marks all buffers free. Other threads may use the ring during the wait.
+ * Must not be called during a step. */
 pl_status gpu_ring_empty(struct gpu_device *x, pl_err *err);
 
 /* ---- gpu_readback.c ---- */
-/* Queues the readback of a copy extent to dst in host memory. The bytes arrive
- * when they are taken from the ring, by the thread that waits for the queue.
- * During a step: the issuing thread. */
+/* Queues the readback of copy extent `l` from src in device memory to dst in
+ * host memory, through the staging ring. The bytes are at dst only once the
+ * thread that waits for the queue has taken them from the ring. Called by the
+ * issuing thread during a step. */
 pl_status gpu_return_runs(struct gpu_device *x, enum queue q,
                           unsigned char *dst, uint64_t src,
                           const struct copy_extent *l, pl_err *err);
-/* Returns true if a readback of the queue was not taken yet. */
+/* Returns true if a readback of queue q was not taken from the ring yet. */
 bool gpu_return_is_due(struct gpu_device *x, enum queue q);
-/* Takes the readbacks of staging buffer i. The caller holds the lock. */
+/* Copies the readbacks of staging buffer i to their destinations. The caller
+ * holds the lock. */
 void gpu_return_take(struct gpu_device *x, int i);
-/* Takes all readbacks of a queue, which is empty. */
+/* Takes all readbacks of queue q, which must be empty. */
 void gpu_return_take_all(struct gpu_device *x, enum queue q);
 /* Drops all readbacks after a failed step. */
 void gpu_return_forget(struct gpu_device *x);
 
 /* ---- gpu_upload.c ---- */
-/* Starts the copy threads that steps will use, next to n_busy busy threads.
- * Called after a program was loaded and its memory mapped, where possible. */
+/* Starts the copy threads of steps if the program pulls much from memory that
+ * is not mapped. n_busy other threads of the process are busy. Called after
+ * memory was mapped. */
 void gpu_stage_begin(struct gpu_device *x, int n_busy);
 void gpu_stage_end(struct gpu_device *x);
-/* Queues a write. The source may be reused at once. Callable from any thread,
- * between steps. */
+/* Queues a write to device address dst. `src` may be reused when the function
+ * returns. Any thread may call it, but not during a step. */
 pl_status gpu_stage_write(struct gpu_device *x, uint64_t dst, const void *src,
                           size_t bytes, pl_err *err);
-/* The same for a copy extent and a queue; also callable during a step. The
- * source bytes must be valid already. */
+/* Like gpu_stage_write, for copy extent `l` and queue q. May also be called
+ * during a step, by the issuing thread. The source bytes must be valid when it
+ * is called. */
 pl_status gpu_stage_runs(struct gpu_device *x, enum queue q, uint64_t dst,
                          const unsigned char *src, const struct copy_extent *l,
                          pl_err *err);
@@ -224,47 +258,55 @@ pl_status gpu_stage_read(struct gpu_device *x, void *dst, uint64_t src,
 pl_status gpu_stage_flush(struct gpu_device *x, pl_err *err);
 
 /* ---- gpu_watchdog.c ---- */
-/* Returns the seconds within which a GPU must make progress. */
+/* Returns the seconds without progress after which the GPU counts as lost. */
 double gpu_timeout_s(const struct gpu_device *x);
-/* Returns an error if the GPU is lost. */
+/* Returns PL_OK, or an error if the GPU is lost. */
 pl_status gpu_check_alive(const struct gpu_device *x, pl_err *err);
-/* Pauses for a moment in a wait that began at `begin`. */
+/* Yields or sleeps for a moment, in a wait that began at `begin`. */
 void gpu_pause(double begin);
-/* Sets *yes if a fence recorded at `since` was reached. */
+/* Sets *yes to true if fence `mark`, recorded at time `since`, was reached,
+ * else to false. Declares the GPU lost if it has made no progress for
+ * gpu_timeout_s(). */
 pl_status gpu_poll_fence(struct gpu_device *x, int mark, double since,
                          bool *yes, pl_err *err);
-/* Waits until a queue is empty. All events it waits for were signalled. */
+/* Waits until queue q is empty. All events that the queue waits for must be
+ * posted already. */
 pl_status gpu_drain(struct gpu_device *x, enum queue q, pl_err *err);
-/* Begins the watch of a step. */
+/* Resets the position in the step, for error messages. Called at its begin. */
 void gpu_watch_begin(struct gpu_device *x);
-/* Records that an instruction was queued. Waits while too much work is in
- * flight. */
+/* Counts instruction `step`, just queued. Records a heartbeat after every 64
+ * instructions, and waits if too many heartbeats are in flight. */
 pl_status gpu_heartbeat_issue(struct gpu_device *x, enum queue q, int step,
                               pl_err *err);
-/* Checks the progress of the GPU. */
+/* Updates the heartbeats that were reached. Declares the GPU lost, and returns
+ * an error, if it has made no progress for gpu_timeout_s(). */
 pl_status gpu_watch(struct gpu_device *x, pl_err *err);
-/* The same in a wait for other devices that began at `begin`, but only after a
- * delay. *marked: false at first. */
+/* Like gpu_watch, for a wait for other devices that began at `begin`. Does
+ * nothing in the first eighth of gpu_timeout_s(). Then records a heartbeat in
+ * each queue, once per wait. *marked must be false at first; it is set when the
+ * heartbeats are recorded. */
 pl_status gpu_watch_long(struct gpu_device *x, double begin, bool *marked,
                          pl_err *err);
 
 /* ---- gpu_transfer.c ---- */
-/* Queues the work of an instruction, except events. */
+/* Queues the work of instruction i, `st`, which is not a POST or WAIT. */
 pl_status gpu_transfer(struct gpu_device *x, const struct insn *st, int i,
                        pl_err *err);
-/* Returns true if the launches of instruction i do all its work. Not for
- * events. */
+/* Returns true if launches do all the work of instruction i, so that
+ * gpu_transfer copies nothing. Must not be called for a POST or WAIT. */
 bool gpu_carry_launches_all(const struct gpu_device *x, const struct insn *st,
                             int i);
 
 /* ---- gpu_run.c ---- */
-/* Executes the variant on the issuing thread. */
+/* Executes the device's variant of the step in progress. Called by the issuing
+ * thread. */
 void gpu_run(struct gpu_device *x);
-/* Waits until a queue is empty. Returns false if the step failed. */
+/* Waits until queue q is empty. Returns false if the step has failed on any
+ * device. If this device failed, *s and *err tell why. */
 bool gpu_run_finish(struct gpu_device *x, enum queue q, pl_status *s,
                     pl_err *err);
 /* Waits until all readbacks through the ring are in host memory. Returns false
- * if the step failed. */
+ * like gpu_run_finish. */
 bool gpu_run_return(struct gpu_device *x, pl_status *s, pl_err *err);
 
 #endif

@@ -1,16 +1,17 @@
-/* The functions of a GPU driver. There is one table of functions for each API;
- * all code above is common to them.
+/* The interface of a GPU driver: a table of functions, one for each GPU API.
+ * All code that uses it is common to the APIs.
  *
- * A GPU has two queues, as programs have them (enum queue). Queued commands are
- * executed later, in order. Queues synchronize with each other only through
- * fences. One thread issues the commands of a GPU. An address is a number that
- * kernels take (AT() in their source); adding bytes to it stays inside its
+ * A GPU has two queues, the compute and the copy queue of programs (enum
+ * queue). Queued commands are executed later, in order. Queues synchronize with
+ * each other only through fences. One thread issues the commands of a GPU. A
+ * device address is a number that kernels convert to a pointer (AT() in their
+ * source). An address plus an offset is valid if it stays inside its
  * allocation.
  *
- * Functions that fail set an error, and the GPU is lost for the step. Any later
- * function may report an error of an earlier command. Libraries are opened with
- * dlopen on demand and never linked. If one is missing, list() returns
- * PL_UNSUPPORTED with an error that names it. */
+ * A function that fails sets an error; the GPU then cannot be used in this step
+ * any more. Any function may report an error of an earlier command. Libraries
+ * are opened with dlopen on demand and never linked. If one is missing, list()
+ * returns PL_UNSUPPORTED with an error that names it. */
 #ifndef DEVICE_GPU_GPU_DRIVER_H
 #define DEVICE_GPU_GPU_DRIVER_H
 
@@ -18,13 +19,13 @@
 #include "device/gpu/gpu_kernel.h"
 #include "device/listed_gpu.h"
 
-/* A launch in a device graph. It begins when the nodes in `after` have
- * ended. */
+/* A launch in a device graph. It begins when all launches of the nodes in
+ * after[] have ended. */
 struct gpu_graph_node {
     enum gpu_kernel kernel;
     int32_t n_group;
     const void *args; /* gpu_kernel_args(kernel) bytes */
-    const int *after; /* [n_after], ascending, earlier nodes */
+    const int *after; /* [n_after]: indices of earlier nodes, ascending */
     int n_after;
 };
 
@@ -33,121 +34,137 @@ struct gpu_graph; /* a device graph; likewise */
 
 struct gpu_driver {
     const char *name; /* "emu", "cuda", "hip", "opencl" */
-    /* for a matrix-unit kernel that gives other bits: "set X=0"; NULL: the
-     * driver has no such remedy */
+    /* advice to the user if a kernel that uses matrix units fails the
+     * self-test: "set X=0"; NULL if none */
     const char *remedy;
 
-    /* Lists up to `max` GPUs, including unusable ones, with queries that
-     * allocate nothing on any GPU. A query that fails for one of them sets its
-     * `why`. */
+    /* Lists up to `max` GPUs, including unusable ones, and sets *n to their
+     * number. Uses only queries that allocate no memory on a GPU. If a query
+     * fails for one GPU, sets its `why`. */
     pl_status (*list)(struct gpu_info *out, int max, int *n, pl_err *err);
-    /* Returns the bytes that are free on one of them now. NULL: list() reports
-     * them. */
+    /* Sets *bytes to the free memory of the GPU with number `index` in list().
+     * NULL if list() reports it. */
     pl_status (*free_memory)(int index, uint64_t *bytes, pl_err *err);
-    /* Sets which usable GPUs of list() have peer access to which others, also
-     * with queries that allocate nothing. NULL: none has. */
+    /* Sets the field `peers` of the usable ones among n GPUs listed by list().
+     * Like list(), it allocates no memory on a GPU. The function pointer is
+     * NULL if the driver has no peer access. */
     void (*peers)(struct gpu_info *gpu, int n);
-    /* Creates the queues and the kernels. They are compiled unless
-     * compile_kernels() does it. */
+    /* Opens the GPU with number `index` in list() and creates its queues. Also
+     * makes all kernels ready to launch, unless the driver has
+     * compile_kernels(). */
     pl_status (*open)(struct gpu **out, int index, pl_err *err);
-    void (*close)(struct gpu *g); /* takes NULL; waits for the queues */
-    /* Writes all that decides the bits of its kernels: device, driver version,
-     * kernel source. It is the key under which a passed self-test is remembered
-     * between processes. NULL: it is not remembered. */
+    /* Waits until the queues are empty, then frees `g`, which may be NULL. */
+    void (*close)(struct gpu *g);
+    /* Writes a string that identifies everything that may affect the bits of
+     * the kernels: device, driver version, kernel source. A passed self-test is
+     * stored under this string, for later processes. NULL if self-tests are not
+     * stored. */
     pl_status (*identity)(struct gpu *g, char *out, size_t size, pl_err *err);
-    /* Seeds the random order of two queues. NULL: the order is not random, or
-     * not repeatable. */
+    /* Seeds the random order in which an emulated GPU executes the two queues.
+     * NULL if the order is not random. */
     void (*seed)(struct gpu *g, uint64_t seed);
-    /* Selects this GPU for the thread's calls until leave(). NULL, both: not
-     * needed. */
+    /* Selects GPU `g` for the calling thread's driver calls until leave(). Both
+     * are NULL if the driver needs no selection. */
     pl_status (*enter)(struct gpu *g, pl_err *err);
     void (*leave)(struct gpu *g);
 
-    /* Compiles the kernels that a program launches, on up to n_thread threads.
-     * Other kernels are compiled at their first launch. Reports progress as
-     * gpu_compile() does. NULL: all are compiled. */
+    /* Compiles each kernel k with want[k], on up to n_thread threads. Other
+     * kernels are compiled at their first launch. Reports progress as
+     * gpu_compile() does. NULL if open() makes all kernels ready. */
     pl_status (*compile_kernels)(struct gpu *g, const bool want[], int n_thread,
                                  const struct gpu_progress *p, pl_err *err);
 
     /* ---- memory ---- */
     pl_status (*alloc)(struct gpu *g, size_t bytes, uint64_t *at, pl_err *err);
-    /* The same for memory that peers write while kernels of g run, and whose
-     * posted bytes these kernels read. Fails if g has none. NULL: all memory is
-     * like that. */
+    /* Like alloc(), for memory that peers write while kernels of g run. Kernels
+     * of g must see a peer's bytes once the peer has posted an event. Fails if
+     * g cannot allocate such memory. NULL if all memory of alloc() is like
+     * that. */
     pl_status (*alloc_shared)(struct gpu *g, size_t bytes, uint64_t *at,
                               pl_err *err);
     void (*release)(struct gpu *g, uint64_t at);
-    /* Host memory that queues copy from and to at full speed. */
+    /* Allocates pinned host memory, which queues copy from and to at full
+     * speed. */
     pl_status (*host_alloc)(struct gpu *g, size_t bytes, void **p, pl_err *err);
     void (*host_release)(struct gpu *g, void *p);
-    /* Makes host memory one that kernels access in place while others do too.
-     * Several GPUs of a driver may map the same range; it is unmapped when the
-     * last of them unmaps it. The second of two ranges that share a page or a
-     * part may be rejected. NULL: not supported. */
+    /* Maps host memory, so that kernels can access it in place while the CPU
+     * and other devices access it too. Sets *at to its device address. Several
+     * GPUs of a driver may map the same range; it is unmapped when the last of
+     * them unmaps it. If two ranges overlap or share a page, the second one may
+     * be rejected. NULL if not supported. */
     pl_status (*map)(struct gpu *g, void *p, size_t bytes, uint64_t *at,
                      pl_err *err);
     void (*unmap)(struct gpu *g, void *p);
-    /* Lets the commands of g's queues write memory of `peer`, another open GPU
-     * of the driver, until one of them is closed. An error says why it cannot.
-     * The caller must test that bytes arrive, because on some machines they do
-     * not. NULL: not supported. */
+    /* Allows the commands of g's queues to write memory of `peer`, another open
+     * GPU of the driver, until one of the two is closed. The caller must test
+     * that written bytes arrive, because on some machines they do not. NULL if
+     * not supported. */
     pl_status (*enable_peer_access)(struct gpu *g, struct gpu *peer,
                                     pl_err *err);
 
     /* ---- commands of a queue ---- */
-    /* The host bytes stay valid and unchanged until the queue has executed the
-     * command. If they are neither from host_alloc() nor map()'ed, the call may
-     * block until they are copied. */
+    /* Copy from host memory, or to it. The caller keeps the host memory valid,
+     * and the source of a write unchanged, until the queue has executed the
+     * command. The call may block until the bytes are copied if the host memory
+     * is neither from host_alloc() nor mapped by map(). */
     pl_status (*write)(struct gpu *g, enum queue q, uint64_t dst,
                        const void *src, size_t bytes, pl_err *err);
     pl_status (*read)(struct gpu *g, enum queue q, void *dst, uint64_t src,
                       size_t bytes, pl_err *err);
-    /* Either may be map()'ed; dst may also be a peer's that g has access to. */
+    /* Copies between device addresses. Both may be in host memory mapped by
+     * map(); dst may also be in the memory of a peer that enable_peer_access()
+     * was called for. */
     pl_status (*copy)(struct gpu *g, enum queue q, uint64_t dst, uint64_t src,
                       size_t bytes, pl_err *err);
-    /* args: gpu_kernel_args(k) bytes, copied. */
+    /* Launches kernel k with n_group work groups. args[gpu_kernel_args(k)] is
+     * copied. */
     pl_status (*launch)(struct gpu *g, enum queue q, enum gpu_kernel k,
                         int32_t n_group, const void *args, pl_err *err);
-    /* Device graph: launches that are queued together, as often as wanted.
-     * graph_make() copies all arguments. graph_free() takes NULL, or a graph
-     * that is not in flight. NULL, all three: the driver has no graphs. */
+    /* A device graph is a set of launches that graph_run() queues together; it
+     * can be queued any number of times. graph_make() copies all arguments.
+     * graph_free() takes NULL or a graph that is not in flight. All three are
+     * NULL if the driver has no graphs. */
     pl_status (*graph_make)(struct gpu *g, const struct gpu_graph_node *node,
                             int n, struct gpu_graph **out, pl_err *err);
     pl_status (*graph_run)(struct gpu *g, enum queue q,
                            const struct gpu_graph *graph, pl_err *err);
     void (*graph_free)(struct gpu *g, struct gpu_graph *graph);
-    /* Allows programmatic dependent launch in graphs, or not, from now on.
-     * Returns true if a launch then begins while its predecessor runs and waits
-     * for it itself. NULL: none does. */
+    /* Allows or forbids programmatic dependent launch in graphs made after this
+     * call; forbidding it is permanent. Returns true if it is now used: a
+     * launch then begins while its predecessor runs, and its kernel waits for
+     * the predecessor. NULL if the driver does not support it. */
     bool (*overlap)(struct gpu *g, bool may);
-    /* Records fence i, 0 .. GPU_MAX_MARKS - 1, at the end of queue q. */
+    /* Records fence i, 0 to GPU_MAX_MARKS - 1, at the end of queue q. */
     pl_status (*fence_record)(struct gpu *g, enum queue q, int i, pl_err *err);
-    /* Sets *yes if the fence, recorded and flushed before, was reached. NULL:
-     * the GPU never hangs, and the caller uses finish(). */
+    /* Sets *yes to true if the queue has reached fence i, which was recorded
+     * and flushed before, else to false. NULL if the GPU never hangs; the
+     * caller then uses finish(). */
     pl_status (*fence_query)(struct gpu *g, int i, bool *yes, pl_err *err);
-    /* Returns true if the host's CPU does the work, so that it takes long.
-     * NULL: no. */
+    /* Returns true if the host's CPU executes the commands, which then take
+     * long. NULL if the driver has no such GPUs. */
     bool (*runs_on_cpu)(const struct gpu *g);
-    /* Makes queue q wait for a fence recorded before. */
+    /* Makes queue q wait until fence i, recorded before, is reached. */
     pl_status (*fence_wait)(struct gpu *g, enum queue q, int i, pl_err *err);
-    /* Returns true if queues support signal_word() and wait_word(). NULL: if
-     * the driver does. */
+    /* Returns true if the queues of g support signal_word() and wait_word().
+     * NULL if those of all GPUs do, provided that the driver has these
+     * functions. */
     bool (*has_mem_ops)(const struct gpu *g);
-    /* Stores `value` into a word of map()'ed memory once all earlier commands
-     * of the queue are visible to any device that reads the word. NULL: the
-     * issuing thread must call finish() and store it. */
+    /* Queues a store of `value` to a word of host memory mapped by map(). A
+     * device that reads the value also sees the effects of all earlier commands
+     * of the queue. NULL if not supported; the issuing thread must then call
+     * finish() and store the value. */
     pl_status (*signal_word)(struct gpu *g, enum queue q,
                              _Atomic uint64_t *word, uint64_t value,
                              pl_err *err);
-    /* Makes the queue wait until the word is `value` or more. NULL: the issuing
-     * thread must wait. */
+    /* Makes the queue wait until the word is at least `value`. NULL if not
+     * supported; the issuing thread must then wait. */
     pl_status (*wait_word)(struct gpu *g, enum queue q, _Atomic uint64_t *word,
                            uint64_t value, pl_err *err);
-    /* Removes all commands that the queue has not begun, because an event they
-     * may wait for will not be signalled. NULL: not supported; the issuing
-     * thread waits even if wait_word() exists. */
+    /* Removes all commands that the queue has not begun; they may wait for an
+     * event that will never be signalled. NULL if not supported; then
+     * wait_word() is not used, and the issuing thread waits instead. */
     void (*cancel_queue)(struct gpu *g, enum queue q);
-    /* Submits the queued commands, which may have been submitted before. */
+    /* Submits the queued commands to the GPU, if they are not submitted yet. */
     pl_status (*flush)(struct gpu *g, enum queue q, pl_err *err);
 
     /* Waits until the queue is empty. */

@@ -1,10 +1,10 @@
-/* Turns an item of a -dev string into GPUs: which drivers list which GPUs,
- * which of them work, and their free memory.
+/* Chooses the GPUs of a -dev item: finds which drivers list which GPUs, which
+ * of these work, and how much memory is free.
  *
- * A GPU that cannot be used, or not now, does not block others. It is left out
- * if any GPU will do, and rejected with its reason if it is requested by
- * number. Free memory is queried only for chosen GPUs, because the query takes
- * time and memory of the GPU. */
+ * A GPU that cannot be used does not prevent the use of others. It is skipped
+ * if the item accepts any GPU. If the item requests it by number, the error
+ * tells why it cannot be used. Free memory is queried only for chosen GPUs,
+ * because the query takes time and GPU memory. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,18 +14,19 @@
 #include "device/gpu/gpu_driver.h"
 #include "device/gpu/gpu_kind.h"
 
-/* The drivers of real GPUs, best first: `gpu` uses the first that works for a
- * GPU. */
+/* The drivers of real GPUs, best first. The backend `gpu` uses for each GPU the
+ * first driver that works. */
 static const struct backend_ops *const vendors[] = {&cuda_ops, &hip_ops,
                                                     &opencl_ops};
 enum { N_VENDOR = sizeof vendors / sizeof *vendors };
 
-/* A GPU as one driver lists it. */
+/* A GPU in the list of one driver. */
 struct view {
     const struct backend_ops *ops;
     struct gpu_info info;
-    int gpu;    /* its number among all GPUs, each counted once */
-    bool asked; /* its free memory was queried */
+    int gpu;    /* its number; entries of several drivers for one GPU have the
+                   same */
+    bool asked; /* works() has queried its free memory */
 };
 
 struct views {
@@ -35,7 +36,8 @@ struct views {
 
 /* ---- finding ------------------------------------------------------------- */
 
-/* Appends a string: "A; B". */
+/* Appends `text` to the string in buf[size], separated by "; ". Truncates it if
+ * it does not fit. */
 static void add_text(char *buf, size_t size, const char *text)
 {
     size_t n = strlen(buf);
@@ -46,7 +48,7 @@ static void add_text(char *buf, size_t size, const char *text)
     snprintf(buf + n, size - n, "%s%.*s", n > 0 ? "; " : "", (int)fits, text);
 }
 
-/* Adds the GPUs that a driver lists. */
+/* Appends the GPUs that the driver of `ops` lists. */
 static pl_status look(struct views *v, const struct backend_ops *ops,
                       pl_err *err)
 {
@@ -77,7 +79,7 @@ static void drop_cpu_devices(struct views *v)
     v->n = n;
 }
 
-/* Numbers the GPUs. Entries with one bus address are one GPU. */
+/* Numbers the GPUs. Entries with the same bus address are the same GPU. */
 static void number(struct views *v)
 {
     v->n_gpu = 0;
@@ -93,14 +95,14 @@ static void number(struct views *v)
     }
 }
 
-/* Returns the number of characters of the item to print. */
+/* Returns how many characters of the item to print in a message. */
 static int shown(const struct device_item *it)
 {
     return it->len < 80 ? it->len : 80;
 }
 
-/* Finds the GPUs of one driver. If any will do, CPU devices count only if there
- * is no GPU. */
+/* Lists the GPUs of the item's driver. If the item accepts any GPU (`any`), CPU
+ * devices are left out unless there are no usable GPUs. */
 static pl_status find_of(struct views *v, const struct device_item *it,
                          bool any, pl_err *err)
 {
@@ -115,8 +117,8 @@ static pl_status find_of(struct views *v, const struct device_item *it,
                    shown(it), it->text, it->ops->name);
 }
 
-/* Finds the GPUs of all drivers. A missing driver is reported only if there is
- * no GPU. */
+/* Lists the GPUs of all drivers. Drivers that fail matter only if no driver
+ * lists a GPU; the error then has their reasons. */
 static pl_status find_all(struct views *v, const struct device_item *it,
                           pl_err *err)
 {
@@ -144,8 +146,8 @@ static pl_status find_all(struct views *v, const struct device_item *it,
 
 /* ---- choosing ------------------------------------------------------------ */
 
-/* Returns true if the GPU can be used now, and sets its free memory; else sets
- * why not. */
+/* Returns true if the GPU can be used now, and sets its free memory. Otherwise
+ * sets w->info.why. */
 static bool works(struct view *w)
 {
     pl_err why;
@@ -161,7 +163,8 @@ static bool works(struct view *w)
     return !w->info.why[0];
 }
 
-/* "cuda:1 (NVIDIA H200, 0000:3b:00.0): REASON" */
+/* Appends "cuda:1 (NVIDIA H200, 0000:3b:00.0): REASON" to the string in
+ * buf[size]. */
 static void add_failure(char *buf, size_t size, const struct view *w)
 {
     char one[512];
@@ -172,8 +175,8 @@ static void add_failure(char *buf, size_t size, const struct view *w)
     add_text(buf, size, one);
 }
 
-/* Returns the GPU with the first driver that works. Else returns NULL and
- * appends the reasons. */
+/* Returns the entry of GPU number `gpu` for the first driver that works. If
+ * none does, returns NULL and appends the reasons to buf[size]. */
 static struct view *take(struct views *v, int gpu, char *buf, size_t size)
 {
     for (int i = 0; i < v->n; i++)
@@ -185,7 +188,8 @@ static struct view *take(struct views *v, int gpu, char *buf, size_t size)
     return NULL;
 }
 
-/* Reads the item's only field; -1: absent. */
+/* Sets *index to the number in the item's only field, or -1 if there are no
+ * fields. */
 static pl_status read_index(const struct device_item *it, int *index,
                             pl_err *err)
 {
@@ -213,7 +217,8 @@ static pl_status none_works(const struct device_item *it, const char *why,
                    shown(it), it->text, why);
 }
 
-/* Chooses the GPU of that number: the driver's, or for `gpu` that among all. */
+/* Sets *out to the GPU with number `index`: the driver's own number, or, for
+ * the backend `gpu`, the number among all GPUs. */
 static pl_status choose_one(struct views *v, const struct device_item *it,
                             int index, struct view **out, pl_err *err)
 {
@@ -239,7 +244,8 @@ static pl_status choose_one(struct views *v, const struct device_item *it,
                    shown(it), it->text, index, n == 1 ? "is" : "are", n);
 }
 
-/* Chooses up to `most` working GPUs, in order. */
+/* Sets out[] to the first working GPUs, at most `most`, and *n to their number.
+ * Returns an error if none works. */
 static pl_status choose_any(struct views *v, const struct device_item *it,
                             int most, struct view **out, int *n, pl_err *err)
 {
@@ -287,14 +293,14 @@ static bool is_on(const struct device_desc *d, const struct view *w)
     return d->ops == w->ops && d->index == w->info.index;
 }
 
-/* Gives all devices on one GPU, also those of earlier items, equal parts of its
- * memory and of its free memory. */
+/* Divides the memory and the free memory of a GPU equally among all devices on
+ * it, including those of earlier items. */
 static void share_memory(struct device_list *l, const struct view *w)
 {
     const struct gpu_info *x = &w->info;
     uint64_t n = 0, all = x->total_bytes, now = x->available_bytes;
 
-    if (all < now) /* it is unknown */
+    if (all < now) /* the total is unknown */
         all = now;
     for (int i = 0; i < l->n; i++)
         n += is_on(&l->dev[i], w);
@@ -331,8 +337,8 @@ static pl_status describe(struct views *v, struct device_list *l,
     return PL_OK;
 }
 
-/* KIND: each GPU; KIND:I: one; KIND*N: N devices, spread over the GPUs in
- * turn. */
+/* Appends the devices of an item. NAME is a device on each GPU, NAME:I one on
+ * GPU I, NAME*N is N devices, assigned to the GPUs in turn. */
 pl_status gpu_describe(struct device_list *l, const struct device_item *it,
                        pl_err *err)
 {

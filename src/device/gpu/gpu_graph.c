@@ -1,4 +1,5 @@
-/* Decides which launches form a device graph, and which graphs are kept. */
+/* Implementation of gpu_graph.h: decides which launches form a device graph,
+ * and which graphs are kept. */
 #include "device/gpu/gpu_graph.h"
 
 #include <stdlib.h>
@@ -10,18 +11,21 @@
 
 /* ---- a segment ----------------------------------------------------------- */
 
-/* Consecutive instructions of a queue that consist of launches only. */
+/* A segment under construction: consecutive instructions of a queue, consisting
+ * only of launches. */
 struct draft {
     struct gpu_device *x;
     struct gpu_cached_graph *to;
-    int *step; /* owned, [n] */
+    int *step; /* owned, [n]: indices of the instructions */
     int n;
     struct gpu_access_set touches;
-    int *first; /* owned, [n + 1] of touches.touch */
+    int *first; /* owned, [n + 1]: by instruction, the index of its first
+                   element of touches.touch */
     struct gpu_deps order;
     struct gpu_graph_node *node; /* owned, one per launch */
-    int *after;                  /* owned, their `after` lists */
-    int *last;                   /* owned, [n]: last node of each instruction */
+    int *after;                  /* owned: the after[] of all nodes */
+    int *last;                   /* owned, [n]: index of each instruction's last
+                                    node */
 };
 
 static const struct launch_list *list_of(const struct draft *d)
@@ -36,7 +40,7 @@ static int n_launch(const struct draft *d, int i)
     return first[d->step[i] + 1] - first[d->step[i]];
 }
 
-/* Adds the accesses of an instruction and of those fused into it. */
+/* Adds the memory accesses of instruction `step` and of those fused into it. */
 static void touch_fused(struct draft *d, int step)
 {
     const struct variant *c = d->to->variant;
@@ -59,8 +63,9 @@ static bool make_order(struct draft *d)
            gpu_order_make(&d->order, d->touches.touch, d->first, d->n);
 }
 
-/* Adds the nodes of an instruction, whose launches run one after another.
- * Returns the new number of nodes. */
+/* Appends the nodes of the i-th instruction of the segment; its launches are
+ * executed one after another. `n` and *n_after are the numbers of nodes and of
+ * elements of d->after so far. Returns the new number of nodes. */
 static int put_nodes(struct draft *d, int i, int n, int *n_after)
 {
     const struct launch_list *l = list_of(d);
@@ -106,7 +111,8 @@ static bool make_graph(struct draft *d, struct gpu_graph **out)
     return ok;
 }
 
-/* Turns the collected instructions into a segment if there are enough. */
+/* Makes a graph of the collected instructions if they have enough launches,
+ * then starts the next segment. Returns false if the graph cannot be made. */
 static bool close_segment(struct draft *d)
 {
     struct gpu_cached_graph *r = d->to;
@@ -130,11 +136,11 @@ static bool close_segment(struct draft *d)
     return true;
 }
 
-/* ---- a recording --------------------------------------------------------- */
+/* ---- the graphs of a variant --------------------------------------------- */
 
-/* Records the instructions of one queue. The other queue's instructions between
- * them may be issued later or earlier. No segment contains a wait, and no wait
- * needs a part of a segment. */
+/* Makes the graphs of one queue. Instructions of the other queue may be issued
+ * earlier or later than the graph. This is safe: no segment contains a WAIT,
+ * and no WAIT is for a point inside a segment. */
 static bool record_queue(struct draft *d, enum queue q)
 {
     const struct variant *c = d->to->variant;
@@ -199,8 +205,8 @@ static bool is_small(const struct device_run *run)
     return true;
 }
 
-/* Returns the recording for such steps, else a new one in place of the least
- * recently used. */
+/* Returns the cached graphs for steps like this one. If there are none,
+ * replaces the least recently used entry by a new one without graphs. */
 static struct gpu_cached_graph *find(struct gpu_device *x,
                                      const struct variant *c)
 {

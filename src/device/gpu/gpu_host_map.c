@@ -1,13 +1,14 @@
-/* The host memory that kernels access in place: the device's inbox and events,
- * and memory of other devices that its program accesses. Pushes to peers'
- * memory are not included (gpu_peer.c). Kernels keep no working data there;
- * they read it once, or write to an inbox. */
+/* Maps the host memory that kernels and queues access in place: the device's
+ * own inbox and events, and the memory of other devices that its program
+ * accesses. Direct pushes to peers are not handled here (gpu_peer.c). Kernels
+ * keep no working data in host memory; they read a byte there once, or write to
+ * an inbox. */
 #include <stdlib.h>
 
 #include "base/err.h"
 #include "device/gpu/gpu_device.h"
 
-/* Returns 0 if it cannot be mapped. */
+/* Maps p[bytes] and returns its device address, or 0 if it cannot be mapped. */
 static uint64_t map(struct gpu_device *x, void *p, size_t bytes)
 {
     uint64_t at = 0;
@@ -33,14 +34,16 @@ pl_status gpu_reach_own(struct gpu_device *x, pl_err *err)
     return PL_OK;
 }
 
-/* State of the search for other devices' memory. */
+/* State of the search for other devices' memory that the program accesses. */
 struct looker {
     struct gpu_device *x;
-    /* a region that failed is not tried again: it may be large */
+    /* by device and region: mapping was tried. A failure is not repeated,
+     * because it may take long for a large region */
     bool tried[DEVICE_MAX * REGION_COUNT];
 };
 
-/* Maps one region of another device. */
+/* Maps the region of the tensor accessed by `u`, if it belongs to another
+ * device. */
 static void look(void *user, const struct insn_access *u)
 {
     struct looker *l = user;

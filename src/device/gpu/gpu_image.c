@@ -1,4 +1,4 @@
-/* Turns instructions into launches. */
+/* Makes the launches of a program's instructions. */
 #include "device/gpu/gpu_image.h"
 
 #include <stdlib.h>
@@ -42,8 +42,8 @@ static void add(struct gpu_tables *t, const void *p, size_t bytes)
     gpu_tables_add(t, p, p, p ? bytes : 0);
 }
 
-/* Adds the tables with which kernels read a weight: its chunks, or its code
- * table. */
+/* Adds the table that kernels need to read a tensor: the chunks of a packed
+ * weight, or the code table of its format, if it has one. */
 static void tensor_tables(struct gpu_image *m, const struct prog_tensor *t)
 {
     size_t bytes;
@@ -161,7 +161,7 @@ void gpu_image_place(struct gpu_image *m)
 
 /* ---- calls of kernels ---------------------------------------------------- */
 
-/* Fills in all except tensors. */
+/* Initializes a call, except its tensors and addresses. */
 static void fill(struct gpu_call *c, const struct insn_kernel *k)
 {
     static const struct graph_attr none;
@@ -175,9 +175,10 @@ static void fill(struct gpu_call *c, const struct insn_kernel *k)
     c->out_stride = k->out_stride;
 }
 
-/* Returns the member for argument i of an instruction. Returns NULL for the
- * quantized form of the first operand and for the token table. An updated
- * result is the first operand too. */
+/* Returns the member of the call for argument i of an instruction. Returns NULL
+ * for the quantized form of the first operand and for the token table. If the
+ * instruction updates its result in place, the caller adds that as the first
+ * operand. */
 static struct gpu_tensor *argument_tensor(struct gpu_call *c,
                                           const struct insn_kernel *k,
                                           const struct prog_tensor *t, int i)
@@ -190,8 +191,8 @@ static struct gpu_tensor *argument_tensor(struct gpu_call *c,
     return &c->in[c->n_in++];
 }
 
-/* Sets the token table at `data`, with the pages of the pool of tensor `of`.
- * Its pointers are set as addresses. */
+/* Sets the members of the call for the token table at device address `data`.
+ * The pages are those of the pool to which cache tensor `of` belongs. */
 static void put_table(struct gpu_call *c, const struct program *p,
                       const struct graph_sizes *z, uint64_t data,
                       const struct prog_tensor *of)
@@ -205,13 +206,14 @@ static void put_table(struct gpu_call *c, const struct program *p,
                           sizeof(int32_t);
 }
 
-/* Sets the tensors of a call from `tensor`. */
+/* Sets the tensors of a call; tensor[] are all tensors of the program at their
+ * sizes. */
 static void fill_tensors(struct gpu_call *c, const struct program *p,
                          const struct insn_kernel *k,
                          const struct gpu_tensor *tensor,
                          const struct graph_sizes *z)
 {
-    /* one of the caches or states it accesses */
+    /* a cache or state that the kernel accesses */
     const struct prog_tensor *memory = NULL;
 
     for (int i = 0; i < k->n_arg; i++) {
@@ -361,9 +363,11 @@ static void look_at_written(void *user, const struct insn_access *u)
         gpu_fuse_written(w->sorted, at, at + (u->bytes ? u->bytes : t->bytes));
 }
 
-/* Called after the launches of an instruction of the compute queue were added,
- * from `first` on. An instruction that uses the queue's scratch may have
- * overwritten the sorted routes there. */
+/* Removes the launches that sort the routes, which are (token, expert) pairs,
+ * if they are sorted already (gpu_fuse.h). Called after the launches of a
+ * compute queue instruction were added, the first of which is `first`. An
+ * instruction that uses the queue's scratch memory may overwrite the sorted
+ * routes, so they are forgotten. */
 static void fuse(struct gpu_image *m, struct gpu_sorted *s,
                  const struct insn *st, int first)
 {
@@ -375,9 +379,9 @@ static void fuse(struct gpu_image *m, struct gpu_sorted *s,
     insn_accesses(st, m->prog->dev, m->prog->tensor, look_at_written, &w);
 }
 
-/* Fuses launches of a step's instructions after all are made. Instructions that
- * are not kernels, or for which bytes are copied from the inbox, stay where
- * they are. */
+/* Fuses launches of different instructions, after all launches of a step are
+ * made. No launch is moved across an instruction that is not a kernel or for
+ * which bytes are copied from the inbox. */
 static void fuse_insns(struct gpu_image *m, const struct variant *c,
                        const struct device_run *run)
 {

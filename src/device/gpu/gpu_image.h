@@ -1,10 +1,11 @@
-/* A program laid out on a GPU: the address and current size of each tensor, and
- * the launches of its instructions.
+/* A program prepared for a GPU: the address and current size of each tensor,
+ * and the launches of the instructions.
  *
  * Launches depend only on the sizes of a step and on a bound of its sequence
- * lengths. So those of a variant are made once and kept while these stay.
- * Kernels access no host memory that is not mapped. Instructions that need it
- * have no launches; the issuing thread copies their bytes (gpu_transfer.c). */
+ * lengths. So the launches of a variant are made once and kept as long as these
+ * do not change. Kernels access no host memory that is not mapped. An
+ * instruction that needs such memory has no launches; the issuing thread copies
+ * the bytes (gpu_transfer.c). */
 #ifndef DEVICE_GPU_GPU_IMAGE_H
 #define DEVICE_GPU_GPU_IMAGE_H
 
@@ -15,36 +16,40 @@
 #include "device/gpu/gpu_tables.h"
 #include "program/copy_loops.h"
 
-/* Received bytes, `at` from the start of the inbox and of the device-side
- * inbox. */
+/* A range of received bytes. `at` is its offset in the host inbox and in the
+ * device-side inbox. */
 struct gpu_arrival {
     size_t at, bytes;
 };
 
 struct gpu_inbox {
-    uint64_t mapped; /* the host inbox's address for kernels; 0: not mapped */
-    /* owned, [n]: received ranges that the variant copies */
+    uint64_t mapped; /* address of the host inbox for kernels; 0: not mapped */
+    /* owned, [n]: ranges that the variant copies to the device-side inbox */
     struct gpu_arrival *arrival;
     int n, n_max;
-    int *first; /* owned, [most instructions of a variant + 1] of arrival */
-    /* owned, [prog->n_tensor]: copied by an earlier instruction */
+    int *first; /* owned, [most instructions of a variant + 1]: by instruction,
+                   the index of its first range in `arrival` */
+    /* owned, [prog->n_tensor]: the tensor was copied for an earlier instruction
+     * of the queue */
     bool *is_copied[QUEUE_COUNT];
-    /* owned, [prog->n_tensor]: order of the last push to it in variant
-     * `pushed_in` (NULL: none yet); -1: none */
+    /* owned, [prog->n_tensor]: insn.order of the last push to the tensor in
+     * variant `pushed_in`; -1: none. Not valid if `pushed_in` is NULL */
     int *pushed;
     const struct variant *pushed_in;
-    bool no_memory; /* something was left out */
+    bool no_memory; /* out of memory: ranges are missing */
 };
 
-/* The destination of pushes to a GPU (gpu_peer.c). */
+/* Where bytes pushed to a device must be written (gpu_peer.c). */
 struct peer_inbox {
-    uint64_t device_inbox; /* its address */
-    /* owned, [tensors of its program]: all peers push it to the device-side
-     * inbox; NULL: the device is not of this backend */
+    uint64_t device_inbox; /* address of the device-side inbox */
+    /* owned, [tensors of the device's program]: true if all devices push the
+     * tensor to the device-side inbox, false if to the host inbox. NULL if the
+     * device belongs to another backend */
     bool *direct;
 };
 
-/* An allocation boundary: from offset `from` on, the region lies at `at`. */
+/* The start of a further allocation of a region: the bytes of `region` from
+ * offset `from` are at address `at`. */
 struct gpu_cut {
     enum region region;
     size_t from;
@@ -57,86 +62,100 @@ struct gpu_image {
     struct device_set *set;     /* borrowed */
     const struct program *prog; /* borrowed */
     int n_unit;                 /* compute units of the GPU */
-    /* borrowed, [devices of the set]; NULL: no pushes to device-side inboxes */
+    /* borrowed, [devices of the set]; NULL if there are no device-side
+     * inboxes */
     const struct peer_inbox *box;
-    /* of the device's regions; for the inbox the device-side one */
+    /* addresses of the device's regions; REGION_INBOX: of the device-side
+     * inbox */
     uint64_t base[REGION_COUNT];
     struct gpu_cut cut[GPU_MAX_CUTS]; /* ascending within a region */
     int n_cut;
     uint64_t scratch[QUEUE_COUNT];
-    /* owned, [devices of the set][REGION_COUNT]: address for kernels; 0:
-     * none */
+    /* owned, [devices of the set][REGION_COUNT]: address of the other devices'
+     * regions for kernels; 0: not accessible */
     uint64_t *view;
-    struct arena arena; /* of tables made here */
+    struct arena arena; /* memory of tables that are not part of the program */
     struct gpu_tables tables;
     uint64_t tables_at;
     struct gpu_tensor *tensor; /* owned, [prog->n_tensor] */
     struct graph_sizes sizes[PROG_MAX_MICRO];
-    int64_t n_page[PROG_MAX_MICRO]; /* of gpu_image_pages() */
+    int64_t n_page[PROG_MAX_MICRO]; /* results of gpu_image_pages() */
     int n_micro;
-    const struct variant *variant; /* whose launches are made; NULL: none */
-    bool by_insn; /* requested: each instruction has its own launches */
+    const struct variant *variant; /* the variant that `list` is made for; NULL:
+                                      none */
+    bool by_insn; /* requests that launches of different instructions are not
+                     fused */
     bool is_by_insn;
     struct launch_list list; /* owned */
     struct gpu_inbox inbox;
-    int *first; /* owned, [most instructions of a variant + 1] of list.launch */
-    /* owned, [most instructions]: the instruction whose launches do its work */
+    int *first; /* owned, [most instructions of a variant + 1]: by instruction,
+                   the index of its first launch in list.launch */
+    /* owned, [most instructions]: by instruction, the one whose launches do its
+     * work */
     int *fused_into;
-    int *queue; /* owned, [most instructions]: for fusing, as the next two */
+    int *queue; /* owned, [most instructions]: input of gpu_fuse_insns, as are
+                   the next two */
     bool *is_fusion_barrier; /* owned, [most instructions] */
-    int *touched; /* owned, [most instructions + 1] of touches.touch */
+    int *touched; /* owned, [most instructions + 1]: by instruction, the index
+                     of its first element of touches.touch */
     struct gpu_access_set touches;
 };
 
-/* Prepares the image of a device that has its program, and collects its tables.
- * base[] and inbox.mapped are set before. The caller then fills in scratch[]
- * and view[] and calls gpu_image_place(). fini takes half-made images. */
+/* Prepares the image of device `d`, whose program is set, and collects the
+ * program's tables. The caller sets base[] and inbox.mapped before; afterwards
+ * it sets scratch[], view[] and tables_at and calls gpu_image_place(), which
+ * sets the tensors' addresses. gpu_image_fini() must be called even after a
+ * failure. */
 pl_status gpu_image_init(struct gpu_image *m, struct device_set *set,
                          const struct device *d, pl_err *err);
 void gpu_image_place(struct gpu_image *m);
 void gpu_image_fini(struct gpu_image *m);
 
-/* Lists the kernels that steps of its program can launch. Needs no GPU. box: as
- * in struct gpu_image. */
+/* Sets want[k] to whether steps of the device's program may launch kernel k.
+ * Does not use the GPU. `box` is as in struct gpu_image. */
 pl_status gpu_list_kernels(struct device_set *set, const struct device *d,
                            const struct peer_inbox *box,
                            bool want[GPU_KERNEL_COUNT], pl_err *err);
 
-/* Makes the launches of a step unless they equal the last step's. Returns false
- * if memory is short. */
+/* Makes the launches of a step, unless those of the last step are the same.
+ * Returns false if out of memory. */
 bool gpu_image_prepare(struct gpu_image *m, const struct device *d,
                        const struct device_run *run);
-/* Forgets the launches after a failed step, which may have left anything. */
+/* Discards the launches after a failed step, so that the next step makes them
+ * again. */
 static inline void gpu_image_forget(struct gpu_image *m)
 {
     m->variant = NULL;
 }
 
-/* Returns the scratch bytes that the instructions of a queue need on a GPU with
- * n_unit units. Returns GPU_SCRATCH_UNKNOWN, with which no program is loaded,
- * if memory is too short to find out. */
+/* Returns the size in bytes of the scratch memory that queue `q` of program `p`
+ * needs on a GPU with n_unit compute units. If out of memory, returns
+ * GPU_SCRATCH_UNKNOWN; loading the program then fails. */
 #define GPU_SCRATCH_UNKNOWN (SIZE_MAX / 8)
 size_t gpu_image_scratch(const struct program *p, int n_unit, enum queue q);
 
-/* Returns the pages of a sequence that the launches of micro-batch k are made
- * for. It is the count of the longest sequence, rounded up to a power of two of
- * spans, so that launches are kept while sequences grow. 0: all pages of a
- * table. */
+/* Returns how many pages per sequence the launches of micro-batch `k` must
+ * support: the page count of the longest sequence, rounded up to a span
+ * (TEXT_SPAN tokens) times a power of two. Because of the rounding, launches
+ * are kept while sequences grow. Returns 0 if the count is unknown: launches
+ * then support all pages of the page table. */
 int64_t gpu_image_pages(const struct device_run *run, int k);
 
-/* Returns true if the step has these sizes. */
+/* Returns true if the micro-batches of `run` have these sizes and results of
+ * gpu_image_pages(). */
 bool gpu_image_same_sizes(int n_micro, const struct graph_sizes *sizes,
                           const int64_t *n_page, const struct device_run *run);
 
-/* Returns the bytes of its queue's scratch that the instruction needs, at the
- * sizes of the step. */
+/* Returns how many bytes of its queue's scratch memory the instruction uses, at
+ * the current sizes. */
 size_t gpu_image_insn_scratch(const struct gpu_image *m, const struct insn *st);
 
-/* Returns true if kernels can access all operands of the instruction. */
+/* Returns true if kernels can access all memory that instruction `st` reads and
+ * writes. */
 bool gpu_image_reaches(const struct gpu_image *m, const struct insn *st);
 
-/* Returns the address of a byte in a region of the device itself, or 0 if it
- * has none. */
+/* Returns the address of the byte at `offset` in region r of the device itself,
+ * or 0 if the region has no memory. */
 static inline uint64_t gpu_image_byte(const struct gpu_image *m, enum region r,
                                       size_t offset)
 {
@@ -151,7 +170,8 @@ static inline uint64_t gpu_image_byte(const struct gpu_image *m, enum region r,
     return base ? base + (offset - from) : 0;
 }
 
-/* Returns a tensor's address for kernels, or 0 if it has none. */
+/* Returns the address of a tensor of device `dev` for kernels, or 0 if they
+ * cannot access it. */
 static inline uint64_t gpu_image_at(const struct gpu_image *m, int dev,
                                     int tensor)
 {
@@ -163,16 +183,17 @@ static inline uint64_t gpu_image_at(const struct gpu_image *m, int dev,
     return base ? base + t->offset : 0;
 }
 
-/* Returns true if a tensor is pushed to its device-side inbox. */
+/* Returns true if pushes to a tensor of device `dev` go to the device-side
+ * inbox. */
 static inline bool gpu_image_near(const struct gpu_image *m, int dev,
                                   int tensor)
 {
     return m->box && m->box[dev].direct && m->box[dev].direct[tensor];
 }
 
-/* The same, but the address where pushed bytes arrive. For the device's own
- * inbox it is the host inbox, unless the tensor is pushed to the device-side
- * one. */
+/* Like gpu_image_at, but returns the address that pushes write to. For a tensor
+ * in the device's own inbox this is the host inbox, unless the tensor is pushed
+ * to the device-side inbox. */
 static inline uint64_t gpu_image_box(const struct gpu_image *m, int dev,
                                      int tensor)
 {
@@ -186,7 +207,8 @@ static inline uint64_t gpu_image_box(const struct gpu_image *m, int dev,
     return m->inbox.mapped ? m->inbox.mapped + t->offset : 0;
 }
 
-/* The same for the host, or NULL if this device cannot access it. */
+/* Returns the address of a tensor of device `dev` for the CPU, or NULL if the
+ * CPU cannot access it. */
 static inline unsigned char *gpu_image_host(const struct gpu_image *m, int dev,
                                             int tensor)
 {
@@ -196,43 +218,46 @@ static inline unsigned char *gpu_image_host(const struct gpu_image *m, int dev,
     return d->at[t->region] ? d->at[t->region] + t->offset : NULL;
 }
 
-/* Returns true for a long span between host and device. The driver copies it
- * instead of a kernel, because that is fastest. */
+/* Returns true if a copy is one long span. The driver copies such spans,
+ * because it is faster than a kernel. */
 static inline bool gpu_image_long(const struct copy_extent *l)
 {
     return l->n0 == 1 && l->n1 == 1 && l->bytes >= 64 << 10;
 }
 
-/* Returns the page table that a PAGES instruction reads, whose host copy is at
- * `data`. */
+/* Returns the token table that a PAGES instruction reads; `data` is a host copy
+ * of it. */
 struct token_table gpu_image_table(const struct gpu_image *m,
                                    const struct insn *st, const void *data);
 
-/* Counts the work of an instruction in the device's counters. pages: the table
- * of a PAGES instruction. */
+/* Adds an instruction to the device's counters. `pages` is a host copy of the
+ * token table if it is a PAGES instruction. */
 void gpu_image_count(const struct gpu_image *m, struct device *d,
                      const struct insn *st, const void *pages);
 
-/* ---- private to these files ---- */
+/* ---- internal functions of an image -------------------------------------- */
 
-/* Adds the tables made of an instruction's copy descriptors. */
+/* Adds the tables that the launches of an instruction other than KERNEL
+ * read. */
 void gpu_move_tables(struct gpu_image *m, const struct insn *st);
-/* Adds the launches of an instruction that moves bytes, except long spans
- * between host and device. */
+/* Adds the launches of an instruction that copies or sums (MERGE, PULL, PUSH,
+ * PAGES), except for the spans of gpu_image_long(). */
 void gpu_move_launch(struct gpu_image *m, const struct insn *st);
 
 /* ---- gpu_inbox.c ---- */
-/* Takes a zeroed inbox in which only `mapped` is set. Returns false if memory
- * is short. */
+/* Allocates the arrays of an inbox that is zeroed except for `mapped`. `n_step`
+ * is the number of instructions of the longest variant. Returns false if out of
+ * memory; the caller then still calls gpu_inbox_free. */
 bool gpu_inbox_init(struct gpu_inbox *x, const struct program *p, int n_step);
 void gpu_inbox_free(struct gpu_inbox *x);
-/* Begins the instructions of variant c. */
+/* Discards all ranges and begins variant `c`. */
 void gpu_inbox_begin(struct gpu_image *m, const struct variant *c);
-/* Adds the ranges that an instruction reads and that the device-side inbox
- * lacks so far. */
+/* Adds the ranges that instruction `st` reads from the inbox and that were not
+ * copied to the device-side inbox yet. Called for all instructions of the
+ * variant, in order. */
 void gpu_inbox_insn(struct gpu_image *m, const struct insn *st);
-/* Returns true if an item reads its received bytes from the host inbox
- * itself. */
+/* Returns true if the launches of MERGE item `it` read received bytes directly
+ * from the mapped host inbox, so that they are not copied. */
 bool gpu_inbox_direct(const struct gpu_image *m, const struct insn *st,
                       const struct merge_item *it);
 

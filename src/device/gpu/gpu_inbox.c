@@ -1,24 +1,27 @@
-/* Copies from the host inbox of a GPU to where kernels read. What peers write
- * to GPU memory themselves (gpu_peer.c) needs no copy.
+/* Finds which received ranges must be copied from the host inbox of a GPU to
+ * its device-side inbox, where kernels read them. Bytes that peers push
+ * directly to the device-side inbox (gpu_peer.c) need no copy.
  *
- * The host inbox is in host memory: peers write bytes there, and no kernel
- * works there. The device-side inbox is in GPU memory and has the same offsets.
- * An instruction that reads received bytes finds them in the device-side inbox.
- * A copy in its queue puts them there, after the WAIT that precedes the
- * instruction. For a MERGE or a PUSH it copies the ranges of their copy
- * descriptors. For others it copies the tensor at its current size. That is
- * done once for all readers in a queue that follow the last push to it.
+ * The host inbox is in host memory, where any device can write. The device-side
+ * inbox is in GPU memory, with the same offsets. Before an instruction that
+ * reads received bytes, the ranges it reads are copied in its queue, after the
+ * WAIT that precedes it. For a MERGE or PUSH these are the ranges of its copy
+ * descriptors, for other instructions the tensors at their current size. A
+ * tensor is copied once for all readers in a queue that follow the last push to
+ * it.
  *
- * A MERGE reads each byte once. It reads short ranges from the host inbox
- * itself, where the driver maps it. A kernel reads 32 KiB over a bus of 16 GB/s
- * in some 3 us, while the copy alone needs a change to another engine and back.
- */
+ * A MERGE reads each byte only once. So if the driver maps the host inbox, a
+ * MERGE reads short ranges there directly, without a copy. A kernel reads 32
+ * KiB over a bus of 16 GB/s in some 3 us. A copy would cost more, because the
+ * GPU must switch to its copy engine and back. */
 #include "device/gpu/gpu_image.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-enum { DIRECT = 32 << 10 }; /* bytes of an addend, or of a gathered value */
+enum {
+    DIRECT = 32 << 10
+}; /* longest range that a MERGE reads in the host inbox, in bytes */
 
 /* ---- ranges of a step ---------------------------------------------------- */
 
@@ -51,8 +54,8 @@ static void note_push(struct gpu_image *m, const struct insn *st, int dev,
         m->inbox.pushed[tensor] = st->order;
 }
 
-/* Finds each tensor's last push in the order of all instructions. Instructions
- * whose predicate excludes them from the step count too. */
+/* Finds the last push to each tensor, in the order of all devices'
+ * instructions. Also counts instructions that are disabled in this step. */
 static void look_for_pushes(struct gpu_image *m, const struct variant *c)
 {
     for (int i = 0; i < m->prog->n_tensor; i++)
@@ -104,7 +107,8 @@ static void bring(struct gpu_inbox *x, size_t at, size_t bytes)
     x->arrival[x->n++] = (struct gpu_arrival){at, bytes};
 }
 
-/* Returns true if a tensor is in the host inbox and must be copied. */
+/* Returns true if a tensor is in the inbox of this device and pushed to the
+ * host inbox, so that it must be copied. */
 static bool in_inbox(const struct gpu_image *m, int dev, int tensor)
 {
     return dev == m->prog->dev &&
@@ -114,8 +118,8 @@ static bool in_inbox(const struct gpu_image *m, int dev, int tensor)
 
 /* ---- copy descriptors ---------------------------------------------------- */
 
-/* Byte range of a tensor, from the first accessed byte to the end of the
- * last. */
+/* The range of a tensor from the first to the last accessed byte; offsets in
+ * bytes. */
 struct extent {
     int64_t begin, end;
 };
@@ -126,7 +130,7 @@ static struct extent extent_of(const struct copy_extent *l)
                                        (l->n1 - 1) * l->src_s1 + l->bytes};
 }
 
-/* Adds the range that a copy descriptor reads. */
+/* Extends `e` so that it includes the range which a copy descriptor reads. */
 static void widen(struct extent *e, const struct copy_desc *p,
                   const struct graph_sizes *z)
 {
@@ -145,8 +149,8 @@ static void widen(struct extent *e, const struct copy_desc *p,
     e->end = x.end > e->end ? x.end : e->end;
 }
 
-/* Copies the ranges of descriptors p[n]; consecutive ones of one tensor as one
- * range. */
+/* Adds the ranges that descriptors p[n] read. Consecutive descriptors of the
+ * same tensor give one range. */
 static void bring_pieces(struct gpu_image *m, const struct insn *st,
                          const struct copy_desc *p, int n)
 {
@@ -162,7 +166,7 @@ static void bring_pieces(struct gpu_image *m, const struct insn *st,
     }
 }
 
-/* Returns the range that an item reads of each addend. */
+/* Returns the range of each addend that an item reads. */
 static struct extent summed(const struct gpu_image *m, const struct insn *st,
                             const struct merge_item *it)
 {
@@ -231,7 +235,7 @@ static size_t bytes_of(const struct gpu_image *m, int tensor)
 {
     const struct prog_tensor *p = &m->prog->tensor[tensor];
     const struct gpu_tensor *t = &m->tensor[tensor];
-    size_t bytes = 4; /* of an element, at most */
+    size_t bytes = 4; /* most bytes of an element */
 
     for (int i = 0; i < t->n_dim; i++)
         bytes *= (size_t)t->dim[i];
@@ -276,7 +280,7 @@ void gpu_inbox_insn(struct gpu_image *m, const struct insn *st)
     case INSN_PAGES:
         insn_accesses(st, m->prog->dev, m->prog->tensor, bring_tensor, &r);
         return;
-    case INSN_PULL: /* reads memory of others */
+    case INSN_PULL: /* reads other devices' memory */
     case INSN_POST:
     case INSN_WAIT:
         return;

@@ -1,4 +1,5 @@
-/* The table of gpu_kernels.def, launch lists, the table of entries. */
+/* Properties of kernels (gpu_kernels.def), launch lists, and the table
+ * gpu_entries. */
 #include "device/gpu/gpu_kernel.h"
 
 #include <stdlib.h>
@@ -70,7 +71,8 @@ void gpu_list_free(struct launch_list *l)
     *l = (struct launch_list){0};
 }
 
-/* Makes space for one more launch. */
+/* Makes space for one more launch with `bytes` bytes of arguments. Returns
+ * false if out of memory. */
 static bool grow(struct launch_list *l, size_t bytes)
 {
     if (l->n == l->n_max) {

@@ -1,4 +1,4 @@
-/* See gpu_kernel_cache.h. */
+/* Implementation of gpu_kernel_cache.h. */
 #include "device/gpu/gpu_kernel_cache.h"
 
 #include <errno.h>
@@ -20,7 +20,7 @@ struct head {
 };
 static const char magic[8] = "plaitgpu";
 
-enum { MOST = 1 << 30 }; /* most bytes of a file */
+enum { MOST = 1 << 30 }; /* largest accepted file in bytes */
 
 static pl_status cache_file_path(char path[CACHE_PATH], const void *key,
                                  size_t n_key, pl_err *err)
@@ -41,7 +41,7 @@ bool gpu_cache_is_there(void)
            access(path, R_OK | W_OK | X_OK) == 0;
 }
 
-/* Reads exactly n bytes. */
+/* Reads exactly n bytes from `fd`. Returns false if that fails. */
 static bool take(int fd, void *out, size_t n)
 {
     while (n > 0) {
@@ -57,8 +57,8 @@ static bool take(int fd, void *out, size_t n)
     return true;
 }
 
-/* Returns true if the file belongs to this user, has the size that its header
- * says, and a key of this size. */
+/* Reads the header of a file. Returns true if the file belongs to this user,
+ * has the size that the header implies, and its key has n_key bytes. */
 static bool fits(int fd, struct head *h, size_t n_key)
 {
     struct stat st;

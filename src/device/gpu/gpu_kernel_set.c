@@ -1,15 +1,15 @@
-/* Lists the kernels that a program can launch, before any of its memory exists.
- * Launches are made as for steps, at invalid addresses, and inspected instead
- * of executed. A kernel is chosen by sizes that grow. So steps of one row, of
- * powers of two and of the largest size cover each kernel, both fused and
- * unfused. */
+/* Lists the kernels that a program may launch, before its memory is allocated.
+ * Launches are made as for real steps, but with invalid addresses, and not
+ * executed. The choice between kernels depends on whether sizes exceed
+ * thresholds. So steps with one token, with each power of two and with the
+ * largest size cover all kernels, each fused and not fused. */
 #include <string.h>
 
 #include "base/err.h"
 #include "device/gpu/gpu_image.h"
 
-/* Returns an address that no driver returns, different for each region. 0 would
- * mean absent. */
+/* Returns a different invalid address for each i. It is not 0, which would mean
+ * that there is no memory. */
 static uint64_t nowhere(int i)
 {
     return (uint64_t)(i + 1) << 48;
@@ -33,7 +33,8 @@ static pl_status init(struct gpu_image *m, struct device_set *set,
     return PL_OK;
 }
 
-/* Returns false if memory is short. */
+/* Adds the kernels of a step with n_micro micro-batches of sizes *z, fused and
+ * not fused. Returns false if out of memory. */
 static bool look(struct gpu_image *m, const struct device *d, int variant,
                  int n_micro, const struct graph_sizes *z,
                  bool want[GPU_KERNEL_COUNT])
@@ -52,8 +53,9 @@ static bool look(struct gpu_image *m, const struct device *d, int variant,
     return true;
 }
 
-/* Lists the kernels for n_tok tokens: all of one sequence with one result, and
- * with as many of both as possible. */
+/* Adds the kernels of steps with n_tok tokens per micro-batch: with one
+ * sequence and one output, and with the largest numbers of both. Returns false
+ * if out of memory. */
 static bool look_at(struct gpu_image *m, const struct device *d, int variant,
                     int64_t n_tok, bool want[GPU_KERNEL_COUNT])
 {

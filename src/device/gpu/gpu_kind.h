@@ -1,11 +1,11 @@
-/* A GPU backend is one line: its name and its driver. */
+/* Defines a GPU backend in one line, from its name and its driver. */
 #ifndef DEVICE_GPU_GPU_KIND_H
 #define DEVICE_GPU_GPU_KIND_H
 
 #include "device/cpu/cpu_image.h"
 #include "device/gpu/gpu_driver.h"
 
-/* As declared in struct backend_ops. */
+/* The members of struct backend_ops, for all GPU backends. */
 pl_status gpu_describe(struct device_list *l, const struct device_item *it,
                        pl_err *err);
 pl_status gpu_show(const struct backend_ops *ops, struct gpu_info *out, int max,
@@ -27,7 +27,8 @@ pl_status gpu_flush(struct device *d, pl_err *err);
 void gpu_submit(struct backend *b);
 void gpu_wait(struct backend *b);
 
-/* More columns may follow the driver. */
+/* Initializes a struct backend_ops named `kind`. Initializers of further
+ * members may follow the driver. */
 #define GPU_KIND(kind, its_driver, ...)                                        \
     {                                                                          \
         .name = #kind, .accepts = #kind ", " #kind ":0, " #kind "*2",          \

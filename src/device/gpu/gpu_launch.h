@@ -1,5 +1,5 @@
-/* The functions of gpu_entries, one for each kernel of programs, and their
- * helpers. */
+/* The functions that make the launches of a program's kernels (gpu_entries),
+ * and their helpers. */
 #ifndef DEVICE_GPU_GPU_LAUNCH_H
 #define DEVICE_GPU_GPU_LAUNCH_H
 
@@ -15,7 +15,8 @@ typedef uint64_t u64;
 typedef int64_t s64;
 #include "device/gpu/text/args.h"
 
-/* name, scratch function or NULL; gpu_launch_##name adds the launches */
+/* The kernels of programs that GPUs have: name, function that returns the
+ * scratch size or NULL. gpu_launch_##name() adds the launches. */
 #define GPU_LAUNCH_MAP(X)                                                      \
     X(rms_norm, NULL)                                                          \
     X(softmax, NULL)                                                           \
@@ -87,7 +88,7 @@ static inline int64_t gpu_last(const struct gpu_tensor *t)
     return t->dim[t->n_dim - 1];
 }
 
-/* Product of all dimensions except the last. */
+/* Returns the product of all dimensions except the last. */
 static inline int64_t gpu_rows(const struct gpu_tensor *t)
 {
     int64_t n = 1;
@@ -97,14 +98,16 @@ static inline int64_t gpu_rows(const struct gpu_tensor *t)
     return n;
 }
 
-/* Returns the number of groups of `lanes` lanes that n elements take. */
+/* Returns how many work groups of `lanes` lanes have one lane for each of n
+ * elements. */
 static inline int64_t gpu_groups(int64_t n, int lanes)
 {
     return (n + lanes - 1) / lanes;
 }
 
-/* The same for groups of 256 lanes that loop over their elements: a few each,
- * if that still fills any GPU. */
+/* Returns the number of work groups of 256 lanes for a kernel whose lanes loop
+ * over n elements. A lane gets more than one element, at most four, only if at
+ * least ENOUGH groups remain, which fill any GPU. */
 static inline int64_t gpu_turns(int64_t n)
 {
     enum { ENOUGH = 2048 };
@@ -113,13 +116,14 @@ static inline int64_t gpu_turns(int64_t n)
     return one < ENOUGH ? one : four > ENOUGH ? four : ENOUGH;
 }
 
-/* Returns TEXT_F32 .. for the format of a plain tensor. */
+/* Returns the kernel source's constant (TEXT_F32, TEXT_F16, TEXT_BF16) for the
+ * format of an unpacked float tensor. */
 static inline int32_t gpu_format(pl_format f)
 {
     return f == PL_F16 ? TEXT_F16 : f == PL_BF16 ? TEXT_BF16 : TEXT_F32;
 }
 
-/* The same for a cache. */
+/* Like gpu_format, for the format of a cache, which may also be Q8_0. */
 static inline int32_t gpu_cache_format(pl_format f)
 {
     return f == PL_Q8_0 ? TEXT_Q8_0 : gpu_format(f);

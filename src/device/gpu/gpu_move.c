@@ -1,14 +1,16 @@
-/* Launches of instructions that move bytes or sum them along a rank tree. */
+/* Makes the launches of instructions that copy bytes or sum addends along a
+ * rank tree. */
 #include <string.h>
 
 #include "device/gpu/gpu_image.h"
 #include "device/gpu/gpu_launch.h"
 
-enum { LANES = 256, UNITS = 4 * LANES /* of a copying group */ };
+enum { LANES = 256, UNITS = 4 * LANES /* units that one work group copies */ };
 
 /* ---- copy descriptors ---------------------------------------------------- */
 
-/* Returns the largest unit that divides all offsets and sizes of a copy. */
+/* Returns the largest access size, 8, 4, 2 or 1 bytes, that divides all
+ * addresses and sizes of a copy. */
 static int32_t unit_of(const struct text_piece *p)
 {
     uint64_t all = p->dst | p->src | (uint64_t)p->bytes | (uint64_t)p->dst_s0 |
@@ -18,7 +20,7 @@ static int32_t unit_of(const struct text_piece *p)
     return all % 8 == 0 ? 8 : all % 4 == 0 ? 4 : all % 2 == 0 ? 2 : 1;
 }
 
-/* Copies collected for a launch, at most as many as one kernel takes. */
+/* Copies collected for one launch, at most TEXT_PIECES. */
 struct batch {
     struct launch_list *list;
     struct copy_pieces_args a;
@@ -56,8 +58,8 @@ static void put_piece(struct batch *b, const struct copy_extent *l,
         send(b);
 }
 
-/* Adds copies. Long spans between host memory and the device are not copied
- * here. */
+/* Adds the copies of descriptors p[n] to `dst`, except long spans, which the
+ * driver copies. */
 static void put_pieces(struct gpu_image *m, struct batch *b,
                        const struct copy_desc *p, int n,
                        const struct graph_sizes *z, uint64_t dst)
@@ -73,8 +75,8 @@ static void put_pieces(struct gpu_image *m, struct batch *b,
 
 /* ---- sources of a MERGE -------------------------------------------------- */
 
-/* direct: received bytes are read from the host inbox, not from the device-side
- * one. */
+/* Returns the address from which a MERGE reads a tensor. If `direct`, received
+ * bytes are read from the host inbox, else from the device-side inbox. */
 static uint64_t source(const struct gpu_image *m, int dev, int tensor,
                        bool direct)
 {
@@ -108,8 +110,8 @@ static size_t addend_bytes(const struct merge_item *it)
     return (size_t)it->n_addend * sizeof(struct merge_tree_addend);
 }
 
-/* Writes the addends of a table. Addends with equal addresses give equal
- * tables. */
+/* Writes the addend table of item `it` to out[]. It depends only on addresses
+ * and the tree, so items with the same addresses have equal tables. */
 static void make_addends(struct gpu_image *m, const struct merge_item *it,
                          bool direct, struct merge_tree_addend *out)
 {
@@ -128,8 +130,8 @@ static void make_addends(struct gpu_image *m, const struct merge_item *it,
     }
 }
 
-/* Returns the key of an item's addend table; two tables exist if the inbox is
- * mapped. */
+/* Returns the key of an item's addend table. If the inbox is mapped, an item
+ * has a second table, with `direct`. */
 static const void *addends_key(const struct merge_item *it, bool direct)
 {
     return direct ? (const void *)it : it->addend;

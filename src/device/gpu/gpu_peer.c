@@ -1,15 +1,15 @@
-/* Decides which GPUs write into each other's memory.
+/* Decides which tensors GPUs push directly into each other's memory.
  *
- * Each byte for a GPU's inbox takes one of two ways. A tensor is written
- * directly to the device-side inbox, where it is read, if each device that
- * pushes it is this GPU or has peer access to it. It then never passes through
- * host memory. All else passes through the host inbox (gpu_inbox.c). Tensors
- * that share bytes, at once or in turn, go the same way, because bytes pushed
- * as one tensor may be read as another. Event words are always in host memory.
- * A post comes after all earlier writes, to any memory.
+ * A tensor in a GPU's inbox is pushed in one of two ways. It is pushed directly
+ * to the device-side inbox, where kernels read it, if each device that pushes
+ * it is this GPU or has peer access to it. Otherwise it is pushed to the host
+ * inbox (gpu_inbox.c). Tensors that share memory, even at different times, are
+ * pushed the same way, because bytes pushed as one tensor may be read as
+ * another. Event words are always in host memory. A POST takes effect after all
+ * earlier writes, to any memory.
  *
- * The driver's statement about peer access is tested. On some machines bytes
- * for a peer are lost, and no command fails. */
+ * Peer access that the driver reports is tested. On some machines bytes written
+ * to a peer are lost, although no command fails. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -21,8 +21,8 @@ enum { TRIAL = 4096 };
 
 /* ---- test of peer access ------------------------------------------------- */
 
-/* Copies from w's memory at `from` to the device-side inbox of x, and
- * compares. */
+/* Copies n bytes from device w, at address `from`, to the device-side inbox of
+ * x. Sets *arrives to whether they arrive. */
 static pl_status send(struct gpu_device *w, struct gpu_device *x, uint64_t from,
                       size_t n, bool *arrives, pl_err *err)
 {
@@ -55,12 +55,12 @@ static pl_status try_to_send(struct gpu_device *w, struct gpu_device *x,
     PL_TRY(gpu_allocate(w, "a trial", n, &from, err));
     s = send(w, x, from, n, arrives, err);
     if (!device_set_is_quarantined(
-            x->set)) /* else release might wait for hung work */
+            x->set)) /* if a GPU hangs, release might never return */
         w->driver->release(w->gpu, from);
     return s;
 }
 
-/* Sets *yes if pushes of device d arrive in the device-side inbox of x. */
+/* Sets *yes to whether device d can push to the device-side inbox of x. */
 static pl_status reaches(struct gpu_device *x, int d, bool peers, bool *yes,
                          pl_err *err)
 {
@@ -72,21 +72,22 @@ static pl_status reaches(struct gpu_device *x, int d, bool peers, bool *yes,
         !x->driver->enable_peer_access ||
         x->driver->enable_peer_access(w->gpu, x->gpu, NULL) != PL_OK)
         return PL_OK;
-    x->reached = true; /* a test that hangs may still write later */
+    x->reached = true; /* if the test hangs, it may still write later */
     return try_to_send(w, x, yes, err);
 }
 
 /* ---- pushed ranges ------------------------------------------------------- */
 
-/* A range of an inbox: a tensor, or one that an instruction pushes. */
+/* A range of an inbox: a tensor of the receiver, or a range that an instruction
+ * pushes. */
 struct part {
     int64_t from, to; /* bytes */
-    int tensor;       /* -1: a pushed range */
-    bool far;         /* it is pushed through host memory */
+    int tensor;       /* -1 for a pushed range */
+    bool far;         /* pushed to the host inbox */
 };
 
 struct parts {
-    const struct program *to; /* whose inbox it is */
+    const struct program *to; /* program of the inbox's device */
     struct part *part;        /* owned, [n] */
     int n, max;
     bool no_memory;
@@ -108,10 +109,10 @@ static void add_part(struct parts *p, const struct part *part)
     p->part[p->n++] = *part;
 }
 
-/* Adds the range of a PUSH to its k-th destination, at the largest sizes, from
- * the start of its tensor. A staging buffer of several entries has more bytes
- * than its tensor says, and is read under its name or under names of its own.
- */
+/* Adds the range that a PUSH writes at its k-th destination, at the largest
+ * sizes. The range begins at the start of the destination tensor. It may exceed
+ * that tensor, because several addends are pushed there under one tensor's name
+ * and read under that or other names. */
 static void add_push(struct parts *p, const struct insn_push *push, int k,
                      const struct graph_sizes *max)
 {
@@ -150,7 +151,7 @@ static void add_tensor(struct parts *p, int tensor, int as)
                                .tensor = as});
 }
 
-/* Adds the ranges that a device pushes into the inbox. */
+/* Adds the ranges that the device of program `from` pushes into the inbox. */
 static void add_pushes(struct parts *p, const struct program *from)
 {
     for (int i = 0; i < from->n_variant; i++)
@@ -173,8 +174,9 @@ static int by_place(const void *a, const void *b)
     return p->from < q->from ? -1 : p->from > q->from;
 }
 
-/* Decides one chain of overlapping ranges: they use peer access if something is
- * pushed there and no push goes through host memory. */
+/* Sets near[] for the tensors in part[n], which is a maximal set of ranges
+ * connected by overlaps. They are pushed directly if anything is pushed there
+ * and all pushes can be direct. */
 static void deal(const struct part *part, int n, bool *near)
 {
     bool any = false, far = false;
@@ -242,8 +244,8 @@ static pl_status fill_box(struct gpu_device *x, bool peers,
     return s;
 }
 
-/* Allocates the device-side inbox, in memory that peers may write, if peers may
- * do so and the GPU has such memory. */
+/* Allocates the device-side inbox. If `peers`, tries to allocate memory that
+ * peers may write, and sets x->shared to whether that succeeded. */
 static pl_status make_mirror(struct gpu_device *x, bool peers, pl_err *err)
 {
     const size_t bytes = x->dev->bytes[REGION_INBOX];
@@ -290,7 +292,8 @@ void gpu_peer_unload(struct gpu_backend *g)
     g->box = NULL;
 }
 
-/* Checks one byte only, because overlapping tensors go the same way. */
+/* Checks only the byte at `offset`. This is valid for the whole range that a
+ * caller accesses, because overlapping tensors are pushed the same way. */
 bool gpu_peer_has(const struct gpu_device *x, size_t offset)
 {
     const struct program *p = x->dev->prog;

@@ -1,24 +1,28 @@
-/* Speeds computed from the figures of drivers. Multiply-adds per clock and unit
- * are from the vendors' data sheets and programming guides. */
+/* Computes speeds from the clocks and unit counts that drivers report.
+ * Multiply-adds per clock and unit are from the vendors' data sheets and
+ * programming guides. */
 #include "device/gpu/gpu_rates.h"
 
 #include <math.h>
 
 /* ---- CUDA ---------------------------------------------------------------- */
 
-/* Float lanes of a multiprocessor (CUDA C++ Programming Guide, table of
- * arithmetic throughput), and multiply-adds of quantized weights per lane: four
- * with dp4a. Matrix instructions have as many as the lanes can apply scales
- * for: 32 in four instructions. 10.3 has few int8 units. */
+/* Per multiprocessor: float lanes (CUDA C++ Programming Guide, table of
+ * arithmetic throughput). Per lane and clock: multiply-adds of quantized
+ * weights, four with dp4a. Matrix instructions are limited by the lanes, which
+ * apply the scales: 32 multiply-adds in four instructions. Capability 10.3 has
+ * few int8 units. */
 static const struct {
-    int level, lanes, block; /* from this compute capability on */
+    int level, lanes, block; /* `level` is the least compute capability of the
+                                row */
 } cuda_unit[] = {
     {104, 128, 8}, {103, 128, 2}, {81, 128, 8},
     {80, 64, 8},   {70, 64, 4},   {0, 128, 4},
 };
 
-/* In a graph; guesses. With programmatic dependent launch llama.cpp gained some
- * 0.7 us a kernel (its pull request 22522, gpt-oss 20B on an RTX PRO 6000). */
+/* Time per launch in a graph, without and with programmatic dependent launch.
+ * Both are guesses; llama.cpp gained some 0.7 us per kernel by the latter (its
+ * pull request 22522, gpt-oss 20B on an RTX PRO 6000). */
 static const double cuda_launch_s = 1.5e-6, cuda_overlapped_s = 0.8e-6;
 
 void gpu_speeds_cuda(struct gpu_info *i, int level, bool overlaps, double hz)
@@ -34,11 +38,11 @@ void gpu_speeds_cuda(struct gpu_info *i, int level, bool overlaps, double hz)
 
 /* ---- HIP ----------------------------------------------------------------- */
 
-/* HIP counts compute units of 64 lanes, from gfx10 on pairs of them (AMD's CDNA
- * and RDNA white papers). Multiply-adds of quantized weights per lane: dot4
- * does four, and scales take half the time. CDNA's matrix units run in parallel
- * with the lanes, which can apply scales for eight. RDNA's run in their place:
- * 32 take eight clocks, on RDNA 4 two, and the scales four. */
+/* Returns the multiply-adds of quantized weights per lane and clock. dot4 does
+ * four, and applying scales takes half of the time. CDNA's matrix units work in
+ * parallel with the lanes, which can apply the scales of eight. RDNA's work
+ * instead of the lanes: 32 multiply-adds take eight clocks, on RDNA 4 two, and
+ * their scales four. Sources: AMD's CDNA and RDNA white papers. */
 static double hip_block(const struct gpu_info *i, int generation)
 {
     if (i->has >> GPU_MMA & 1)
@@ -59,7 +63,7 @@ void gpu_speeds_hip(struct gpu_info *i, int generation, bool paired, double hz)
 
 /* ---- OpenCL -------------------------------------------------------------- */
 
-/* Lanes of the unit that a vendor counts. */
+/* Float lanes of what each vendor reports as a compute unit. */
 static const struct {
     uint32_t vendor; /* PCI vendor ID */
     int lanes;
@@ -71,7 +75,7 @@ static const struct {
 };
 enum { LANES_OF_CORE = 8, BLOCK_MACS_PER_LANE = 2 };
 
-/* if the driver reports none */
+/* clocks assumed if the driver reports none */
 static const double hz_gpu = 1e9, hz_core = 2e9;
 /* OpenCL does not report the bandwidth. Most cards of 2016 to 2024 have about
  * 20 float multiply-adds per byte; the extremes are 6 (with HBM) and 40. */

@@ -1,16 +1,17 @@
-/* Readback during a step to host memory that the driver has not mapped. A queue
- * copies the bytes into the staging ring (gpu_staging_ring.c). The issuing
- * thread copies them to their destination when the buffer is needed again or
- * after it waited for the queue. It waits before others may read the bytes,
- * which they do after a post. It also waits before the device itself reads
- * them, if its own inbox is such memory. A driver that gets such memory
- * directly blocks the thread in each copy. */
+/* Readback during a step, from the GPU to host memory that the driver has not
+ * mapped. A queue copies the bytes into the staging ring (gpu_staging_ring.c).
+ * The issuing thread copies them to their destination when the staging buffer
+ * is needed again, or after it has waited for the queue. It waits before it
+ * posts an event, after which other devices may read the bytes. It also waits
+ * before the device itself reads them, if its own inbox is not mapped. The
+ * bytes are not copied to their destination directly, because a driver blocks
+ * the thread for each copy to memory that it has not mapped. */
 #include <string.h>
 
 #include "base/err.h"
 #include "device/gpu/gpu_device.h"
 
-/* ---- received bytes ------------------------------------------------------ */
+/* ---- readbacks in the ring ----------------------------------------------- */
 
 static void scatter(const struct pending_readback *r)
 {
@@ -64,9 +65,10 @@ void gpu_return_forget(struct gpu_device *x)
     pthread_mutex_unlock(&x->lock);
 }
 
-/* ---- requests ------------------------------------------------------------ */
+/* ---- queueing readbacks -------------------------------------------------- */
 
-/* Requests spans that are contiguous from src + l->src on. */
+/* Queues the readback of a copy extent whose spans are contiguous at src +
+ * l->src. */
 static pl_status ask_for(struct gpu_device *x, enum queue q, unsigned char *dst,
                          uint64_t src, const struct copy_extent *l, pl_err *err)
 {

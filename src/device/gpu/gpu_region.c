@@ -1,6 +1,7 @@
-/* Regions of a GPU's memory, one allocation each. Weights or caches get several
- * if a driver guarantees no allocation that large. Boundaries are between
- * tensors, because kernels need each tensor in one allocation. */
+/* The memory of a device's regions. A region is one allocation. If the weights
+ * or the cache exceed the driver's limit of one allocation, they get several.
+ * These begin and end between tensors, because kernels need each tensor in one
+ * allocation. */
 #include <stdlib.h>
 
 #include "base/bytes.h"
@@ -23,7 +24,8 @@ pl_status gpu_allocate(struct gpu_device *x, const char *what, size_t bytes,
 
 /* ---- allocation boundaries ----------------------------------------------- */
 
-/* Bytes that must stay in one allocation: a tensor, or several that overlap. */
+/* A range of bytes that must be in one allocation: a tensor, or several that
+ * overlap. */
 struct extent {
     size_t from, to;
 };
@@ -35,8 +37,8 @@ static int by_start(const void *a, const void *b)
     return (x->from > y->from) - (x->from < y->from);
 }
 
-/* Returns the extents of a region, ascending and disjoint; the caller frees
- * them. */
+/* Returns the *n extents of region r, in ascending order and disjoint. The
+ * caller frees them. Returns NULL if out of memory. */
 static struct extent *extents(const struct program *p, enum region r, int *n)
 {
     struct extent *e = malloc(((size_t)p->n_tensor + 1) * sizeof *e);
@@ -70,8 +72,8 @@ static pl_status too_large(const struct gpu_device *x, enum region r,
                    bytes_text(most, x->dev->desc.largest_bytes));
 }
 
-/* Finds the start of each allocation except the first, with as few as
- * possible. */
+/* Adds to cut[] the start of each allocation of region r but the first, using
+ * as few allocations as possible. An allocation has at most `most` bytes. */
 static pl_status find_cuts(struct gpu_device *x, enum region r, size_t most,
                            pl_err *err)
 {
@@ -101,7 +103,8 @@ static pl_status find_cuts(struct gpu_device *x, enum region r, size_t most,
 
 /* ---- memory -------------------------------------------------------------- */
 
-/* Returns the end of the allocation that contains `from`. */
+/* Returns the offset in region r of the end of the allocation that contains
+ * offset `from`. */
 static size_t end_of(const struct gpu_device *x, enum region r, size_t from)
 {
     const struct gpu_image *m = &x->image;
@@ -153,7 +156,8 @@ void gpu_region_unload(struct gpu_device *x)
 
 /* ---- between steps ------------------------------------------------------- */
 
-/* Returns the bytes of a range that lie in its first allocation. */
+/* Returns how many of the `bytes` bytes from `offset` in region r are in the
+ * same allocation as the first one. */
 static size_t in_part(const struct gpu_device *x, enum region r, size_t offset,
                       size_t bytes)
 {

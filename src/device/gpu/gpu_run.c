@@ -1,26 +1,27 @@
-/* The issuing thread of a GPU: puts the instructions of a variant into their
- * queues, in order. The queues execute them later and in parallel. The order
- * that program.h demands is kept by fences between the two queues and by flags
- * between devices.
+/* The issuing thread of a GPU: queues the work of a variant's instructions, in
+ * order. The GPU's two queues execute it later and in parallel. Fences between
+ * the queues and event flags between devices enforce the order that program.h
+ * requires.
  *
- * If the driver's queues can wait for a word themselves, the thread does not
- * stop at a WAIT. It checks the awaited words before it waits for a queue, so
- * that it never sleeps in the driver after another device failed. The remaining
- * checks are deferred until then.
+ * If the driver's queues can wait for an event flag themselves, the thread does
+ * not stop at a WAIT. It remembers the event, and checks it before it waits for
+ * a queue to become empty. Otherwise the thread might sleep in the driver for
+ * ever after another device failed.
  *
- * Copies from memory that is not mapped occupy the thread for long. So
- * transfers and waits of the copy queue are then deferred until that queue has
- * to do something else, usually a post. That is late (see "Order" in
- * doc/architecture.md): by then the compute queue has all the work that hides
- * them. Posts are not deferred, so a wait still names one issued before. */
+ * A copy from memory that is not mapped occupies the thread for long. So if
+ * there are such copies, PULLs, PAGES and WAITs of the copy queue are deferred
+ * until the copy queue must do something else, usually a POST. That is late
+ * (see "Order" in doc/architecture.md): by then the compute queue has all the
+ * work that hides the copies. POSTs are not deferred, so a WAIT is still issued
+ * after the POST that it waits for. */
 #include <sched.h>
 
 #include "base/err.h"
 #include "device/gpu/gpu_device.h"
 
-enum { LOOKS = 64 }; /* polls of a word between two flushes */
+enum { LOOKS = 64 }; /* polls of an event flag between two flushes */
 
-/* Reports a driver error to the set, if there is one. */
+/* Fails the run with the driver's error, unless `s` is PL_OK. */
 static void report_error(struct gpu_device *x, int step, pl_status s,
                          const pl_err *err)
 {
@@ -41,8 +42,9 @@ static pl_status flush_both(struct gpu_device *x, pl_err *err)
     return PL_OK;
 }
 
-/* Waits for another device's event while this GPU's queues continue. Returns
- * false if the step failed, or the driver, whose error is in *s. */
+/* Waits until event flag `f` of another device has reached this step's number,
+ * while this GPU's queues continue. Returns false if the step has failed, or if
+ * the driver fails, whose error is then in *s and *err. */
 static bool poll_event(struct gpu_device *x, const struct device_flag *f,
                        double begin, pl_status *s, pl_err *err)
 {
@@ -65,8 +67,9 @@ static bool poll_event(struct gpu_device *x, const struct device_flag *f,
     }
 }
 
-/* Waiting time is not counted if queues wait by themselves, because it is
- * unknown. */
+/* Waits for event `e` on the issuing thread; returns as poll_event() does. If
+ * queues wait for events, the time is not counted, because the queues' own
+ * waiting time is unknown. */
 static bool wait_event_host(struct gpu_device *x, struct insn_event e,
                             pl_status *s, pl_err *err)
 {
@@ -131,7 +134,8 @@ static pl_status wait_other_queue(struct gpu_device *x, enum queue q, int event,
     return x->driver->fence_wait(x->gpu, q, (int)(e->mark % GPU_RING), err);
 }
 
-/* Returns false if the step failed; *s is set if the driver failed. */
+/* Issues a WAIT. Returns false if the step has failed; *s is set if the driver
+ * failed. */
 static bool issue_wait(struct gpu_device *x, const struct insn *st,
                        pl_status *s, pl_err *err)
 {
@@ -165,7 +169,8 @@ static bool issue_post(struct gpu_device *x, const struct insn *st,
     e->mark = 0;
     if (e->crossed)
         *s = set_mark(x, st->queue, &e->mark, err);
-    if (*s == PL_OK && !e->external) /* the fence suffices */
+    if (*s == PL_OK && !e->external) /* only the other queue waits, so the fence
+                                        suffices */
         *s = x->driver->flush(x->gpu, st->queue, err);
     if (*s == PL_OK && !e->external)
         return true;
@@ -184,8 +189,8 @@ static bool issue_post(struct gpu_device *x, const struct insn *st,
 
 /* ---- instructions -------------------------------------------------------- */
 
-/* Executes an instruction while nothing else is in flight, so that the measured
- * time is right. */
+/* Executes an instruction while nothing else is in flight, so that its time can
+ * be measured and its memory accesses guarded. */
 static bool issue_sync(struct gpu_device *x, const struct insn *st, int i,
                        pl_status *s, pl_err *err)
 {
@@ -222,12 +227,13 @@ static bool issue(struct gpu_device *x, const struct insn *st, int i,
         if (*s != PL_OK)
             return false;
     }
-    if (st->kind != INSN_PAGES) /* its table is read later */
+    if (st->kind != INSN_PAGES) /* PAGES are counted when the token table is on
+                                   the host */
         gpu_image_count(&x->image, x->dev, st, NULL);
     return true;
 }
 
-/* Returns false if the step failed. */
+/* Issues instruction i now. Returns false if the step has failed. */
 static bool take_now(struct gpu_device *x, const struct insn *st, int i)
 {
     pl_err err = {0};
@@ -246,7 +252,7 @@ static bool take_now(struct gpu_device *x, const struct insn *st, int i)
     return false;
 }
 
-/* Issues the deferred instructions. */
+/* Issues the deferred instructions. Returns false if the step has failed. */
 static bool issue_deferred(struct gpu_device *x, const struct variant *c)
 {
     bool on = true;
@@ -288,7 +294,7 @@ static void count_pages(struct gpu_device *x, const struct variant *c)
     }
 }
 
-/* Waits for both queues. Returns true if all work is done. */
+/* Waits until both queues are empty. Returns false if the step has failed. */
 static bool end(struct gpu_device *x)
 {
     for (int q = 0; q < QUEUE_COUNT; q++) {
@@ -303,9 +309,9 @@ static bool end(struct gpu_device *x)
     return true;
 }
 
-/* Ends a failed step: no queued work may access memory later, unless the GPU is
- * lost. Removes commands from queues that may wait for events that will not be
- * signalled. */
+/* Ends a failed step so that, unless the GPU is lost, no queued work accesses
+ * memory later. Removes queued commands that may wait for events which will
+ * never be posted. */
 static void abort_run(struct gpu_device *x)
 {
     for (int q = 0; q < QUEUE_COUNT && x->queues_wait && !x->lost; q++)
@@ -332,7 +338,7 @@ static void mark_external_events(struct gpu_device *x,
             x->event[wait_event(w, j).event].external = true;
 }
 
-/* Finds the events that other devices wait for. */
+/* Finds the device's events that other devices wait for. */
 static void find_external_waiters(struct gpu_device *x)
 {
     for (int d = 0; d < device_set_size(x->set); d++) {

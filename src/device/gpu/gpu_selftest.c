@@ -1,7 +1,7 @@
-/* The self-test: runs the cases (gpu_selftest_case.h) of a program's kernels on
- * the device and in plain C. Memory is one image, random except for data that
- * must have a form. All of it is compared, so that writes outside the result
- * show. */
+/* The self-test: executes the cases (gpu_selftest_case.h) of a program's
+ * kernels on the device and in plain C. The memory of a case is one image,
+ * filled with random bytes except for data that must be valid. The whole image
+ * is compared, so that a write outside the result is noticed. */
 #include "device/gpu/gpu_selftest.h"
 
 #include <stdio.h>
@@ -26,7 +26,8 @@ static bool inside(const struct selftest_case *t, size_t at)
     return at >= t->out && at < t->out + t->out_bytes;
 }
 
-/* Returns the kernels of a case: "delta_norm + delta_net_64". */
+/* Writes the names of a case's kernels to text[size], as in "delta_norm +
+ * delta_net_64", and returns it. */
 static const char *kernels(const struct selftest_case *t, char *text,
                            size_t size)
 {
@@ -74,8 +75,9 @@ static pl_status differs_at(const struct gpu_device *x,
                    remedy ? remedy : "", remedy ? ", " : "");
 }
 
-/* Reports the first word that differs, if any; words of the result before
- * others. The bits of NaNs are unspecified. */
+/* Returns an error with the first word of the result that differs, else with
+ * the first other word of the image, else PL_OK. Any two NaNs in a result of
+ * floats count as equal. */
 static pl_status compare(const struct gpu_device *x,
                          const struct selftest_case *t,
                          const unsigned char *have, pl_err *err)
@@ -95,15 +97,17 @@ static pl_status compare(const struct gpu_device *x,
     return PL_OK;
 }
 
-/* ---- remembered results -------------------------------------------------- */
+/* ---- stored results ------------------------------------------------------ */
 
-/* All that decides whether a case passes. */
+/* The key under which results are stored: everything that may affect whether a
+ * case passes. */
 struct passed_key {
     char what[16], identity[256];
     uint64_t text, trials;
 };
 
-/* By case number: kept for the next program, which may want other kernels. */
+/* The stored results: for each case 1 if it has passed. A later program may
+ * need other cases. */
 struct passed {
     unsigned char selftest_case[TRIAL_MOST];
 };
@@ -145,7 +149,8 @@ struct checking {
     bool differs;
 };
 
-/* Counts the kernels of a finished case. */
+/* Counts the kernels of a finished case that were not counted yet, and reports
+ * progress. */
 static void count_tried(struct checking *c, const struct selftest_case *t)
 {
     for (int i = 0; i < t->list.n; i++) {
@@ -171,7 +176,8 @@ static pl_status run_on(struct gpu_device *x, const struct selftest_case *t,
     return gpu_drain(x, q, err);
 }
 
-/* Runs case i; have[TRIAL_IMAGE]. */
+/* Executes case i. have[TRIAL_IMAGE] is scratch for the image read back from
+ * the device. */
 static pl_status try_one(struct checking *c, struct selftest_case *t, int i,
                          unsigned char *have, pl_err *err)
 {
@@ -192,8 +198,9 @@ static pl_status try_one(struct checking *c, struct selftest_case *t, int i,
     return s;
 }
 
-/* Returns true if case i consists of wanted kernels and has not passed yet.
- * Sets *end after the last case. The case is made without values. */
+/* Returns true if case i must be executed: it consists of wanted kernels and
+ * has not passed yet. Sets *end to whether there is no case i. Makes only the
+ * case's launches. */
 static bool is_due(const struct checking *c, struct selftest_case *t, int i,
                    bool *end)
 {
@@ -203,9 +210,9 @@ static bool is_due(const struct checking *c, struct selftest_case *t, int i,
                      (!c->passed.selftest_case[i] && trial_takes(t, c->want)));
 }
 
-/* Waits for copies that a failed case may have in flight, because their memory
- * is freed next. Returns false if the GPU is lost: it keeps the memory for
- * ever. */
+/* After a failure waits for copies in flight, because the caller frees their
+ * memory next. Returns false if the GPU is lost; the memory must then never be
+ * freed. */
 static bool at_rest(struct gpu_device *x, pl_status s)
 {
     if (!x->lost && s != PL_OK)
@@ -213,7 +220,8 @@ static bool at_rest(struct gpu_device *x, pl_status s)
     return !x->lost;
 }
 
-/* have: TRIAL_IMAGE bytes after the image. */
+/* Executes all cases that are due, with the image at device address `at`. The
+ * image read back from the device is stored after t.image. */
 static pl_status try_all(struct checking *c, uint64_t at, pl_err *err)
 {
     struct selftest_case t = {.image = malloc(2 * TRIAL_IMAGE), .at = at};
@@ -282,7 +290,7 @@ pl_status gpu_check(struct gpu_device *x, const bool want[],
     load_passed(&c.passed, x, &key);
     s = try_in_memory(&c, err);
     *differs = c.differs;
-    /* on failure the next process tests again */
+    /* if storing fails, the next process tests again */
     if (s == PL_OK && x->driver->identity)
         gpu_cache_save(&key, sizeof key, &c.passed, sizeof c.passed, NULL);
     return s;

@@ -1,6 +1,7 @@
-/* Cases for kernels that programs call: a table of calls, and how operands and
- * launches of a call are made. program/kernels.def says what an argument may
- * be; a row gives shapes. */
+/* The self-test cases of kernels that programs call. The table of calls is
+ * gpu_trials.def; this file makes the operands and the launches of a call. The
+ * kinds of arguments are those of program/kernels.def; a row of the table gives
+ * the shapes. */
 #include "device/gpu/gpu_selftest_case.h"
 
 #include <stdio.h>
@@ -17,8 +18,8 @@ enum { MAX_CHUNKS = 64 };
 
 /* ---- ids ----------------------------------------------------------------- */
 
-/* Returns ids below `end`, distinct within a row; `beyond`: some out of
- * range. */
+/* Makes the int32 ids of tensor `x`: from 0 to end - 1, distinct within a row.
+ * If `beyond`, some are out of range. */
 static void *ids(struct selftest_case *t, const struct cpu_tensor *x,
                  int64_t end, bool beyond)
 {
@@ -40,7 +41,8 @@ static void *ids(struct selftest_case *t, const struct cpu_tensor *x,
 
 /* ---- weights ------------------------------------------------------------- */
 
-/* Clears a bit of half-precision scales so that nothing becomes infinite. */
+/* Clears an exponent bit of the F16 scales p[bytes], so that no product becomes
+ * infinite. */
 static void tame_halves(unsigned char *p, int bytes)
 {
     for (int i = 1; i < bytes; i += 2)
@@ -57,7 +59,8 @@ static void tame_tile(const struct pack_rule *r, unsigned char *tile)
         tile[i] %= 0x70;
 }
 
-/* Returns packed blocks. All bits except scales are valid weights. */
+/* Makes packed quantized weights for n_matrix matrices. Random bits are valid
+ * weights, except that scales must be limited. */
 static void *blocks(struct selftest_case *t, const struct pack *p,
                     int64_t n_matrix)
 {
@@ -78,25 +81,32 @@ static void *blocks(struct selftest_case *t, const struct pack *p,
 
 /* ---- rows ---------------------------------------------------------------- */
 
-enum { CUT = 288, K = 512 }; /* boundary of two ranks; values of a row */
+enum {
+    CUT = 288,
+    K = 512
+}; /* k at which the second of two ranks begins; k of a weight row */
 
-/* The formats that a call's operands have in turn. */
+/* The set of formats with which a call is repeated. */
 enum forms { FORM_F32, FORM_FLOATS, FORM_CACHES, FORM_WEIGHTS };
 
 static const struct row {
-    /* last: of a range of kernels, one after another */
+    /* the row is for each kernel from `kernel` to `last`; last is 0 for only
+     * one */
     enum kernel kernel, last;
     enum forms forms;
-    bool pairs;   /* each format with each */
-    bool plain;   /* weights as in a file, not packed */
-    bool crossed; /* heads use KV heads in turn */
-    bool apart;   /* the ranks' results are not added */
-    int n_rank;   /* of the summed dimension */
-    int beside;   /* further calls of its kind in the same launch */
-    /* or calls of these kernels, one after another; 0: none */
+    bool pairs;   /* two operands vary: all pairs of formats */
+    bool plain;   /* weights are not packed */
+    bool crossed; /* query head h uses KV head h modulo their number */
+    bool apart;   /* the ranks' results are not added but stored separately */
+    int n_rank;   /* ranks among which the summed dimension is divided */
+    int beside;   /* number of further calls of the same kernel that are fused
+                     into the launch */
+    /* or further calls of these kernels, each using the result of the one
+     * before; 0: none */
     enum kernel behind[TRIAL_CALLS - 1];
-    bool by_id;  /* a lookup of rows by its ids precedes these */
-    int64_t ids; /* upper bound of the ids */
+    bool by_id;  /* these calls are preceded by gather_rows with the ids of the
+                    first call */
+    int64_t ids; /* ids are less than this */
     enum trial_values values;
     struct trial_tokens tokens;
     struct graph_attr attr;
@@ -115,7 +125,7 @@ static bool has_form(enum forms forms, pl_format f)
            (forms == FORM_CACHES && f == PL_Q8_0);
 }
 
-/* Returns the i-th format, or PL_FORMAT_COUNT after the last. */
+/* Returns the i-th format of the set, or PL_FORMAT_COUNT if there are fewer. */
 static pl_format form(enum forms forms, int i)
 {
     int f = 0;
@@ -137,16 +147,17 @@ static int n_form(const struct row *r)
 
 /* ---- operands ------------------------------------------------------------ */
 
-/* State while a call is made. */
+/* The state of making a call. */
 struct making {
     struct selftest_case *t;
     const struct row *r;
-    pl_format f[2]; /* of the arguments whose format varies */
-    int n_f;        /* such arguments so far */
-    int n_pack;     /* packs made for the case */
+    pl_format f[2]; /* formats of the arguments whose format varies */
+    int n_f;        /* number of such arguments so far */
+    int n_pack;     /* number of packs used of t->pack */
 };
 
-/* Makes a tensor without data; -1 stands for a dimension of 0. */
+/* Returns a tensor without data. dim[] ends with 0; -1 stands for a dimension
+ * of size 0. */
 static struct cpu_tensor shape(const int64_t *dim, pl_format f)
 {
     struct cpu_tensor x = {.format = f};
@@ -167,7 +178,8 @@ static int64_t count(const struct cpu_tensor *x)
     return n;
 }
 
-/* Returns weights, packed in parts by rank. */
+/* Makes the data of a weight, packed with one span per rank unless the row is
+ * `plain`. */
 static void *weights(struct making *m, struct cpu_tensor *x)
 {
     struct selftest_case *t = m->t;
@@ -194,7 +206,7 @@ static void *weights(struct making *m, struct cpu_tensor *x)
                             (x->format == PL_F32 ? 4 : 2));
 }
 
-/* Returns a cache, or a part of each of its tiles. */
+/* Makes the data of a cache. */
 static void *cache(struct selftest_case *t, const struct cpu_tensor *x)
 {
     int64_t n = x->dim[0] / PAGE_TOKENS * x->dim[1], d = x->dim[2];
@@ -206,11 +218,12 @@ static void *cache(struct selftest_case *t, const struct cpu_tensor *x)
     p = trial_room(t, (size_t)n * bytes);
     for (int64_t i = 0; i < n && !t->dry; i++)
         for (int64_t k = 1; k < d / 32 * PAGE_TOKENS * 2; k += 2)
-            p[(size_t)i * bytes + (size_t)k] &= 0x1f; /* scales */
+            p[(size_t)i * bytes + (size_t)k] &= 0x1f; /* limits the scales */
     return p;
 }
 
-/* Returns the format of an argument, one of m->f if it varies. */
+/* Returns the format of an argument of kind `letter` (kernel_values()), one of
+ * m->f if it varies. */
 static pl_format format_of(struct making *m, char letter)
 {
     const char *several[] = {[FORM_F32] = "",
@@ -285,8 +298,8 @@ static void add_head_map(struct making *m)
     t->call.head_map = map;
 }
 
-/* Adds the rank tree, and the ranks' spans of the summed or looked-up
- * dimension. */
+/* Sets the rank tree and, with two ranks, their spans of the summed or
+ * looked-up dimension, which has size `dim` and is divided at `cut`. */
 static void add_ranks(struct making *m, int64_t dim, int64_t cut)
 {
     const struct row *r = m->r;
@@ -344,7 +357,7 @@ static void reference(struct selftest_case *t)
         run_generic(t, t->also[i], t->also_call[i]);
 }
 
-/* Quantizes activations as the weights' format needs them. */
+/* Quantizes the activations if the weights' format needs that. */
 static void add_q8(struct making *m)
 {
     struct selftest_case *t = m->t;
@@ -412,7 +425,7 @@ static void add_launches(struct selftest_case *t, enum kernel k,
     }
     if (c == &t->call)
         t->n_kept = t->n;
-    /* address never used: kernels without scratch ignore it */
+    /* kernels without scratch memory ignore the address */
     g.scratch = t->at + t->n;
     if (e->scratch)
         g.scratch = trial_at(t, trial_room(t, e->scratch(&g)));
@@ -432,9 +445,9 @@ static void give_result(struct selftest_case *t, struct cpu_tensor *x)
     x->data = trial_values(t, VALUES_MILD, PL_F32, count(x));
 }
 
-/* Adds calls of the same kernel with other operands, except the rows multiplied
- * by weights and the token table. Each contraction has fewer weight rows than
- * the last. */
+/* Adds further calls of the same kernel. They share the token table and the
+ * activations that weights are multiplied with; other operands differ. A
+ * contraction has fewer weight rows than the one before. */
 static void add_beside(struct making *m)
 {
     struct selftest_case *t = m->t;
@@ -460,7 +473,7 @@ static void add_beside(struct making *m)
     }
 }
 
-/* Returns positions, shared by all calls that rotate heads. */
+/* Returns the positions of n tokens. All RoPE calls of a case share them. */
 static struct cpu_tensor positions(struct selftest_case *t, int64_t n)
 {
     struct cpu_tensor x = {.format = PL_I32, .n_dim = 1, .dim = {n}};
@@ -472,8 +485,8 @@ static struct cpu_tensor positions(struct selftest_case *t, int64_t n)
     return x;
 }
 
-/* Quantizes rows; a row's heads are joined. Of K values, spans of one or two
- * ranks share scales. */
+/* Sets a call of quantize; the heads of a token are one row. If rows have K
+ * values, the call gets the spans of one or two ranks. */
 static void quantize_behind(struct making *m, struct cpu_call *c)
 {
     struct selftest_case *t = m->t;
@@ -491,8 +504,8 @@ static void quantize_behind(struct making *m, struct cpu_call *c)
         trial_room(t, (size_t)(count(x) / 32) * sizeof(struct q8_block));
 }
 
-/* Writes heads into a cache, for the row's tokens: those of the last call, or
- * new ones if the last call wrote a cache too. */
+/* Sets a call of cache_write for the result of the last call, or for new values
+ * if the last call was a cache_write too. */
 static void write_behind(struct making *m, struct cpu_call *c)
 {
     struct selftest_case *t = m->t;
@@ -508,7 +521,7 @@ static void write_behind(struct making *m, struct cpu_call *c)
     c->table = &t->table;
 }
 
-/* Looks up rows by the ids that select experts. */
+/* Sets a call of gather_rows with the ids that select the experts. */
 static void rows_behind(struct making *m, struct cpu_call *c)
 {
     struct selftest_case *t = m->t;
@@ -521,7 +534,8 @@ static void rows_behind(struct making *m, struct cpu_call *c)
     c->tree = t->call.tree;
 }
 
-/* Adds to a result the looked-up rows, or a row. */
+/* Sets a call of add: it adds the rows that gather_rows looked up, else one
+ * row, to the last result. */
 static void sum_behind(struct making *m, struct cpu_call *c)
 {
     struct selftest_case *t = m->t;
@@ -536,7 +550,7 @@ static void sum_behind(struct making *m, struct cpu_call *c)
     give_result(t, &c->in[1]);
 }
 
-/* Adds a call that uses the result of the last one. */
+/* Adds a call of kernel `k` that uses the result of the call `last`. */
 static void add_behind(struct making *m, enum kernel k, struct cpu_call last)
 {
     struct selftest_case *t = m->t;
@@ -585,7 +599,7 @@ static void add_calls(struct making *m)
                    i + by_id > 0 ? t->also_call[i + by_id - 1] : t->call);
 }
 
-/* Makes the launches of all calls and fuses them. */
+/* Makes the launches of all calls, then fuses those of different calls. */
 static void add_all_launches(struct selftest_case *t)
 {
     int first[TRIAL_CALLS + 1] = {0}, host[TRIAL_CALLS];
@@ -627,7 +641,8 @@ static void add_result(struct making *m)
     t->out = (size_t)((unsigned char *)c->out.data - t->image);
     if (c->tree.n_out > 1) {
         c->out_stride = (bytes + 255) / 256 * 256;
-        trial_room(t, c->out_stride); /* follows the result */
+        trial_room(t, c->out_stride); /* the second rank's result follows the
+                                         first's */
     }
     t->out_bytes = bytes + c->out_stride;
 }
@@ -664,7 +679,7 @@ static void make_call(struct selftest_case *t, const struct row *r,
     add_all_launches(t);
 }
 
-/* Makes the i-th call of the table. Returns false after the last. */
+/* Makes the i-th call of the table. Returns false if there are fewer. */
 static bool make_from_table(struct selftest_case *t, int i)
 {
     for (int k = 0; k < N_ROW; k++) {

@@ -1,9 +1,9 @@
-/* Cases of a GPU's self-test (gpu_selftest.c): small calls of each kernel,
- * turned into launches as those of programs are. Plain C on the CPU computes
- * the results for the same operands.
+/* The cases of a GPU's self-test (gpu_selftest.c): small calls of each kernel.
+ * Launches are made from a call by the same code as for programs. Plain C on
+ * the CPU computes the reference result for the same operands.
  *
- * A case has one range of memory, an image, with all that its kernels read and
- * write. Its launches address it by its address on the device. */
+ * All memory that a case reads and writes is one range, the image. The host
+ * prepares it and copies it to the device. Launches use its device address. */
 #ifndef DEVICE_GPU_GPU_SELFTEST_CASE_H
 #define DEVICE_GPU_GPU_SELFTEST_CASE_H
 
@@ -12,32 +12,36 @@
 
 enum {
     TRIAL_IMAGE = 1 << 20,
-    TRIAL_MOST = 4096, /* upper bound of the number of cases */
-    TRIAL_CALLS = 4    /* most calls of one launch */
+    TRIAL_MOST = 4096, /* more than the number of cases */
+    TRIAL_CALLS = 4    /* most calls that one launch does */
 };
 
 struct selftest_case {
     unsigned char *image; /* borrowed, [TRIAL_IMAGE] */
-    uint64_t at;          /* its address for kernels */
-    bool dry;             /* only launches are made, not values */
-    size_t n, n_kept;     /* bytes in use; without scratch */
+    uint64_t at;          /* device address of the image */
+    bool dry;             /* makes only launches, does not write to the image */
+    size_t n, n_kept;     /* size of the image in use, in bytes; size without
+                             scratch memory */
     size_t out, out_bytes;
-    bool floats; /* the result has floats, so any two NaNs are equal */
+    bool floats; /* the result consists of floats; any two NaNs count as
+                    equal */
     uint64_t random;
-    bool full;               /* the case does not fit the image */
-    bool no_memory;          /* for the launches, or for the reference */
+    bool full;               /* the case does not fit into the image */
+    bool no_memory;          /* out of memory, for the launches or for the
+                                reference */
     struct launch_list list; /* owned */
-    int n_alone;             /* launches of its first call alone */
-    char what[64];           /* "relu, F16" */
-    /* Does in the image what the launches do on the device. */
+    int n_alone;             /* number of launches before those of further calls
+                                are added */
+    char what[64];           /* description for messages: "relu, F16" */
+    /* Computes the reference result in the image. */
     void (*reference)(struct selftest_case *t);
-    /* Input of the reference; pointers are into the image. */
+    /* The call that `reference` executes; pointers point into the image. */
     enum kernel kernel;
     struct cpu_call call;
     struct token_table table;
     struct graph_attr attr;
     struct pack pack[TRIAL_CALLS];
-    /* Further calls that its launch does too. */
+    /* Further calls that the case's fused launch does too. */
     enum kernel also[TRIAL_CALLS - 1];
     struct cpu_call also_call[TRIAL_CALLS - 1];
     int n_also;
@@ -48,23 +52,26 @@ struct selftest_case {
     } by_hand;
 };
 
-/* Makes case i, from 0 on, for `at`, `image` and `dry`. Reuses the memory of
- * its lists. Returns false after the last case. */
+/* Makes case i, counted from 0, with t->at, t->image and t->dry. Reuses memory
+ * that an earlier case allocated. Returns false if there is no case i. */
 bool trial_make(struct selftest_case *t, int i);
 void trial_fini(struct selftest_case *t);
-/* Hash of the table of calls: if it changes, passed calls are tested again. */
+/* Returns a hash of the table of calls. If it changes, all calls are tested
+ * again. */
 uint64_t trial_hash(void);
-/* Returns the meaning of element `word` of its result, "plain sum", or NULL. */
+/* Returns the name of the operation that computed element `word` of the result,
+ * such as "plain sum", or NULL if unknown. */
 const char *trial_word(const struct selftest_case *t, size_t word);
 
-/* Returns true if these kernels suffice for it. */
+/* Returns true if all launches of the case are of kernels k with has[k]. */
 bool trial_takes(const struct selftest_case *t,
                  const bool has[GPU_KERNEL_COUNT]);
 
-/* ---- private to these files ---- */
+/* ---- internal functions of cases ----------------------------------------- */
 
 /* ---- gpu_trial_values.c ---- */
-/* Values of a tensor. */
+/* Distributions of random tensor values. The bounds are of the absolute
+ * value. */
 enum trial_values {
     VALUES_UNIT, /* up to 1, some very small, zeros */
     VALUES_MILD, /* up to 4, a few up to 64 */
@@ -72,30 +79,33 @@ enum trial_values {
     VALUES_ABOVE /* 1 to 4 */
 };
 
-/* Returns space in the image, filled with random bytes. */
+/* Allocates space in the image, filled with random bytes. Sets t->full if there
+ * is none. */
 void *trial_room(struct selftest_case *t, size_t bytes);
-/* The same with a copy of p in it. */
+/* Allocates space in the image and copies p[bytes] to it. */
 void *trial_put(struct selftest_case *t, const void *p, size_t bytes);
 void *trial_values(struct selftest_case *t, enum trial_values v, pl_format f,
                    int64_t n);
-/* Returns the space for the result. */
+/* Allocates space for the result in the image. */
 void *trial_result(struct selftest_case *t, size_t bytes);
 uint32_t trial_draw(struct selftest_case *t);
-/* Returns the device address of a pointer into the image; 0 for NULL. */
+/* Returns the device address of what `p` points to in the image, or 0 for
+ * NULL. */
 uint64_t trial_at(const struct selftest_case *t, const void *p);
 
-/* Adjacent sequences; if `states`, each has a state slot to read and one to
- * write. */
+/* Makes a token table with k->n_seq sequences, whose tokens are contiguous. If
+ * `states`, each sequence has a state slot to read and one to write. */
 struct trial_tokens {
-    int n_tok, n_seq, first; /* first: first position */
+    int n_tok, n_seq, first; /* first: position of the first token */
     int stride;              /* page_stride */
 };
 void trial_tokens(struct selftest_case *t, const struct trial_tokens *k,
                   bool states, int64_t n_page);
 
 /* ---- gpu_trial_hand.c ---- */
-/* Cases of kernels that programs do not name: the operations that all kernels
- * consist of, and the copies of instructions. */
+/* Makes case i, 0 to TRIAL_BY_HAND - 1, of the kernels that are not kernels of
+ * programs: the arithmetic operations, and the copies that instructions consist
+ * of. */
 enum { TRIAL_BY_HAND = 5 };
 void trial_by_hand(struct selftest_case *t, int i);
 

@@ -1,10 +1,10 @@
-/* The staging ring: host memory through which bytes go to a GPU and back. The
- * driver copies from and to it at full speed without blocking a thread. A
- * staging buffer belongs to one queue while it is filled, range by range; a
- * fence after its last range says when it is free. So while a queue uses some
- * buffers, others are filled, and the link stays busy. Copies of the ring wait
- * for no other device, so a buffer always becomes free. Callers hold the lock.
- */
+/* The staging ring: pinned host memory through which host data is copied to a
+ * GPU and back. The driver copies from and to it at full speed without blocking
+ * a thread. The ring consists of buffers. A buffer is filled range by range for
+ * one queue. A fence recorded after its last range tells when it may be reused.
+ * While a queue uses some buffers, others are filled, so the link is never
+ * idle. Copies from and to the ring wait for no other device, so each buffer
+ * becomes free eventually. Callers hold gpu_device.lock. */
 #include <string.h>
 
 #include "base/err.h"
@@ -15,7 +15,6 @@ unsigned char *gpu_ring_at(const struct gpu_device *x, int i)
     return x->ring + (size_t)i * GPU_SLOT;
 }
 
-/* Records the fence after all ranges of the buffer are in its queue. */
 pl_status gpu_ring_mark(struct gpu_device *x, int i, pl_err *err)
 {
     struct staging_buffer *o = &x->slot[i];
@@ -46,8 +45,8 @@ pl_status gpu_ring_look(struct gpu_device *x, int i, bool *yes, pl_err *err)
     return PL_OK;
 }
 
-/* Waits a moment for a closed buffer. Other threads use the ring meanwhile, so
- * all its state may have changed afterwards. */
+/* Waits a moment for closed buffer i to become free. The lock is released
+ * meanwhile, so the caller must check the ring's state again. */
 static pl_status wait_for(struct gpu_device *x, int i, pl_err *err)
 {
     double since = x->slot[i].since;

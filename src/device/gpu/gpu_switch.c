@@ -1,4 +1,4 @@
-/* Accepts 0, 1, empty or unset only. */
+/* Implementation of gpu_switch.h. Accepted values are 0, 1 and "". */
 #include "device/gpu/gpu_switch.h"
 
 #include <stdlib.h>

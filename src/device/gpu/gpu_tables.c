@@ -1,4 +1,6 @@
-/* Sorts tables by contents, so that equal ones are adjacent, then by key. */
+/* Implementation of gpu_tables.h. Offsets are assigned in the order of
+ * contents, in which equal tables are adjacent. Then tables are sorted by key
+ * for look-ups. */
 #include "device/gpu/gpu_tables.h"
 
 #include <stdlib.h>

@@ -1,6 +1,7 @@
-/* Constant data that kernels read besides tensors: chunks of packed weights,
- * rank trees, spans, head maps. They are written once, when the program is
- * loaded, in one allocation. Equal tables are stored once. */
+/* Constant tables that kernels read in addition to tensors: chunks of packed
+ * weights, rank trees, spans, head maps. All tables are in one allocation,
+ * written once when the program is loaded. Tables with equal contents are
+ * stored once. */
 #ifndef DEVICE_GPU_GPU_TABLES_H
 #define DEVICE_GPU_GPU_TABLES_H
 
@@ -9,8 +10,8 @@
 #include <stdint.h>
 
 struct gpu_table {
-    const void *key;  /* pointer of the program that is looked up */
-    const void *data; /* the bytes; usually the key */
+    const void *key;  /* identifies the table: a pointer into the program */
+    const void *data; /* the contents; usually the same pointer */
     size_t bytes;
     size_t at; /* offset in the allocation */
 };
@@ -18,20 +19,20 @@ struct gpu_table {
 struct gpu_tables {
     struct gpu_table *table; /* owned */
     int n, n_max;
-    size_t bytes;   /* of all, once they are laid out */
-    bool no_memory; /* something was left out */
+    size_t bytes;   /* size of the allocation, set by gpu_tables_lay */
+    bool no_memory; /* out of memory: tables are missing */
 };
 
 void gpu_tables_free(struct gpu_tables *t);
-/* Adds a table, or nothing for 0 bytes. `data` must stay valid until it is
- * written to the device. */
+/* Adds a table, or nothing if `bytes` is 0. `data` must stay valid until
+ * gpu_tables_write was called. */
 void gpu_tables_add(struct gpu_tables *t, const void *key, const void *data,
                     size_t bytes);
-/* Assigns the offsets. */
+/* Assigns an offset to each table. */
 void gpu_tables_lay(struct gpu_tables *t);
-/* Writes all into out[bytes]. */
+/* Writes the contents of all tables to out[t->bytes]. */
 void gpu_tables_write(const struct gpu_tables *t, void *out);
-/* Returns the offset of a table added with this key and size. */
+/* Returns the offset of the table that was added with this key and size. */
 size_t gpu_tables_at(const struct gpu_tables *t, const void *key, size_t bytes);
 
 #endif

@@ -1,4 +1,4 @@
-/* Unpacks the kernel source. */
+/* Decompresses the kernel source. */
 #include "device/gpu/gpu_text.h"
 
 #include <stdlib.h>

@@ -1,6 +1,6 @@
-/* The kernel source (text/) for drivers that compile it: a prelude, then the
- * common part, with all includes resolved. Packed by scripts/embed_text.py
- * during the build. */
+/* The kernel source (folder text/), embedded in the library for drivers that
+ * compile it: a prelude for each API and the common part, with all #includes
+ * resolved. Compressed by scripts/embed_text.py during the build. */
 #ifndef DEVICE_GPU_GPU_TEXT_H
 #define DEVICE_GPU_GPU_TEXT_H
 
@@ -11,19 +11,20 @@
 #include "pl.h"
 
 struct gpu_text {
-    uint64_t hash; /* of the source */
+    uint64_t hash; /* hash of the source */
     struct lzma text;
 };
 
 extern const struct gpu_text gpu_text, gpu_prelude_hip, gpu_prelude_opencl;
 
-/* Sets *out to `head`, the prelude and gpu_text, concatenated and terminated;
- * the caller frees it. Returns PL_NO_MEMORY, or PL_DEVICE if the library's file
- * is damaged. */
+/* Sets *out to the concatenation of `head`, the prelude and gpu_text,
+ * terminated; the caller frees it. Returns PL_NO_MEMORY, or PL_DEVICE if the
+ * embedded source is damaged. */
 pl_status gpu_text_unpack(const char *head, const struct gpu_text *prelude,
                           char **out, pl_err *err);
 
-/* Sets the error of a source that cannot be unpacked. */
+/* Returns PL_DEVICE and sets the error for a source that cannot be
+ * decompressed. */
 static inline pl_status gpu_text_damaged(pl_err *err)
 {
     return err_set(err, PL_DEVICE,

@@ -1,9 +1,9 @@
-/* Queues the work of an instruction: its launches, and copies that kernels do
- * not do. These are long spans between host and device, bytes received in the
- * host inbox, and all access to memory that kernels cannot reach. Such memory
- * is read and written through the staging ring. Given memory that it has not
- * mapped, a driver blocks the thread until all is copied, at half the speed of
- * the link or less. */
+/* Queues the work of an instruction: its launches, and the copies that the
+ * driver does instead of kernels. These are long spans between host and device,
+ * bytes received in the host inbox, and all copies from or to memory that
+ * kernels cannot access. Such memory is copied through the staging ring.
+ * Without the ring, a driver would block the thread until each copy is
+ * complete, at no more than half the speed of the link. */
 #include "base/err.h"
 #include "device/gpu/gpu_device.h"
 #include "program/page_walk.h"
@@ -26,8 +26,9 @@ static pl_status carry_arrival(struct gpu_device *x, const struct insn *st,
     return PL_OK;
 }
 
-/* Copies received ranges. Readbacks of the device's own pushes may have to
- * finish before. */
+/* Copies the received ranges that instruction i reads to the device-side inbox.
+ * If the host inbox is not mapped, pending readbacks are completed first,
+ * because the device may have pushed to its own inbox. */
 static pl_status carry_arrivals(struct gpu_device *x, const struct insn *st,
                                 int i, pl_err *err)
 {
@@ -44,7 +45,8 @@ static pl_status carry_arrivals(struct gpu_device *x, const struct insn *st,
 
 /* ---- bytes between host and device --------------------------------------- */
 
-/* Copies an extent, span by span, from the host to the device or back. */
+/* Copies an extent span by span: for a PULL from `host` to device address `at`,
+ * else from `at` to `host`. */
 static pl_status carry_runs(struct gpu_device *x, const struct insn *st,
                             const struct copy_extent *l, unsigned char *host,
                             uint64_t at, pl_err *err)
@@ -63,7 +65,8 @@ static pl_status carry_runs(struct gpu_device *x, const struct insn *st,
     return PL_OK;
 }
 
-/* Copies an extent on the device, or to a peer. */
+/* Copies an extent span by span between device addresses; dst may be a
+ * peer's. */
 static pl_status copy_runs(struct gpu_device *x, const struct insn *st,
                            const struct copy_extent *l, uint64_t dst,
                            uint64_t src, pl_err *err)
@@ -80,7 +83,8 @@ static pl_status copy_runs(struct gpu_device *x, const struct insn *st,
     return PL_OK;
 }
 
-/* all: nothing is mapped; else only long spans are copied. */
+/* Copies the extents of a PULL. If `all` is false, copies only long spans,
+ * because launches copy the others. */
 static pl_status carry_pull(struct gpu_device *x, const struct insn *st,
                             bool all, pl_err *err)
 {
@@ -108,7 +112,8 @@ static pl_status carry_pull(struct gpu_device *x, const struct insn *st,
     return PL_OK;
 }
 
-/* Copies an extent to destination `to`: a peer's memory, or the host's. */
+/* Copies an extent from device address `at` to destination `to`: a peer's
+ * memory, or host memory. */
 static pl_status carry_to(struct gpu_device *x, const struct insn *st,
                           const struct push_to *to, const struct copy_extent *l,
                           uint64_t at, pl_err *err)
@@ -146,7 +151,8 @@ static pl_status carry_push(struct gpu_device *x, const struct insn *st,
 
 /* ---- pages --------------------------------------------------------------- */
 
-/* Reads the token table back to the host. At least the counters need it. */
+/* Reads the token table back to the host, for the counters and for
+ * carry_pages(). */
 static pl_status fetch_table(struct gpu_device *x, const struct insn *st,
                              pl_err *err)
 {
@@ -163,7 +169,8 @@ static const struct prog_tensor *tensor_of(const struct gpu_device *x, int dev,
     return &device_of(x->set, dev)->prog->tensor[tensor];
 }
 
-/* Copies n heads that are contiguous at both ends. */
+/* Copies n tiles of heads, from tile index `from` of the source to tile index
+ * `to` of the destination. */
 static pl_status carry_heads(struct gpu_device *x, const struct insn *st,
                              size_t to, size_t from, int64_t n, pl_err *err)
 {
@@ -211,7 +218,7 @@ static pl_status carry_pages(struct gpu_device *x, const struct insn *st,
     struct page_walk w;
     pl_status s;
 
-    /* the table is on the host now */
+    /* afterwards the token table is on the host */
     if (!gpu_run_finish(x, st->queue, &s, err))
         return s;
     w = page_walk_start(
@@ -272,7 +279,7 @@ static bool any_long(const struct copy_desc *p, int n,
     return false;
 }
 
-/* Returns true if a transfer has spans that no kernel copies. */
+/* Returns true if a PULL or PUSH has long spans, which no kernel copies. */
 static bool has_long(const struct gpu_device *x, const struct insn *st)
 {
     const struct graph_sizes *z = &x->image.sizes[st->micro];

@@ -1,5 +1,6 @@
-/* Cases of the operations that all kernels consist of, and of the copies of
- * instructions. No kernel named by programs does these. */
+/* The self-test cases of kernels that are not kernels of programs: the
+ * arithmetic operations that all kernels use, and the copies and sums of PULL,
+ * PUSH, PAGES and MERGE. */
 #include "device/gpu/gpu_selftest_case.h"
 
 #include <math.h>
@@ -19,8 +20,8 @@ static const uint32_t corner[] = {
     0x3f800000, 0xbf800000, 0x3f800001, 0x3f7fffff, /* near one */
     0x7f7fffff, 0xff7fffff, 0x7f800000, 0xff800000, /* largest, infinite */
     0x7fc00000, 0x4b000001, 0x4b000003, 0x3f000000, /* NaN, ties */
-    0x477fefff, 0x477ff000, 0x33000000, 0x33000001, /* ends of f16 */
-    0x3f808000, 0x3f818000, 0x1f800000, 0x5f000000, /* ties of bf16 */
+    0x477fefff, 0x477ff000, 0x33000000, 0x33000001, /* limits of F16 */
+    0x3f808000, 0x3f818000, 0x1f800000, 0x5f000000, /* ties in BF16 */
     0x387fffff, 0x38800000, 0xc2cf0000, 0x42b17218, /* limits of exp */
 };
 enum { N_CORNER = sizeof corner / sizeof *corner };
@@ -33,7 +34,7 @@ static float as_float(uint32_t u)
     return x;
 }
 
-/* Returns the bits; all NaNs are equal. */
+/* Returns the bits of x, with one bit pattern for all NaNs. */
 static uint32_t bits_of(float x)
 {
     uint32_t u = 0x7fc00000;
@@ -74,7 +75,8 @@ static void probe_floats(uint32_t *out, float x, float y, float z)
     out[PROBE_TANH] = bits_of(first_of(lanes_tanh(lanes_set(x))));
 }
 
-/* pos: a position; x: an angle, if in its range. */
+/* Computes the results in double precision. The cosine and sine are of `pos`
+ * times x, if x is in [0, 1), else times 0.5 or 1. */
 static void probe_doubles(uint32_t *out, double x, double y, int32_t pos)
 {
     double angle[DOUBLES] = {x >= 0 && x < 1 ? x : x < 0 ? 1.0 : 0.5};
@@ -114,7 +116,8 @@ static void probe_reference(struct selftest_case *t)
     }
 }
 
-/* Pairs each corner case with each, alternating with random bits. */
+/* Makes the operands of the probe kernel: half are combinations of corner
+ * cases, half are random bits. */
 static void make_probe(struct selftest_case *t)
 {
     uint32_t *x = trial_room(t, N_PROBE * 3 * sizeof *x);
@@ -181,7 +184,7 @@ static void copies_reference(struct selftest_case *t)
     }
 }
 
-/* Makes a copy of each unit size. */
+/* Makes a case with one copy of each access size: 1, 2, 4 and 8 bytes. */
 static void make_copies(struct selftest_case *t)
 {
     struct copy_pieces_args *a = &t->by_hand.copies;

@@ -1,4 +1,4 @@
-/* The memory of self-test cases, and the values in it. */
+/* Allocates the memory of self-test cases and fills it with random values. */
 #include "device/gpu/gpu_selftest_case.h"
 
 #include <string.h>
@@ -65,8 +65,8 @@ static const uint32_t other[] = {
     0x3f800000, 0xbf800000, 0x3f800001, 0x3f7fffff, /* near one */
     0x7f7fffff, 0xff7fffff, 0x7f800000, 0xff800000, /* largest, infinite */
     0x4b000001, 0x4b000003, 0x3f000000, 0xc0200000, /* ties */
-    0x477fefff, 0x477ff000, 0x33000000, 0x33000001, /* ends of f16 */
-    0x3f808000, 0x3f818000, 0x1f800000, 0x5f000000, /* ties of bf16 */
+    0x477fefff, 0x477ff000, 0x33000000, 0x33000001, /* limits of F16 */
+    0x3f808000, 0x3f818000, 0x1f800000, 0x5f000000, /* ties in BF16 */
     0xc2cf0000, 0x42b17218, 0x41200000, 0xc1200000, /* limits of exp, of tanh */
 };
 
@@ -78,7 +78,7 @@ static float as_float(uint32_t u)
     return x;
 }
 
-/* Returns a value from -n to n. */
+/* Maps u to a value from -n to n. */
 static float uniform(uint32_t u, float n)
 {
     return (float)((double)(int32_t)u * 0x1p-31) * n;
@@ -113,7 +113,8 @@ void *trial_values(struct selftest_case *t, enum trial_values v, pl_format f,
         float x = value(t, v);
         uint16_t h;
 
-        if (i / 64 == 4 && v != VALUES_WILD) /* a block of zeros */
+        if (i / 64 == 4 && v != VALUES_WILD) /* one quantization block has only
+                                                zeros */
             x = 0;
         h = f == PL_F16 ? f32_to_f16(x) : f32_to_bf16(x);
         memcpy(p + (size_t)i * size, f == PL_F32 ? (void *)&x : (void *)&h,

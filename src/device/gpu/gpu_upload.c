@@ -1,7 +1,7 @@
-/* Copies host bytes to a GPU through the staging ring (gpu_staging_ring.c), and
- * between steps back. Several threads fill the ring at once: those that load,
- * or the copy threads. They reserve parts under the lock and copy in parallel.
- */
+/* Copies host memory to a GPU through the staging ring (gpu_staging_ring.c)
+ * and, between steps, from a GPU to host memory. Several threads may fill the
+ * ring at once: the threads that load weights, or the copy threads. They
+ * reserve space under the lock and copy in parallel. */
 #include <string.h>
 
 #include "base/err.h"
@@ -9,15 +9,15 @@
 #include "machine/topology.h"
 
 enum {
-    /* copy threads of a step: each copies some 10 GB/s, while links take 25 to
-     * 50 */
+    /* number of copy threads: each copies some 10 GB/s, while links transfer 25
+     * to 50 */
     CREW = 4,
-    TOGETHER = 2 * GPU_SLOT /* bytes from which they are used */
+    TOGETHER = 2 * GPU_SLOT /* least size of a copy that uses them, in bytes */
 };
 
 /* ---- to the device ------------------------------------------------------- */
 
-/* A copy whose spans are contiguous from dst on. */
+/* A copy whose spans are stored contiguously at device address `dst`. */
 struct errand {
     struct gpu_device *x;
     enum queue queue;
@@ -26,19 +26,19 @@ struct errand {
     const struct copy_extent *loops;
     size_t bytes;
     size_t taken; /* bytes reserved so far */
-    pl_status s;  /* of the first failure */
+    pl_status s;  /* status of the first failure */
     pl_err err;
 };
 
-/* A part of a copy, in a staging buffer. */
+/* A part of a copy: space reserved in a staging buffer. */
 struct part {
     int slot;
     unsigned char *at;
     size_t from, bytes;
 };
 
-/* Reserves the next part, as large as possible. It has 0 bytes if other threads
- * reserved the rest. */
+/* Reserves space for the next part of the copy, as large as possible. The part
+ * has 0 bytes if other threads have reserved the rest. */
 static pl_status take(struct errand *e, struct part *p, pl_err *err)
 {
     struct gpu_device *x = e->x;
@@ -59,7 +59,7 @@ static pl_status take(struct errand *e, struct part *p, pl_err *err)
     return PL_OK;
 }
 
-/* Queues a part that was filled. */
+/* Queues the upload of a part that was filled. */
 static pl_status give(struct errand *e, const struct part *p, pl_err *err)
 {
     struct gpu_device *x = e->x;
@@ -72,8 +72,8 @@ static pl_status give(struct errand *e, const struct part *p, pl_err *err)
     return s == PL_OK ? gpu_ring_mark(x, p->slot, err) : s;
 }
 
-/* Gathers n bytes of a copy extent, counted from byte `from` of its spans
- * joined end to end. */
+/* Copies n bytes of a copy extent to `to`, from byte `from` of the
+ * concatenation of its spans. */
 static void gather(unsigned char *to, const unsigned char *src,
                    const struct copy_extent *l, size_t from, size_t n)
 {
@@ -91,8 +91,9 @@ static void gather(unsigned char *to, const unsigned char *src,
     }
 }
 
-/* Copies parts until all are reserved; runs on each thread of the copy. The
- * lock is held, except while bytes are copied. */
+/* Reserves, fills and queues parts until the whole copy is reserved. Called by
+ * each thread of the copy with the lock held; it is released while bytes are
+ * copied. */
 static void do_parts(struct errand *e)
 {
     struct gpu_device *x = e->x;
@@ -125,7 +126,8 @@ static void join_in(void *user, int thread)
     pthread_mutex_unlock(&e->x->lock);
 }
 
-/* crew: the copy threads, or NULL if other threads may be copying too. */
+/* Uploads a copy. `crew` are the copy threads; NULL if only the calling thread
+ * may copy. */
 static pl_status write_dense(struct errand *e, struct team *crew, pl_err *err)
 {
     e->bytes = (size_t)copy_loops_bytes(e->loops);
@@ -141,7 +143,8 @@ static pl_status write_dense(struct errand *e, struct team *crew, pl_err *err)
     return e->s;
 }
 
-/* Copies spans that are contiguous at the destination together. */
+/* Uploads a copy extent: splits it into copies that are contiguous at the
+ * destination. */
 static pl_status write_runs(const struct errand *all, struct team *crew,
                             pl_err *err)
 {
@@ -225,8 +228,8 @@ static bool pulls_much(const struct program *p)
     return false;
 }
 
-/* Needs no copy threads if its own memory is mapped, because other devices'
- * memory can then be mapped too. */
+/* Starts no copy threads if the device's own events are mapped, because other
+ * devices' memory can then be mapped too. */
 void gpu_stage_begin(struct gpu_device *x, int n_busy)
 {
     const struct topology *t = device_set_topology(x->set);
@@ -237,7 +240,7 @@ void gpu_stage_begin(struct gpu_device *x, int n_busy)
     for (int i = 0; i < n; i++)
         core[i] = -1;
     if (team_create(&x->copy_threads, n, core, n_busy + n, NULL) != PL_OK)
-        x->copy_threads = NULL; /* the issuing thread copies alone */
+        x->copy_threads = NULL; /* then only the issuing thread copies */
 }
 
 void gpu_stage_end(struct gpu_device *x)
@@ -248,7 +251,8 @@ void gpu_stage_end(struct gpu_device *x)
 
 /* ---- readback between steps ---------------------------------------------- */
 
-/* Returns the bytes of the k-th buffer of a range. */
+/* Returns how many of the `bytes` bytes of a range are in its k-th staging
+ * buffer. */
 static size_t slot_bytes(size_t bytes, size_t k)
 {
     size_t left = bytes - k * GPU_SLOT;
@@ -268,7 +272,8 @@ static pl_status ask_for(struct gpu_device *x, uint64_t src, size_t bytes,
     return gpu_ring_mark(x, i, err);
 }
 
-/* Reads a range; while one buffer is copied out, others are in flight. */
+/* Reads a range through the ring. While one buffer is copied to dst, others are
+ * in flight. */
 static pl_status read_slots(struct gpu_device *x, unsigned char *dst,
                             uint64_t src, size_t bytes, pl_err *err)
 {
@@ -279,7 +284,7 @@ static pl_status read_slots(struct gpu_device *x, unsigned char *dst,
 
         for (; asked < n && asked < k + GPU_SLOTS; asked++)
             PL_TRY(ask_for(x, src, bytes, asked, err));
-        for (bool come = false; !come;) { /* the lock stays held */
+        for (bool come = false; !come;) { /* without releasing the lock */
             double since = x->slot[i].since;
 
             PL_TRY(gpu_ring_look(x, i, &come, err));
@@ -298,7 +303,7 @@ static pl_status read_all(struct gpu_device *x, void *dst, uint64_t src,
 
     PL_TRY(gpu_ring_empty(x, err));
     s = read_slots(x, dst, src, bytes, err);
-    if (s != PL_OK) /* no late copy may reach a buffer */
+    if (s != PL_OK) /* a copy in flight must not write to a reused buffer */
         gpu_ring_empty(x, NULL);
     return s;
 }

@@ -1,11 +1,13 @@
-/* Waits for a GPU, which may hang: it makes no progress and reports no error.
- * No wait is left to the driver. Heartbeats are fences recorded in the queues
- * now and then. A waiting thread checks which of them were reached; a GPU that
- * reaches none for half a minute is lost. Drivers block a thread that queues
- * too much, so no more than GPU_PULSES heartbeats are in flight.
+/* Waits for a GPU that may hang, which means that it neither makes progress nor
+ * reports an error. No wait is left to the driver, because it might not return.
+ * Heartbeats are fences recorded in the queues now and then. A waiting thread
+ * checks which of them were reached. If none is reached for half a minute, the
+ * GPU counts as lost. At most GPU_PULSES heartbeats are in flight, because
+ * drivers block a thread that queues too many commands.
  *
- * Memory of a lost GPU is not freed, nor host memory that it can access. Its
- * driver might not return, and its work might still write there. */
+ * Device memory of a lost GPU is not freed, nor is host memory that it can
+ * access. The driver's call might not return, and the GPU might still write
+ * there. */
 #include <sched.h>
 #include <stdio.h>
 
@@ -14,9 +16,9 @@
 
 enum {
     PULSE_STEPS = 64,
-    LIMIT_S = 30,        /* more than any instruction takes */
-    LIMIT_CORES_S = 600, /* for a GPU emulated by a CPU */
-    /* fraction of the limit after which a wait records fences */
+    LIMIT_S = 30,        /* timeout; no instruction takes that long */
+    LIMIT_CORES_S = 600, /* timeout for a device that is a CPU */
+    /* a wait records heartbeats after this fraction of the timeout */
     LIMIT_PARTS = 8,
 };
 static const double awake_s = 0.02, nap_s = 50e-6;
@@ -83,8 +85,8 @@ pl_status gpu_watch(struct gpu_device *x, pl_err *err)
     return PL_OK;
 }
 
-/* Heartbeats reached meanwhile count too, because the queue may wait for the
- * other one. */
+/* Heartbeats that were reached meanwhile count as progress too, because the
+ * fence's queue may wait for the other queue. */
 pl_status gpu_poll_fence(struct gpu_device *x, int mark, double since,
                          bool *yes, pl_err *err)
 {
@@ -97,7 +99,7 @@ pl_status gpu_poll_fence(struct gpu_device *x, int mark, double since,
                                                             : lose(x, err);
 }
 
-/* Yields in short waits, as between tokens, and sleeps in long ones. */
+/* Yields if the wait is short, as between tokens, and sleeps if it is long. */
 void gpu_pause(double begin)
 {
     if (device_now() - begin < awake_s)
@@ -106,7 +108,7 @@ void gpu_pause(double begin)
         device_sleep(device_now() + nap_s, NULL);
 }
 
-/* Waits until a heartbeat was reached. */
+/* Waits until heartbeat `number` is reached. */
 static pl_status wait_for(struct gpu_device *x, uint64_t number, pl_err *err)
 {
     double begin = device_now();
@@ -122,7 +124,8 @@ static pl_status wait_for(struct gpu_device *x, uint64_t number, pl_err *err)
     }
 }
 
-/* Records a heartbeat after all commands that are queued now. */
+/* Records a heartbeat at the end of queue q. `step` is the instruction that
+ * follows. */
 static pl_status put_pulse(struct gpu_device *x, enum queue q, int step,
                            pl_err *err)
 {

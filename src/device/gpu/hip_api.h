@@ -1,9 +1,9 @@
-/* The parts of HIP and of its compiler hiprtc that CUDA does not share,
- * declared here under our own names; stream_api.h has the rest. `make
- * check-hip` compares both with the vendor's headers.
+/* The parts of HIP and of its compiler hiprtc that CUDA lacks, declared under
+ * our own names; stream_api.h declares what both have. `make check-hip`
+ * compares the declarations with AMD's headers.
  *
- * Source: HIP Runtime API reference, 5.2 and 6.2; these numbers and parameters
- * are the same in both. */
+ * Source: HIP Runtime API reference, 5.2 and 6.2; the numbers and parameters
+ * here are the same in both versions. */
 #ifndef DEVICE_GPU_HIP_API_H
 #define DEVICE_GPU_HIP_API_H
 
@@ -12,7 +12,7 @@
 
 struct api_stream;
 struct api_graph;
-struct hip_properties; /* of a device; only its strings are read */
+struct hip_properties; /* of a device; only strings in it are read */
 struct hiprtc_program;
 
 /* Attributes of hipDeviceGetAttribute. */
@@ -27,22 +27,24 @@ enum {
 };
 
 enum {
-    HIP_CODE_INVALID_DEVICE = 101, /* of hipInit before 6.0, without a device */
-    /* earlier commands are visible to all when it is reached */
+    HIP_CODE_INVALID_DEVICE = 101, /* result of hipInit before 6.0 if there is
+                                      no device */
+    /* when the event is reached, earlier commands are visible to all devices */
     HIP_EVENT_FENCED = (int)0x80000000,
     HIP_WAIT_AT_LEAST = 0,
     HIP_COPY_TO_DEVICE = 1,
     HIP_COPY_TO_HOST = 2,
-    HIP_COPY_ANY = 4, /* the addresses decide */
+    HIP_COPY_ANY = 4, /* HIP finds the direction from the addresses */
     HIP_CAPTURE_OF_THREAD = 1,
-    HIP_FINE_GRAINED = 1, /* memory whose changes are visible at once */
+    HIP_FINE_GRAINED = 1, /* writes are visible to other devices at once */
 };
 
-/* Bytes that hold the properties of any version. They begin with a name of 256
- * bytes; later members have moved between versions. */
+/* HIP_PROPERTIES_BYTES is more than the size of struct hipDeviceProp_t in any
+ * version. The struct begins with a name of HIP_NAME_BYTES bytes; the offsets
+ * of later members differ between versions. */
 enum { HIP_PROPERTIES_BYTES = 16384, HIP_NAME_BYTES = 256 };
 
-/* name, parameters. */
+/* Functions of HIP's library: name, parameters. */
 #define HIP_CALL_MAP(X)                                                        \
     X(hipSetDevice, (int device))                                              \
     X(hipGetDevice, (int *device))                                             \
@@ -59,7 +61,7 @@ enum { HIP_PROPERTIES_BYTES = 16384, HIP_NAME_BYTES = 256 };
     X(hipStreamEndCapture, (struct api_stream * s, struct api_graph * *out))   \
     X(hipGetDeviceProperties, (struct hip_properties * out, int device))
 
-/* name, parameters. */
+/* Functions of hiprtc: name, parameters. */
 #define HIPRTC_CALL_MAP(X)                                                     \
     X(hiprtcVersion, (int *major, int *minor))                                 \
     X(hiprtcCreateProgram,                                                     \

@@ -1,9 +1,9 @@
-/* The kernel source for a device of HIP. hiprtc compiles it when a kernel is
- * first needed, one program a kernel. The code is cached for later processes
- * (gpu_kernel_cache.h).
+/* Compiles kernels for HIP devices. hiprtc compiles the kernel source once per
+ * kernel, when the kernel is first needed. The code is stored in the kernel
+ * cache for later processes (gpu_kernel_cache.h).
  *
- * hiprtc is a library of its own or, in versions before 6, part of HIP's
- * library. Several threads may call its functions. */
+ * hiprtc is a separate library or, in versions before 6, part of HIP's library.
+ * Several threads may call its functions at once. */
 #include <dlfcn.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -23,14 +23,14 @@ static const char *const paths[] = {"libhiprtc.so.7",
                                     "/opt/rocm/lib/libhiprtc.so",
                                     NULL};
 
-/* Besides the architecture. No contraction: sums and products stay as
- * written. */
+/* Compiler options, in addition to the architecture. -ffp-contract=off keeps
+ * the compiler from fusing products and sums, which would change bits. */
 static const char *const options[] = {"-std=c++17", "-O3", "-ffp-contract=off",
                                       "-w"};
 enum { N_OPTION = sizeof options / sizeof *options };
 
-/* Sets the lines before the source. PLAIT_HIP_MATRIX=0 turns matrix units off,
- * in case they do not compute what their vendor says. */
+/* Sets *told to the lines put before the source. PLAIT_HIP_MATRIX=0 turns
+ * matrix units off, in case they do not compute what AMD documents. */
 static pl_status read_switch(const char **told, pl_err *err)
 {
     bool on;
@@ -44,7 +44,8 @@ static pl_status read_switch(const char **told, pl_err *err)
 
 /* ---- the library --------------------------------------------------------- */
 
-/* Returns false if the functions are not in this library. */
+/* Finds hiprtc's functions in `library`, which may be NULL. Returns false if
+ * one is missing. */
 static bool find_calls(struct hip_text *t, void *library)
 {
     bool all = library != NULL;
@@ -138,7 +139,7 @@ uint64_t hip_text_hash(const struct hip_text *t)
 
 /* ---- compiling ----------------------------------------------------------- */
 
-/* Returns the source with only this kernel enabled; the caller frees it. */
+/* Sets *out to the source with only kernel k enabled; the caller frees it. */
 static pl_status text_of(const struct hip_text *t, enum gpu_kernel k,
                          char **out, pl_err *err)
 {
@@ -150,7 +151,8 @@ static pl_status text_of(const struct hip_text *t, enum gpu_kernel k,
     return gpu_text_unpack(head, &gpu_prelude_hip, out, err);
 }
 
-/* Sets the error to the compiler's log, from its first error on. */
+/* Sets an error that contains the compiler's log, from the first line with an
+ * error. */
 static pl_status compile_failed(const struct hip_text *t,
                                 struct hiprtc_program *p, unsigned code,
                                 const char *what, pl_err *err)
@@ -232,7 +234,7 @@ pl_status hip_text_compile(const struct hip_text *t, enum gpu_kernel k,
     if (*out)
         return PL_OK;
     PL_TRY(compile(t, k, &code, &n, err));
-    /* on failure later processes compile again */
+    /* if storing fails, later processes compile again */
     gpu_cache_save(key, (size_t)n_key, code, n, NULL);
     *out = code;
     return PL_OK;

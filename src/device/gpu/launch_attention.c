@@ -1,35 +1,43 @@
-/* Launches of attention: the spans of all tokens, then the merge tree over each
- * row's states.
+/* Makes the launches of attention: first for the spans of all tokens, then for
+ * the tree that merges the states of each row. A row is a query head of a
+ * token. A span is TEXT_SPAN positions, for which a launch computes a softmax
+ * state.
  *
- * Launches depend on sizes, never on positions, because they are kept from step
- * to step. So a row has space for as many states as the longest sequence may
- * need. A state covers one span. If a prompt's states need too much memory, a
- * state covers several spans, which one group merges. If that is not enough,
- * the prompt is processed in parts. */
+ * Launches depend on sizes but not on positions, because they are kept from
+ * step to step. So a row gets space for as many states as the longest sequence
+ * may need. Normally a state covers one span. If the states of a prompt need
+ * too much memory, a state covers several spans, which one work group merges.
+ * If that is not enough, the tokens are processed in parts. */
 #include "device/gpu/gpu_launch.h"
 
 #include "program/cache_tile.h"
 
 enum {
-    MAX_ROWS = 16,          /* of a group */
-    PART_BYTES = 128 << 20, /* scratch that parts stay below, if possible */
-    TILE_COLUMNS = 128,     /* of values, at most */
-    ALONE = 8, /* up to this many tokens a group has rows of one token only */
-    ALONE_EACH = 2,         /* also up to this many per sequence */
-    FEW_TOKENS = 32,        /* up to this many tokens use no tile kernel */
-    ENOUGH_GROUPS = 1 << 11 /* with more groups, a group has several spans */
+    MAX_ROWS = 16,          /* most rows of a work group */
+    PART_BYTES = 128 << 20, /* scratch memory that parts should not exceed, in
+                               bytes */
+    TILE_COLUMNS = 128,     /* most columns of V for the tile kernels */
+    ALONE = 8,      /* with up to this many tokens, a group's rows belong to one
+                       token */
+    ALONE_EACH = 2, /* the same with up to this many tokens per sequence */
+    FEW_TOKENS = 32,        /* with up to this many tokens, tile kernels are not
+                               used */
+    ENOUGH_GROUPS = 1 << 11 /* with more groups than this, a group processes
+                               several spans */
 };
 
 struct attention {
     const struct gpu_call *c;
     int64_t n_head, n_kv, state_bytes;
-    /* most heads of a KV head; the number of each if in order, else 0 */
+    /* most query heads that share a KV head; the number that share each KV head
+     * if adjacent query heads do, else 0 */
     int32_t heads, per_kv;
     enum gpu_kernel kernel;
-    bool alone;           /* a group's rows are heads of one token */
-    int32_t rows;         /* of a group */
-    int32_t wide;         /* columns of a stack entry; 0: no stack */
-    int64_t n_span, part; /* spans of a row; tokens of a launch */
+    bool alone;           /* the rows of a group are heads of one token */
+    int32_t rows;         /* rows of a work group */
+    int32_t wide;         /* columns of a stack entry of the tile kernels; 0 for
+                             other kernels */
+    int64_t n_span, part; /* most spans of a row; tokens per launch */
 };
 
 static int64_t spans_for(int64_t n)
@@ -37,9 +45,9 @@ static int64_t spans_for(int64_t n)
     return (n + TEXT_SPAN - 1) / TEXT_SPAN;
 }
 
-/* Returns the most spans that a token attends to. Its limits are the cache's
- * slots, the window, and the pages of its sequence, of which a step may use
- * only the first ones. */
+/* Returns the largest number of spans that a token attends to. It is limited by
+ * the size of the cache, the window, and the pages of a sequence in this
+ * step. */
 static int64_t most_spans(const struct gpu_call *c)
 {
     int64_t n = c->in[1].dim[0], window = c->attr->window, most;
@@ -61,7 +69,8 @@ static int64_t levels_up(int64_t n)
     return (n + MERGE_STATES - 1) / MERGE_STATES;
 }
 
-/* Returns the number of states of a row on all levels of the tree. */
+/* Returns the total number of states on all levels of a merge tree with n
+ * leaves. */
 static int64_t all_states(int64_t n)
 {
     int64_t all = n;
@@ -71,7 +80,8 @@ static int64_t all_states(int64_t n)
     return all;
 }
 
-/* Returns the bytes of a token's states. */
+/* Returns the size in bytes of all states of a token, with n_state leaves per
+ * row. */
 static int64_t token_bytes(const struct gpu_call *c, int64_t n_state)
 {
     return c->out.dim[1] * all_states(n_state) * (TEXT_SOFT + c->out.dim[2]) *
@@ -87,7 +97,7 @@ size_t gpu_attention_scratch(const struct gpu_call *c)
     return (size_t)(all < most ? all : most);
 }
 
-/* Finds how query heads map to KV heads. */
+/* Sets `heads` and `per_kv` from the map of query heads to KV heads. */
 static void set_heads(struct attention *a)
 {
     const int32_t *map = a->c->head_map;
@@ -105,8 +115,10 @@ static void set_heads(struct attention *a)
     a->per_kv = in_order ? a->heads : 0;
 }
 
-/* Chooses the kernel by rows. Tokens of different sequences share no keys, and
- * a group's rows without tokens are computed in vain. */
+/* Chooses a kernel without tiles by the number of rows. If there are few tokens
+ * per sequence, a group processes one token, because tokens of different
+ * sequences share no keys. A kernel computes all of its rows, even unused ones,
+ * so the smallest sufficient kernel is chosen. */
 static void choose_kernel(struct attention *a, int64_t n_tok, bool latent)
 {
     int64_t rows;
@@ -122,7 +134,8 @@ static void choose_kernel(struct attention *a, int64_t n_tok, bool latent)
                                    : GPU_attend_16;
 }
 
-/* Chooses a tile kernel, for prompts, if a sequence fills a tile on average. */
+/* Chooses a tile kernel, for prompts, if the rows of a sequence fill a tile on
+ * average. Returns false if tile kernels are not used. */
 static bool choose_tile(struct attention *a, int64_t n_tok)
 {
     int64_t e = a->c->out.dim[2], n_seq = a->c->n_seq > 0 ? a->c->n_seq : 1;
@@ -182,7 +195,8 @@ static void set_spans(const struct attention *a, struct attend_args *s,
     s->n_state = (int32_t)((a->n_span + s->spans - 1) >> depth);
 }
 
-/* Returns the scratch of a launch of n_tok tokens. */
+/* Returns the size in bytes of the scratch memory of a tile kernel's launch for
+ * n_tok tokens. */
 static int64_t tile_bytes(const struct attention *a,
                           const struct attend_args *s, int64_t n_tok)
 {
@@ -193,8 +207,9 @@ static int64_t tile_bytes(const struct attention *a,
            n_group * s->depth * TILE_ENTRY((int64_t)a->wide) * 4;
 }
 
-/* Chooses as many states per row as fit, then as many tokens per launch.
- * Returns false if a tile does not fit. */
+/* Chooses the largest number of states per row that fits into PART_BYTES. If
+ * none fits, also reduces the tokens per launch. Returns false if even one tile
+ * does not fit. */
 static bool fit_tiles(struct attention *a, struct attend_args *s, int64_t n_tok)
 {
     int most = 0;
@@ -216,7 +231,7 @@ static bool fit_tiles(struct attention *a, struct attend_args *s, int64_t n_tok)
     return tile_bytes(a, s, a->part) <= PART_BYTES;
 }
 
-/* Adds the launch for tokens first .. end - 1. */
+/* Adds the launch for the spans of tokens `first` to end - 1. */
 static void add_spans(struct launch_list *l, const struct attention *a,
                       struct attend_args *s, int64_t first, int64_t end)
 {

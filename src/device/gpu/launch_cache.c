@@ -1,10 +1,10 @@
-/* Launches of RoPE and of cache writes, which precede attention. */
+/* Makes the launches of RoPE and of cache writes. */
 #include "device/gpu/gpu_launch.h"
 
 #include "base/exact.h"
 #include "program/cache_tile.h"
 
-/* Returns base^(-2/n), computed as the CPU's kernel does. */
+/* Returns base^(-2/n), with the same operations as the CPU's kernel. */
 static double rope_step(double base, int n)
 {
     double x = -2.0 / n * exact_log(base);
@@ -12,7 +12,8 @@ static double rope_step(double base, int n)
     return x <= 0 ? exact_exp(x) : 1 / exact_exp(-x);
 }
 
-/* Sets every stride-th power of the step; the device computes those between. */
+/* Sets a->power[] to every stride-th power of a->step; the device computes
+ * those in between. */
 static void set_powers(struct rope_args *a)
 {
     int half = a->n_rot / 2;

@@ -1,24 +1,26 @@
-/* Launches of contractions with weights. A row of activations is multiplied by
- * the matrix of its head or expert. k is split into spans by rank. Their sums
- * are added along the rank tree, on a stack of partial results in device
- * memory. */
+/* Makes the launches of contractions with weights. A row of activations is
+ * multiplied by the matrix of its head or expert. The summed dimension k is
+ * divided into spans, each of one rank. The ranks' sums are added along the
+ * rank tree, on a stack of partial results in device memory. */
 #include "device/gpu/gpu_launch.h"
 
 #include "quant/q8.h"
 
-/* Equal to those of the kernel source. */
+/* The kernel source has the same constants. */
 enum { FEW_TOKENS = 4, FEW_ITEMS = 256, MANY_TOKENS = 64, MANY_PANELS = 8 };
 
-/* A GEMM group has 8 panels of weights; with few rows it waits for one tile
- * after another. Skinny kernels have many more groups, though each block of
- * rows reads the weights again. A compute unit runs this many skinny groups in
- * the time of one GEMM group. Estimated from memory latency and the cost of a
- * tile, not measured. */
+/* The choice between GEMM and skinny kernels. A GEMM work group has 8 panels of
+ * weights; if there are few groups, each waits for the latency of one tile
+ * after another. Skinny kernels have many more groups, but each block of rows
+ * reads the weights again. FEW_IN_MANY and ONE_IN_MANY: how many skinny groups
+ * a compute unit executes in the time of one GEMM group. They are estimated
+ * from the memory latency and the cost of a tile, not measured. */
 enum {
-    FEW_IN_MANY = 16, /* skinny groups of FEW_TOKENS rows */
-    ONE_IN_MANY = 24, /* skinny groups of one row, as for experts */
-    MANY_FROM = 9,    /* fewest rows of activations for GEMM kernels */
-    MANY_EACH = 2     /* if n_unit is unknown: rows of an expert on average */
+    FEW_IN_MANY = 16, /* for skinny groups of FEW_TOKENS rows */
+    ONE_IN_MANY = 24, /* for skinny groups of one row, as for experts */
+    MANY_FROM = 9,    /* minimum rows of activations for GEMM kernels */
+    MANY_EACH = 2     /* if n_unit is unknown: average rows per expert from
+                         which GEMM is used */
 };
 
 static const struct kernels {
@@ -42,14 +44,15 @@ static const struct kernels {
 
 /* ---- spans --------------------------------------------------------------- */
 
-/* Iterates over the spans of in[1]'s k, of all ranks. */
+/* An iterator over the spans of k of the weight in[1]. */
 struct runs {
     const struct gpu_tensor *w;
     const struct gpu_call *c;
-    int i; /* next chunk or span */
+    int i; /* index of the next chunk or span */
 };
 
-/* Returns the next span of the rank. Returns false after the last. */
+/* Sets *run to the next span that belongs to `rank`. Returns false if there are
+ * no more. */
 static bool next_packed(struct runs *r, int32_t rank, struct contract_run *run)
 {
     const struct pack *p = r->w->pack;
@@ -100,7 +103,7 @@ static bool next_run(struct runs *r, int32_t rank, struct contract_run *run)
 
 /* ---- a call as launches -------------------------------------------------- */
 
-/* A launch being filled: its kernel and number of groups. */
+/* A launch under construction. */
 struct fill {
     struct launch_list *l;
     const struct gpu_call *c;
@@ -134,8 +137,8 @@ static void add_run(struct fill *f, const struct contract_run *run,
     a->run[a->n_run++].n_add = n_add;
 }
 
-/* Adds the spans of one rank, the last one with n_add. A rank without spans
- * adds zeros. */
+/* Adds the spans of one rank. After the last one, n_add additions of the rank
+ * tree are done. A rank without spans contributes zeros. */
 static void add_rank(struct fill *f, int32_t rank, int32_t n_add)
 {
     struct runs r = {.w = &f->c->in[1], .c = f->c};
@@ -163,8 +166,9 @@ static int n_run_of(const struct gpu_call *c, int32_t rank)
     return n;
 }
 
-/* Accumulators run over experts one after another, and in each over k. So a
- * launch has either one span or one expert. */
+/* Adds the spans of one rank for expert_down. A sum is over a token's experts
+ * in order and, for each expert, over k. So a launch has either one span of
+ * several experts, or several spans of one expert. */
 static void add_rank_down(struct fill *f, int32_t rank, int32_t n_add)
 {
     int32_t n = n_run_of(f->c, rank) > 1 ? 1 : FEW_ITEMS;
@@ -184,7 +188,9 @@ static void add_rank_down(struct fill *f, int32_t rank, int32_t n_add)
     f->a.n_item = FEW_ITEMS;
 }
 
-/* The same for GEMM kernels: a launch has one expert of each token. */
+/* Like add_rank_down, for GEMM kernels: each launch has one expert of each
+ * token. If the rank tree requires additions after that, a skinny launch
+ * without spans does them. */
 static void add_rank_steps(struct fill *f, int32_t rank, int32_t n_add)
 {
     const struct contract_run none = {0};
@@ -197,7 +203,7 @@ static void add_rank_steps(struct fill *f, int32_t rank, int32_t n_add)
         flush(f);
     }
     f->a.item = f->a.n_item = 0;
-    if (n_add == 0) { /* the sums are in place already */
+    if (n_add == 0) { /* no additions: the sums are where they must be */
         f->a.top++;
         f->a.open = 0;
         return;
@@ -225,7 +231,8 @@ static bool reads_q8(const struct gpu_tensor *w)
     return w->pack && w->pack->rule->tile_values > 1;
 }
 
-/* Sets the arguments common to all contractions. */
+/* Begins the launches of a contraction: sets the arguments that are the same
+ * for all kinds. */
 static struct fill begin(struct launch_list *l, const struct gpu_call *c)
 {
     const struct gpu_tensor *w = &c->in[1];
@@ -268,18 +275,18 @@ static struct fill begin(struct launch_list *l, const struct gpu_call *c)
     return f;
 }
 
-/* Selects the GEMM kernel, with n_block blocks of rows. */
+/* Selects the GEMM kernel; n_block is the number of blocks of rows. */
 static void set_many(struct fill *f, int64_t n_block)
 {
     f->kernel = kernels[f->c->in[1].format].many;
     f->n_group = gpu_groups(f->a.n_panel, MANY_PANELS) * n_block;
 }
 
-/* Returns true if n_few skinny groups occupy the GPU at least as long as n_many
- * GEMM groups. One of these takes as long as `each` skinny ones. n_few grows
- * with the rows; n_many is for one block of them. So if GEMM pays, it pays with
- * more rows too. Scratch, sized for the most rows, and gpu_kernel_set.c rely on
- * that. */
+/* Returns true if n_few skinny groups take at least as long as n_many GEMM
+ * groups, where a GEMM group takes as long as `each` skinny ones. n_few must
+ * grow with the number of rows, and n_many must be for one block of rows. So if
+ * the result is true, it is true for more rows too. The scratch size, computed
+ * for the most rows, and gpu_kernel_set.c rely on this. */
 static bool many_pay(const struct gpu_call *c, int64_t n_few, int64_t n_many,
                      int64_t each)
 {
@@ -290,7 +297,7 @@ static bool many_pay(const struct gpu_call *c, int64_t n_few, int64_t n_many,
 
 /* ---- heads --------------------------------------------------------------- */
 
-/* Returns true if heads have so many rows that GEMM kernels are faster. */
+/* Returns true if heads have enough rows that GEMM kernels are faster. */
 static bool heads_are_many(const struct gpu_call *c, int64_t n_panel,
                            int64_t n_tok, int64_t n_head)
 {
@@ -340,8 +347,9 @@ size_t gpu_contract_scratch(const struct gpu_call *c)
 
 /* ---- experts ------------------------------------------------------------- */
 
-/* The same for experts. A call passes over all experts once, expert_down once
- * for each expert of a token. */
+/* Returns true if experts have enough rows that GEMM kernels are faster.
+ * expert_matmul launches the groups of all experts once, expert_down once for
+ * each of a token's experts. */
 static bool experts_are_many(const struct gpu_call *c, int32_t mode)
 {
     int64_t n_pair = gpu_count(&c->in[2]), n_matrix = c->in[1].dim[0];
@@ -357,14 +365,16 @@ static bool experts_are_many(const struct gpu_call *c, int32_t mode)
                     ONE_IN_MANY * n_step);
 }
 
-/* Returns the most blocks of n pairs sorted by n_key keys. */
+/* Returns an upper bound of the number of blocks, which have up to MANY_TOKENS
+ * pairs with the same key each, for n pairs and n_key keys. */
 static int64_t max_blocks(int64_t n, int64_t n_key)
 {
     return n / MANY_TOKENS + (n_key < n ? n_key : n);
 }
 
-/* Lays out the pairs sorted by expert, in scratch after the stack. Returns the
- * total bytes of scratch. */
+/* Sets the arguments of the kernels that sort the (token, expert) pairs by
+ * expert. Their arrays are in scratch memory after the stack. Returns the size
+ * of all scratch memory in bytes. */
 static size_t route_layout(const struct gpu_call *c, int32_t mode,
                            struct route_args *r)
 {
@@ -388,7 +398,8 @@ static size_t route_layout(const struct gpu_call *c, int32_t mode,
     return (size_t)(r->list + (uint64_t)n * 4 - c->scratch);
 }
 
-/* Adds the launches that sort the pairs, and makes *f use the result. */
+/* Adds the launches that sort the pairs, and selects the GEMM kernel that uses
+ * the result. */
 static void route(struct fill *f)
 {
     struct route_args r;

@@ -1,4 +1,4 @@
-/* Launches of elementwise kernels. */
+/* Makes the launches of elementwise kernels. */
 #include "device/gpu/gpu_launch.h"
 
 static void unary(struct launch_list *l, const struct gpu_call *c, int32_t op)
@@ -36,7 +36,9 @@ UNARY(gelu, TEXT_GELU)
 UNARY(relu, TEXT_RELU)
 #undef UNARY
 
-/* Sets an operand's strides for the result's dimensions, innermost first. */
+/* Sets the strides of operand `t` in elements, for the n_dim dimensions of the
+ * result, the innermost first. A dimension of size 1 is broadcast and gets
+ * stride 0. */
 static void set_strides(int64_t *stride, const struct gpu_tensor *t, int n_dim)
 {
     int64_t step = 1;
@@ -49,8 +51,8 @@ static void set_strides(int64_t *stride, const struct gpu_tensor *t, int n_dim)
     }
 }
 
-/* Merges adjacent dimensions that both operands traverse as one, and removes
- * those of one element. */
+/* Merges adjacent dimensions that can be traversed as one in both operands, and
+ * removes dimensions of size 1. */
 static void fold_dims(struct binary_args *a)
 {
     int n = 0;

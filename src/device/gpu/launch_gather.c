@@ -1,4 +1,4 @@
-/* Launches of gather_rows. */
+/* Makes the launches of gather_rows. */
 #include <string.h>
 
 #include "device/gpu/gpu_launch.h"
@@ -26,7 +26,7 @@ SAME(TEXT_SUP_D_8TH, PACK_SUP_D_8TH);
 SAME(TEXT_SUP_D_DMIN, PACK_SUP_D_DMIN);
 #undef SAME
 
-/* Sets how codes become values, and where they are in a packed tile. */
+/* Sets how codes are converted to values, and the layout of a packed tile. */
 static void set_rule(struct gather_args *a, const struct pack_rule *r)
 {
     a->low = r->low_bits;

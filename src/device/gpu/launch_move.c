@@ -1,4 +1,4 @@
-/* Launches of ops that only move elements. */
+/* Makes the launches of ops that only move elements. */
 #include "device/gpu/gpu_launch.h"
 
 static int32_t element_bytes(const struct gpu_tensor *t)
@@ -6,7 +6,7 @@ static int32_t element_bytes(const struct gpu_tensor *t)
     return t->format == PL_F16 || t->format == PL_BF16 ? 2 : 4;
 }
 
-/* Returns the product of the dimensions from .. to - 1. */
+/* Returns the product of the dimensions `from` to to - 1. */
 static int64_t product(const struct gpu_tensor *t, int from, int to)
 {
     int64_t n = 1;
@@ -18,7 +18,8 @@ static int64_t product(const struct gpu_tensor *t, int from, int to)
 
 /* ---- copies -------------------------------------------------------------- */
 
-/* Returns the greatest unit that divides all offsets and sizes of a copy. */
+/* Returns the largest access size, 8, 4, 2 or 1 bytes, that divides all
+ * addresses and sizes of a copy. */
 static int32_t unit_of(const struct text_piece *p)
 {
     uint64_t all = p->dst | p->src | (uint64_t)p->bytes | (uint64_t)p->dst_s0 |
@@ -31,7 +32,7 @@ static int32_t unit_of(const struct text_piece *p)
     return unit;
 }
 
-/* Copies not launched yet. */
+/* Copies collected for the next launch. */
 struct copies {
     struct copy_pieces_args a;
     int64_t n_group;
@@ -43,7 +44,8 @@ static void copies_flush(struct launch_list *l, struct copies *x)
     *x = (struct copies){0};
 }
 
-/* Adds rows of `run` bytes that are dst_step and src_step apart. */
+/* Adds a copy of n_row rows of `run` bytes. Rows begin dst_step bytes apart in
+ * the destination and src_step bytes apart in the source. */
 static void copies_rows(struct launch_list *l, struct copies *x, uint64_t dst,
                         int64_t dst_step, uint64_t src, int64_t src_step,
                         int64_t run, int64_t n_row)
@@ -103,7 +105,7 @@ void gpu_launch_concat(struct launch_list *l, const struct gpu_call *c)
     copies_flush(l, &x);
 }
 
-/* ---- other orders -------------------------------------------------------- */
+/* ---- permutations -------------------------------------------------------- */
 
 static void permute(struct launch_list *l, const struct gpu_call *c,
                     const int64_t *stride)
@@ -122,8 +124,9 @@ static void permute(struct launch_list *l, const struct gpu_call *c,
     gpu_list_add(l, GPU_permute, gpu_turns(a.n), &a);
 }
 
-/* Launches a tiled transpose: dimension `inner` of the result is the last one
- * of the operand. */
+/* Adds the launch of a tiled transpose. Dimension `inner` of the result is the
+ * last dimension of the operand; stride[] are the operand's strides for the
+ * result's dimensions. */
 static void transpose(struct launch_list *l, const struct gpu_call *c,
                       const int64_t *stride, int inner)
 {
@@ -150,7 +153,8 @@ void gpu_launch_permute(struct launch_list *l, const struct gpu_call *c)
     const int perm[GRAPH_MAX_DIM] = {c->attr->perm0, c->attr->perm1,
                                      c->attr->perm2, c->attr->perm3};
     int n = c->out.n_dim, inner = n - 1;
-    int64_t stride[GRAPH_MAX_DIM] = {0}; /* of the operand */
+    int64_t stride[GRAPH_MAX_DIM] = {0}; /* of the operand, for the result's
+                                            dimensions */
 
     for (int i = 0; i < n; i++) {
         stride[i] = product(&c->in[0], perm[i] + 1, n);
@@ -165,7 +169,8 @@ void gpu_launch_permute(struct launch_list *l, const struct gpu_call *c)
         permute(l, c, stride);
 }
 
-/* Repeats the operand along dimensions that it lacks or has once. */
+/* Adds the launch of a broadcast: repeats the operand along dimensions that it
+ * lacks or whose size is 1. */
 static void broadcast(struct launch_list *l, const struct gpu_call *c)
 {
     const struct gpu_tensor *x = &c->in[0];

@@ -1,4 +1,4 @@
-/* Launches of recurrent layers. */
+/* Makes the launches of recurrent layers' kernels. */
 #include "device/gpu/gpu_launch.h"
 
 _Static_assert((int)STATE_READ_WORD == (int)STATE_READ &&
@@ -27,8 +27,8 @@ void gpu_launch_short_conv(struct launch_list *l, const struct gpu_call *c)
         gpu_list_add(l, GPU_short_conv_state, n, &a);
 }
 
-/* Parts of the scratch: normalized keys, normalized queries, their products,
- * the spans of tokens of one sequence. */
+/* The parts of the scratch memory: normalized keys, normalized queries, the dot
+ * products of both, and the ranges of tokens that belong to one sequence. */
 enum { PART_KEYS, PART_QUERIES, PART_PRODUCTS, PART_RUNS, N_PART };
 
 static size_t scratch_lay(const struct gpu_call *c, uint64_t *at)
@@ -62,7 +62,7 @@ static enum gpu_kernel delta_kernel(int64_t d_k)
 
 void gpu_launch_delta_net(struct launch_list *l, const struct gpu_call *c)
 {
-    enum { SPLIT = 32 }; /* spans in parallel */
+    enum { SPLIT = 32 }; /* most token ranges that are processed in parallel */
     uint64_t at[N_PART];
     struct delta_net_args a = {.out = c->out.at,
                                .q = c->in[0].at,

@@ -1,4 +1,5 @@
-/* Launches of kernels on rows of the last dimension. */
+/* Makes the launches of kernels that process rows, which are along the last
+ * dimension. */
 #include "device/gpu/gpu_launch.h"
 
 _Static_assert(sizeof(struct text_span) == sizeof(struct rank_span) &&
@@ -37,7 +38,8 @@ void gpu_launch_softmax(struct launch_list *l, const struct gpu_call *c)
     gpu_list_add(l, GPU_softmax, gpu_rows(&c->out), &a);
 }
 
-/* Returns the number of parts into which multiples of 256 split a span. */
+/* Returns the number of parts into which a span is divided at multiples of
+ * 256. */
 static int32_t span_parts(const struct rank_span *s)
 {
     int64_t end = s->logical + s->n;

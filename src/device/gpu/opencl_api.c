@@ -1,12 +1,12 @@
-/* Opens the OpenCL library and names its errors. */
+/* Opens the OpenCL library and translates its error codes. */
 #include "device/gpu/opencl_api.h"
 
 #include <dlfcn.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* Opens a library for the life of the process, because vendors' libraries have
- * threads that end only with it. */
+/* Opens a library that is never unloaded, because vendors' libraries have
+ * threads that run until the process ends. */
 static void *open_library(const char *path)
 {
     return dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
@@ -52,7 +52,7 @@ void opencl_unload(struct opencl *cl)
     *cl = (struct opencl){0};
 }
 
-/* Section 5 of the specification: codes that functions of 1.2 return. */
+/* Error codes of OpenCL 1.2 (chapter 5 of the specification). */
 #define ERROR_MAP(X)                                                           \
     X(-1, DEVICE_NOT_FOUND)                                                    \
     X(-2, DEVICE_NOT_AVAILABLE)                                                \

@@ -1,6 +1,6 @@
-/* The objects, constants and functions of OpenCL 1.2 used here, as in the
- * standard (Khronos, "The OpenCL Specification", version 1.2) and the registry
- * of its extensions. The library is opened on demand. */
+/* The objects, constants and functions of OpenCL 1.2 that the driver uses.
+ * Source: Khronos, "The OpenCL Specification", version 1.2, and the registry of
+ * extensions. The library is opened on demand. */
 #ifndef DEVICE_GPU_OPENCL_API_H
 #define DEVICE_GPU_OPENCL_API_H
 
@@ -21,11 +21,11 @@ struct cl_event;
 
 enum {
     CL_OK = 0,
-    CL_NO = 0, /* "do not block" */
+    CL_NO = 0, /* CL_FALSE, for non-blocking calls */
     CL_YES = 1,
     CL_ERROR_NO_DEVICE = -1,
     CL_ERROR_ALLOCATION = -4,
-    CL_ERROR_NO_PLATFORM = -1001, /* from loaders: cl_khr_icd */
+    CL_ERROR_NO_PLATFORM = -1001, /* returned by ICD loaders (cl_khr_icd) */
 };
 
 /* Parameters of clGetPlatformInfo and clGetDeviceInfo. */
@@ -33,30 +33,32 @@ enum {
     CL_PLATFORM_VERSION_TEXT = 0x0901,
     CL_PLATFORM_NAME_TEXT = 0x0902,
 
-    CL_DEVICE_KIND = 0x1000,   /* u64: CL_KIND_ .. */
-    CL_DEVICE_VENDOR = 0x1001, /* the PCI number */
+    CL_DEVICE_KIND = 0x1000,   /* u64: bits of CL_KIND_* */
+    CL_DEVICE_VENDOR = 0x1001, /* the PCI vendor id */
     CL_DEVICE_UNITS = 0x1002,
     CL_DEVICE_MHZ = 0x100c,
-    CL_DEVICE_GROUP_SIZE = 0x1004,      /* size_t: most lanes of a work group */
-    CL_DEVICE_MOST_BYTES = 0x1010,      /* u64: of one allocation */
-    CL_DEVICE_PARAMETER_BYTES = 0x1017, /* size_t: of a kernel's arguments */
-    CL_DEVICE_FLOATS = 0x101b,          /* u64: CL_FLOATS_ .. */
+    CL_DEVICE_GROUP_SIZE = 0x1004,      /* size_t: most work items of a work
+                                           group */
+    CL_DEVICE_MOST_BYTES = 0x1010,      /* u64: largest allocation */
+    CL_DEVICE_PARAMETER_BYTES = 0x1017, /* size_t: limit of a kernel's
+                                           arguments */
+    CL_DEVICE_FLOATS = 0x101b,          /* u64: bits of CL_FLOATS_* */
     CL_DEVICE_BYTES = 0x101f,           /* u64 */
     CL_DEVICE_LOCAL_BYTES = 0x1023,     /* u64 */
     CL_DEVICE_LITTLE_ENDIAN = 0x1026,
     CL_DEVICE_IS_THERE = 0x1027,
     CL_DEVICE_HAS_COMPILER = 0x1028,
     CL_DEVICE_NAME_TEXT = 0x102b,
-    CL_DEVICE_SHARES_MEMORY = 0x1035, /* with the host */
+    CL_DEVICE_SHARES_MEMORY = 0x1035, /* the host's memory */
     CL_DEVICE_DRIVER_TEXT = 0x102d,   /* the driver's version */
     CL_DEVICE_VERSION_TEXT = 0x102f,
     CL_DEVICE_EXTENSIONS_TEXT = 0x1030,
-    CL_DEVICE_DOUBLES = 0x1032, /* u64: as CL_DEVICE_FLOATS; 0: has none */
+    CL_DEVICE_DOUBLES = 0x1032, /* u64: bits of CL_FLOATS_*; 0: no doubles */
 
     CL_DEVICE_PCI = 0x410f,           /* cl_khr_pci_bus_info: u32[4] */
     CL_DEVICE_NV_PCI_BUS = 0x4008,    /* cl_nv_device_attribute_query */
     CL_DEVICE_NV_PCI_SLOT = 0x4009,   /* device * 8 + function */
-    CL_DEVICE_NV_PCI_DOMAIN = 0x400a, /* missing in old drivers */
+    CL_DEVICE_NV_PCI_DOMAIN = 0x400a, /* old drivers lack it */
     CL_DEVICE_AMD_PCI = 0x4037,       /* cl_amd_device_attribute_query */
     CL_DEVICE_AMD_TITLE = 0x4038,
     CL_DEVICE_AMD_FREE = 0x4039, /* size_t[2]: KiB free, largest free block */
@@ -68,14 +70,15 @@ enum {
     CL_FLOATS_SUBNORMAL = 1 << 0,
     CL_FLOATS_INF_NAN = 1 << 1,
     CL_FLOATS_NEAREST = 1 << 2,
-    CL_FLOATS_DIVIDE_SQRT = 1 << 7, /* correctly rounded, if requested */
+    CL_FLOATS_DIVIDE_SQRT = 1 << 7, /* these are correctly rounded, if
+                                       requested */
 };
 
 enum {
     CL_MEMORY_READ_WRITE = 1 << 0,
-    CL_MEMORY_OF_HOST = 1 << 4, /* allocated where the host can access it */
+    CL_MEMORY_OF_HOST = 1 << 4, /* memory that the host can access */
     CL_MAP_READ_WRITE = 3,
-    CL_MIGRATE_UNDEFINED = 1 << 1, /* contents need not be migrated */
+    CL_MIGRATE_UNDEFINED = 1 << 1, /* the contents need not be preserved */
 };
 
 enum {
@@ -87,13 +90,13 @@ enum {
 
 enum {
     CL_EVENT_STATUS = 0x11D3,
-    CL_STATUS_COMPLETE = 0, /* positive: not yet; negative: an error */
+    CL_STATUS_COMPLETE = 0, /* positive: not complete; negative: an error */
 };
 
 typedef void cl_notify(const char *what, const void *detail, size_t n,
                        void *user);
 
-/* result, name, parameters */
+/* Functions of the library: result, name, parameters. */
 #define OPENCL_CALL_MAP(X)                                                     \
     X(int32_t, clGetPlatformIDs,                                               \
       (uint32_t max, struct cl_platform * *out, uint32_t * n))                 \
@@ -172,7 +175,8 @@ typedef void cl_notify(const char *what, const void *detail, size_t n,
     X(int32_t, clGetEventInfo,                                                 \
       (struct cl_event * e, uint32_t what, size_t max, void *out, size_t *n))  \
     X(int32_t, clReleaseEvent, (struct cl_event * e))
-/* The events that a command waits for, and its own event, which may be NULL. */
+/* Parameters of commands: the events that the command waits for, and its own
+ * event, which may be NULL. */
 #define OPENCL_EVENTS                                                          \
     uint32_t n_wait, struct cl_event *const *wait, struct cl_event **event
 
@@ -183,20 +187,23 @@ struct opencl {
 #undef OPENCL_MEMBER
 };
 
-/* Lists a library's devices in a forked process, the first time the library is
- * named. Returns PL_DEVICE if a signal ended that process. */
+/* Tests the library `path` the first time it is named: lists its devices in a
+ * forked process, because some drivers end the process. Returns PL_DEVICE if a
+ * signal or exit() ended it. */
 pl_status opencl_probe(const char *path, pl_err *err);
 
-/* Opens the library at $PLAIT_LIBOPENCL, else libOpenCL.so.1. Returns
- * PL_UNSUPPORTED if it is missing or lacks a function, which the message names,
- * or PL_DEVICE if opencl_probe() rejects it. */
+/* Opens the library named by the environment variable PLAIT_LIBOPENCL, by
+ * default libOpenCL.so.1. Returns PL_UNSUPPORTED if it is missing or lacks a
+ * function, which the message names, or PL_DEVICE if opencl_probe() fails. */
 pl_status opencl_load(struct opencl *cl, pl_err *err);
-void opencl_unload(struct opencl *cl); /* takes {0} */
+/* `cl` may be zeroed. */
+void opencl_unload(struct opencl *cl);
 
-/* Returns "CL_OUT_OF_RESOURCES", or "an unknown error". */
+/* Returns the name of an error code, such as "CL_OUT_OF_RESOURCES", or "an
+ * unknown error". */
 const char *opencl_error(int32_t code);
-/* Returns PL_OK if code is CL_OK. Else the message is "WHAT: FUNCTION failed:
- * CL_.. (-n)". */
+/* Returns PL_OK if `code` is CL_OK. Otherwise sets the error "WHAT: FUNCTION
+ * failed: CL_.. (-n)". */
 pl_status opencl_check(int32_t code, const char *function, const char *what,
                        pl_err *err);
 
@@ -212,16 +219,17 @@ struct opencl_devices {
     } item[OPENCL_MAX_DEVICE];
 };
 
-/* Lists all devices of all platforms, in the library's order. */
+/* Sets *out to all devices of all platforms, in the library's order. */
 pl_status opencl_devices(const struct opencl *cl, struct opencl_devices *out,
                          pl_err *err);
-/* Writes a string property, terminated; "" if the device has none. */
+/* Writes the string property `what` of device `d` to out[size], terminated; ""
+ * if the device lacks it. */
 void opencl_text(const struct opencl *cl, struct cl_device *d, uint32_t what,
                  char *out, size_t size);
 /* Returns true if the device is the host's CPU. */
 bool opencl_on_cores(const struct opencl *cl, struct cl_device *d);
-/* Checks that the device has all that the kernels need. The message names what
- * it lacks. */
+/* Returns PL_OK if the device has all features that the kernels need, else an
+ * error that names the missing feature. */
 pl_status opencl_demands(const struct opencl *cl, struct cl_device *d,
                          pl_err *err);
 
@@ -231,12 +239,12 @@ struct opencl_source {
     const char *text;
     int n_kernel;
     const char *const *name; /* [n_kernel] */
-    bool keep;               /* for later processes */
+    bool keep;               /* stores the binary in the kernel cache */
 };
 
-/* Compiles the source, or takes the binary cached by an earlier call, and makes
- * kernel[n_kernel], which the caller has zeroed. On failure nothing is
- * allocated. */
+/* Compiles the source, or loads the binary that an earlier call stored in the
+ * kernel cache. Sets *out and kernel[n_kernel], which the caller has zeroed. On
+ * failure nothing is allocated. */
 pl_status opencl_program(const struct opencl *cl, struct cl_context *c,
                          const struct opencl_device *d,
                          const struct opencl_source *src,

@@ -1,5 +1,5 @@
-/* Lists the devices of OpenCL and their properties, and checks that they can
- * run the kernels with the required bits. */
+/* Lists OpenCL devices and their properties, and checks that a device can run
+ * the kernels with the required bits. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -31,7 +31,7 @@ pl_status opencl_devices(const struct opencl *cl, struct opencl_devices *out,
                                OPENCL_MAX_DEVICE, device, &n);
         if (e == CL_ERROR_NO_DEVICE)
             continue;
-        if (e != CL_OK) { /* devices of other platforms remain usable */
+        if (e != CL_OK) { /* other platforms' devices are still listed */
             s = opencl_check(e, "clGetDeviceIDs", "opencl", err);
             continue;
         }
@@ -42,7 +42,8 @@ pl_status opencl_devices(const struct opencl *cl, struct opencl_devices *out,
     return out->n > 0 ? PL_OK : s;
 }
 
-/* Returns false if the device lacks the property; the value is then 0. */
+/* Reads property `what` to out[size]. Returns false, and sets out[] to zeros,
+ * if the device lacks the property. */
 static bool ask(const struct opencl *cl, struct cl_device *d, uint32_t what,
                 void *out, size_t size)
 {
@@ -50,7 +51,8 @@ static bool ask(const struct opencl *cl, struct cl_device *d, uint32_t what,
     return cl->clGetDeviceInfo(d, what, size, out, NULL) == CL_OK;
 }
 
-/* Returns a number of four or eight bytes. */
+/* Returns a numeric property of four or eight bytes, or 0 if the device lacks
+ * it. */
 static uint64_t number(const struct opencl *cl, struct cl_device *d,
                        uint32_t what)
 {
@@ -81,7 +83,7 @@ bool opencl_on_cores(const struct opencl *cl, struct cl_device *d)
     return (number(cl, d, CL_DEVICE_KIND) & CL_KIND_CPU) != 0;
 }
 
-/* Returns true if the list of extensions contains the word. */
+/* Returns true if the device has the extension `word`. */
 static bool extends(const struct opencl *cl, struct cl_device *d,
                     const char *word)
 {
@@ -97,7 +99,8 @@ static bool extends(const struct opencl *cl, struct cl_device *d,
 
 /* ---- list ---------------------------------------------------------------- */
 
-/* Writes the PCI address, from whichever extension has it, else "". */
+/* Writes the PCI address, which the vendors' extensions report, or "" if it is
+ * unknown. */
 static void pci_address(const struct opencl *cl, struct cl_device *d,
                         char out[24])
 {
@@ -127,8 +130,8 @@ static void pci_address(const struct opencl *cl, struct cl_device *d,
     }
 }
 
-/* Writes "OpenCL 3.0, driver 580.82", without the vendor's text after the
- * version number. */
+/* Writes the versions as in "OpenCL 3.0, driver 580.82", without the vendor's
+ * own text. */
 static void version_text(const struct opencl *cl, struct cl_device *d,
                          char *out, size_t size)
 {
@@ -191,7 +194,7 @@ pl_status opencl_list(struct gpu_info *out, int max, int *n, pl_err *err)
 
 static const struct demand {
     uint32_t what;
-    /* it must have all these bits, and this value or more */
+    /* the property must have all of `bits` set and be at least `least` */
     uint64_t bits, least;
     const char *lacks;
 } demands[] = {

@@ -1,6 +1,6 @@
-/* Some drivers of OpenCL end the process when they are first used: PoCL aborts
- * without /sys. So a library is first used in a forked copy of the process. If
- * the copy ends by a signal or by exit(), the process rejects the library. */
+/* Tests an OpenCL library in a forked copy of the process, because some drivers
+ * end the process when they are first used: PoCL aborts if there is no /sys. If
+ * the copy ends by a signal or by exit(), the library is rejected. */
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -19,29 +19,30 @@
 #include "device/gpu/opencl_api.h"
 
 enum {
-    MOST_NS = 50 * 1000 * 1000, /* most CPU time of a probe */
+    MOST_NS = 50 * 1000 * 1000, /* most CPU time of the copy */
     NAP_NS = 500 * 1000,
-    MOST_NAPS = 2000, /* most naps, for a copy that waits for something */
-    SURVIVED = 86,    /* exit code of a copy that the driver did not end */
-    BY_EXIT = -1,     /* in place of a signal's number */
+    MOST_NAPS = 2000, /* most naps, in case the copy waits for something */
+    SURVIVED = 86,    /* exit code if the driver did not end the copy */
+    BY_EXIT = -1,     /* result for a driver that called exit() */
 };
 
-/* Ends the copy where a driver calls exit(). It is registered last, so the
- * application's handlers and buffers of stdio are left alone. */
+/* Exit handler that ends the copy if a driver calls exit(). It is registered
+ * last, so it runs before the application's handlers, and stdio buffers are not
+ * flushed. */
 static void end_copy(void)
 {
     for (;;)
         syscall(SYS_exit_group, 0);
 }
 
-/* Resets what the copy inherits: signal handlers, output for the driver's
- * messages, core files. */
+/* Resets state that the copy inherits: signal handlers, the output to which the
+ * driver might print, and core dumps. */
 static void prepare_copy(pid_t parent)
 {
     struct sigaction a = {.sa_handler = SIG_DFL};
     const struct rlimit none = {0, 0};
     sigset_t no_signal;
-    int fd = open("/dev/null", O_RDONLY); /* read-only, so writes fail */
+    int fd = open("/dev/null", O_RDONLY); /* read-only, so that writing fails */
 
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != parent || atexit(end_copy) != 0)
@@ -57,8 +58,8 @@ static void prepare_copy(pid_t parent)
     }
 }
 
-/* Lists devices as opencl_devices() does; the process ignores the result. The
- * copy ends without the application's exit handlers. */
+/* In the copy: lists the library's devices, then ends the copy without running
+ * the application's exit handlers. */
 static void ask_in_copy(const char *path, pid_t parent)
 {
     struct opencl cl = {0};
@@ -88,9 +89,10 @@ static int end_of(int status)
     return WEXITSTATUS(status) == SURVIVED ? 0 : BY_EXIT;
 }
 
-/* Waits for the copy. Returns the signal by which the driver ended it, BY_EXIT,
- * or 0. A copy that takes too long is killed; the result is then 0, because a
- * driver that starts for the first time may be slow. */
+/* Waits for the copy. Returns the signal that ended it, BY_EXIT if the driver
+ * called exit(), or 0 if the driver works. A copy that takes too long is
+ * killed; the result is then 0, because a driver may be slow when it starts for
+ * the first time. */
 static int outcome(pid_t pid)
 {
     const struct timespec nap = {.tv_nsec = NAP_NS};
@@ -105,7 +107,7 @@ static int outcome(pid_t pid)
 
         if (got == pid)
             return end_of(status);
-        if (got < 0 && errno != EINTR) /* the application reaped it */
+        if (got < 0 && errno != EINTR) /* the application has reaped the copy */
             return 0;
         if (clock_gettime(clock, &t) != 0 || t.tv_sec > 0 ||
             t.tv_nsec > MOST_NS)
@@ -132,7 +134,7 @@ static int try_library(const char *path)
     return pid > 0 ? outcome(pid) : 0;
 }
 
-/* The last library probed, and its result. */
+/* The library that was tested last, and the result of outcome(). */
 static struct {
     pthread_mutex_t lock;
     char path[512];

@@ -1,5 +1,5 @@
-/* Makes the kernels of an OpenCL device, from the cached binary or else from
- * their source. */
+/* Makes the kernels of an OpenCL device, from the binary in the kernel cache
+ * or, if there is none, from source. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,15 +16,16 @@ struct build {
     struct cl_kernel **kernel;
 };
 
-/* Compilers for CPUs run a group's lanes in turn, and take minutes if loops are
- * unrolled too. */
+/* Compiler options for GPUs and for CPUs. With ON_CORES loops are not unrolled.
+ * Compilers for CPUs make a loop of a group's lanes, and would take minutes to
+ * compile unrolled loops. */
 static const char options_gpu[] =
     "-cl-std=CL1.2 -cl-fp32-correctly-rounded-divide-sqrt";
 static const char options_cores[] =
     "-cl-std=CL1.2 -cl-fp32-correctly-rounded-divide-sqrt -DON_CORES";
 
-/* Returns all that decides the binary; the caller frees it. NULL: out of
- * memory. */
+/* Returns the key of the binary in the kernel cache: everything that may affect
+ * the binary. The caller frees it. Returns NULL if out of memory. */
 static char *key_of(const struct build *b, size_t *n)
 {
     char name[256], version[256], driver[256], platform[256] = "";
@@ -76,7 +77,8 @@ static int32_t compile(const struct build *b, struct cl_program *p)
 
 /* ---- from a binary ------------------------------------------------------- */
 
-/* Returns NULL if there is no binary, or the driver rejects it. */
+/* Makes the kernels from the stored binary. Returns NULL if there is none or
+ * the driver rejects it. */
 static struct cl_program *from_binary(const struct build *b, const char *key,
                                       size_t n_key)
 {
@@ -97,8 +99,8 @@ static struct cl_program *from_binary(const struct build *b, const char *key,
     return NULL;
 }
 
-/* Caches the binary. Failures are ignored, because the source can be compiled
- * again. */
+/* Stores the binary in the kernel cache. Ignores failures, because the source
+ * can be compiled again. */
 static void keep(const struct opencl *cl, struct cl_program *p, const char *key,
                  size_t n_key)
 {
@@ -119,7 +121,8 @@ static void keep(const struct opencl *cl, struct cl_program *p, const char *key,
 
 /* ---- from the source ----------------------------------------------------- */
 
-/* Sets the error to the compiler's log, from its first error on. */
+/* Sets an error that contains the compiler's log, from the first line with an
+ * error. */
 static pl_status build_failed(const struct opencl *cl, struct cl_program *p,
                               struct cl_device *d, int32_t e, pl_err *err)
 {

@@ -1,5 +1,5 @@
-/* The libraries of CUDA and HIP: opening them, their errors, device
- * properties. */
+/* Opens the libraries of CUDA and HIP, translates their errors, and queries
+ * device properties. */
 #include "device/gpu/stream_api.h"
 
 #include <dlfcn.h>
@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Offset of each call in struct stream_api. */
+/* By enum stream_call: offset of the function pointer in struct stream_api. */
 static const size_t offset[] = {
 #define ROW(name, ...) [CALL_##name] = offsetof(struct stream_api, name),
     STREAM_CALL_MAP(ROW) CUDA_CALL_MAP(ROW) HIP_CALL_MAP(ROW)
@@ -15,8 +15,8 @@ static const size_t offset[] = {
 #undef ROW
 };
 
-/* Never unloads libraries, because they have threads that end only with the
- * process. */
+/* A library is never unloaded, because it has threads that run until the
+ * process ends. */
 void *stream_open_library(const char *variable, const char *const path[],
                           const char **tried)
 {

@@ -1,8 +1,8 @@
-/* The driver APIs whose queues are called streams, CUDA's and HIP's, declared
- * here under our own names. A library is opened on demand, and no vendor's
- * header is needed. HIP's functions mirror CUDA's, so one driver
- * (driver_stream.c) works with one table of functions. Their differences are in
- * struct stream_vendor: vendor_cuda.c, vendor_hip.c.
+/* The two driver APIs whose queues are called streams, CUDA and HIP, declared
+ * under our own names. A library is opened on demand, and no vendor's header is
+ * needed. HIP's functions mirror CUDA's, so one driver (driver_stream.c) serves
+ * both through one table of functions. The differences are in struct
+ * stream_vendor: vendor_cuda.c and vendor_hip.c.
  *
  * Source: CUDA Driver API reference, 12.0; HIP Runtime API reference, 5.2. */
 #ifndef DEVICE_GPU_STREAM_API_H
@@ -20,32 +20,33 @@ struct api_function;
 struct api_stream;
 struct api_event;
 struct api_graph;
-struct api_graph_exec; /* an instantiated graph */
+struct api_graph_exec; /* a graph that can be launched */
 
-/* An address on a device. HIP uses a pointer, which is passed and returned like
- * a 64-bit number. */
+/* The type of a device address. HIP uses a pointer, which is passed and
+ * returned like a 64-bit number. */
 #ifndef API_ADDRESS
 #define API_ADDRESS unsigned long long
 #endif
 
-/* Equal in both APIs. */
+/* Constants with the same values in both APIs. */
 enum {
     API_SUCCESS = 0,
     API_OUT_OF_MEMORY = 2,
     API_NO_DEVICE = 100,
     API_NOT_FOUND = 500,
     API_NOT_READY = 600,
-    API_ALREADY_REACHED = 704, /* a peer's memory */
+    API_ALREADY_REACHED = 704, /* peer access is enabled already */
     API_ALREADY_REGISTERED = 712,
 
     API_STREAM_NON_BLOCKING = 1,
     API_EVENT_NO_TIMING = 2,
-    API_HOST_PORTABLE = 1, /* pinned for all contexts */
+    API_HOST_PORTABLE = 1, /* usable in all contexts */
     API_HOST_MAPPED = 2,
 };
 
-/* name, CUDA's, the suffix of its symbol, HIP's, parameters. All return
- * API_SUCCESS or an error code, which may be that of an earlier command. */
+/* Functions that both libraries have: our name, CUDA's name, the suffix of
+ * CUDA's symbol, HIP's name, parameters. All return API_SUCCESS or an error
+ * code, which may be that of an earlier command. */
 #define STREAM_CALL_MAP(X)                                                     \
     X(init, cuInit, , hipInit, (unsigned flags))                               \
     X(version, cuDriverGetVersion, , hipDriverGetVersion, (int *out))          \
@@ -123,7 +124,7 @@ enum stream_call {
 struct stream_vendor;
 struct stream_device;
 
-/* The library's functions by name; those of the other vendor are NULL. */
+/* An open library and its functions. Functions of the other vendor are NULL. */
 struct stream_api {
     void *handle;
     const struct stream_vendor *vendor;
@@ -141,43 +142,49 @@ struct stream_api {
     const char *(*hipGetErrorString)(unsigned code);
 };
 
-/* Opens and initializes the vendor's library. On failure nothing is allocated.
- * Returns PL_UNSUPPORTED if none works. */
+/* Opens and initializes the vendor's library and sets *n_device to the number
+ * of devices. Returns PL_UNSUPPORTED if there is no usable library. On failure
+ * nothing is allocated. */
 pl_status stream_load(struct stream_api *api,
                       const struct stream_vendor *vendor, int *n_device,
                       pl_err *err);
-void stream_unload(struct stream_api *api); /* takes a zeroed one */
+/* `api` may be zeroed. */
+void stream_unload(struct stream_api *api);
 
-/* Returns PL_OK for API_SUCCESS, else the error "WHAT: FUNCTION failed: NAME
- * (code, text)". */
+/* Returns PL_OK if `code` is API_SUCCESS. Otherwise sets the error "WHAT:
+ * FUNCTION failed: NAME (code, text)". */
 pl_status stream_check(const struct stream_api *api, unsigned code,
                        enum stream_call call, const char *what, pl_err *err);
 
-/* The same for a call about a kernel, which the message names. */
+/* Like stream_check, for a call that concerns kernel k, which the message
+ * names. */
 pl_status stream_check_kernel(const struct stream_api *api,
                               const struct stream_device *d, unsigned code,
                               enum stream_call call, enum gpu_kernel k,
                               pl_err *err);
 
-/* Opens the library that the environment variable names, else the first one of
- * `path` that opens. Returns NULL if none does. *tried is the last one tried.
- */
+/* Opens the library that environment variable `variable` names. If it is not
+ * set, opens the first library of path[] that can be opened; NULL ends path[].
+ * Returns NULL if none can. Sets *tried to the last one tried. */
 void *stream_open_library(const char *variable, const char *const path[],
                           const char **tried);
 
 /* ---- devices ------------------------------------------------------------- */
 
 struct stream_device {
-    char who[24]; /* for messages: "cuda:0" */
+    char who[24]; /* its name in messages: "cuda:0" */
     int handle;
-    int level;           /* of CUDA: compute capability, 61 is 6.1 */
-    unsigned wait_flags; /* of CUDA's waits for words */
-    bool overlaps; /* of CUDA: graphs may use programmatic dependent launch */
-    struct cuda_context *context; /* of CUDA: retained; NULL: not yet */
-    char arch[80];                /* of HIP: "gfx90a:sramecc+:xnack-" */
+    int level;           /* CUDA: compute capability, 61 is 6.1 */
+    unsigned wait_flags; /* CUDA: flags of cuStreamWaitValue64 */
+    bool overlaps;       /* CUDA: graphs use programmatic dependent launch */
+    struct cuda_context *context; /* CUDA: the retained primary context; NULL
+                                     before hold() */
+    char arch[80];                /* HIP: architecture,
+                                     "gfx90a:sramecc+:xnack-" */
 };
 
-/* Finds a device by its ordinal; it is not retained yet. */
+/* Initializes *d for the device with ordinal `index`. Does not retain the
+ * device. */
 pl_status stream_device(const struct stream_api *api, int index,
                         struct stream_device *d, pl_err *err);
 
@@ -191,22 +198,23 @@ enum stream_attribute {
     ATTRIBUTE_STREAMS_KNOW_WORDS,
     STREAM_ATTRIBUTE_COUNT
 };
-/* The vendor lacks the attribute because all its devices have the property. */
+/* Marks an attribute that the vendor's API lacks, because all its devices have
+ * the property. */
 enum { NO_ATTRIBUTE = -1 };
 
 pl_status stream_attribute(const struct stream_api *api,
                            const struct stream_device *d,
                            enum stream_attribute what, int *value, pl_err *err);
 
-/* ---- vendors
- * -------------------------------------------------------------- */
+/* ---- vendors ------------------------------------------------------------- */
 
-/* Kernels ready to be loaded by a device, or their source and compiler. */
+/* The kernels for one device: PTX (cuda_text), or a compiler (hip_text). */
 struct stream_text;
 
 enum stream_direction { COPY_TO_DEVICE, COPY_TO_HOST, COPY_ANY };
 
-/* The launches of a graph to make; their functions are loaded, by kernel. */
+/* The launches of a graph to be made. The functions of their kernels are
+ * loaded. */
 struct stream_launches {
     const struct gpu_graph_node *node;
     int n;
@@ -215,41 +223,49 @@ struct stream_launches {
 
 struct stream_vendor {
     const char *name, *title; /* "cuda", "CUDA" */
-    const char *variable;     /* environment variable that names the library */
-    const char *const *path;  /* tried otherwise; NULL ends them */
+    const char *variable;     /* environment variable with the library's path */
+    const char *const *path;  /* default paths of the library; NULL ends them */
     const char *remedy, *least; /* "install NVIDIA's driver", "... 520" */
-    /* By call; NULL: the vendor has none. Older drivers may lack those from
-     * `later` on. */
+    /* By enum stream_call: the symbol, and the function's name for messages;
+     * NULL if the vendor lacks the function. Old drivers may lack the calls
+     * numbered `later` and above. */
     const char *const *symbol, *const *call;
     int later;
-    int attribute[STREAM_ATTRIBUTE_COUNT]; /* or NO_ATTRIBUTE */
-    /* Event flags with which a post makes earlier commands visible to all; 0:
-     * the post does so itself. */
+    int attribute[STREAM_ATTRIBUTE_COUNT]; /* the vendor's numbers, or
+                                              NO_ATTRIBUTE */
+    /* Flags of an event which, recorded before a post, makes earlier commands
+     * visible to all devices; 0 if the post itself does so. */
     unsigned fence;
-    bool logs; /* module_load can return the compiler's log */
+    bool logs; /* module_load can return the driver's compiler log */
 
-    /* NULL: unknown. */
+    /* Return the name and the description of an error code, or NULL if it is
+     * unknown. */
     const char *(*error_name)(const struct stream_api *api, unsigned code);
     const char *(*error_text)(const struct stream_api *api, unsigned code);
-    /* Returns true if init's code means that there is no device. none() then
-     * returns the result: PL_OK, or an error. */
+    /* is_none() returns true if `code`, returned by init, means that there is
+     * no device. none() then returns the status of stream_load: PL_OK with 0
+     * devices, or an error. */
     bool (*is_none)(unsigned code);
     pl_status (*none)(const struct stream_api *api, unsigned code, pl_err *err);
 
-    /* Sets the level or architecture of the device, whose handle is set. */
+    /* Sets the `level` or `arch` of the device, whose handle is set. */
     pl_status (*examine)(const struct stream_api *api, struct stream_device *d,
                          pl_err *err);
-    /* Returns true if the kernels cannot run on it, and writes why. */
+    /* Returns true if the kernels cannot run on the device, and writes the
+     * reason to `why`. */
     bool (*refuses)(const struct stream_device *d, char *why, size_t size);
-    /* Sets version, features and speeds; n_unit and hz are set. */
+    /* Sets the version, features and speeds of *i. i->n_unit is set; `hz` is
+     * the clock. */
     void (*show)(const struct stream_api *api, const struct stream_device *d,
                  double hz, struct gpu_info *i);
-    /* Returns the memory transfers per clock. */
+    /* Returns the number of memory transfers per clock cycle of a bus of
+     * `bus_bits` bits. */
     int (*transfers)(const struct stream_api *api,
                      const struct stream_device *d, int bus_bits);
 
-    /* The device is retained from hold() to drop(), and current in the thread
-     * from enter() to leave(); leave() restores *was. */
+    /* hold() retains the device, drop() releases it. enter() makes the device
+     * current in the calling thread and stores the previous one in *was;
+     * leave() restores it. */
     pl_status (*hold)(const struct stream_api *api, struct stream_device *d,
                       pl_err *err);
     pl_status (*drop)(const struct stream_api *api, struct stream_device *d,
@@ -258,8 +274,8 @@ struct stream_vendor {
                        const struct stream_device *d, int *was, pl_err *err);
     pl_status (*leave)(const struct stream_api *api,
                        const struct stream_device *d, int was, pl_err *err);
-    /* Enables peer access from the device, which is current, to `peer`, another
-     * retained one. The hardware supports it. */
+    /* Enables peer access from device `d`, which is current, to the retained
+     * device `peer`. The driver has reported that the hardware supports it. */
     pl_status (*reach)(const struct stream_api *api,
                        const struct stream_device *d,
                        const struct stream_device *peer, pl_err *err);
@@ -267,16 +283,19 @@ struct stream_vendor {
     pl_status (*text_open)(struct stream_text **out,
                            const struct stream_api *api,
                            const struct stream_device *d, pl_err *err);
-    void (*text_close)(struct stream_text *t); /* takes NULL */
-    /* Returns the image for module_load. Threads may call it at the same time.
-     * The caller frees *owned, which may be NULL. */
+    /* `t` may be NULL. */
+    void (*text_close)(struct stream_text *t);
+    /* Sets *image to the image of kernel k for module_load. The caller frees
+     * *owned, which may be NULL. Several threads may call this function at
+     * once. */
     pl_status (*text_program)(struct stream_text *t, enum gpu_kernel k,
                               const void **image, void **owned, pl_err *err);
-    /* Returns the hash of all that the kernels' bits depend on besides the
-     * device and the version. */
+    /* Returns a hash of everything that may affect the kernels' bits, except
+     * the device and the driver's version. */
     uint64_t (*text_hash)(const struct stream_text *t);
 
-    /* Stream commands, as in struct gpu_driver. */
+    /* Stream commands: copy() is copy, read or write of struct gpu_driver,
+     * post() is signal_word, and wait() is wait_word. */
     pl_status (*copy)(const struct stream_api *api,
                       const struct stream_device *d, struct api_stream *s,
                       enum stream_direction way, uint64_t dst, uint64_t src,
@@ -287,8 +306,9 @@ struct stream_vendor {
     pl_status (*wait)(const struct stream_api *api,
                       const struct stream_device *d, struct api_stream *s,
                       uint64_t at, uint64_t value, pl_err *err);
-    /* *out may be set after a failure too; the caller destroys it. Nothing is
-     * added to s, which the vendor's API may need. */
+    /* Makes a graph of the launches `l`. The caller destroys *out if it is not
+     * NULL, even after a failure. Stream `s` is used by APIs that record a
+     * graph from a stream; no command is added to it. */
     pl_status (*graph)(const struct stream_api *api,
                        const struct stream_device *d,
                        const struct stream_launches *l, struct api_stream *s,

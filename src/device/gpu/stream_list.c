@@ -1,11 +1,12 @@
-/* Lists the devices of CUDA and HIP, with properties known before they are
- * opened. These need no context, so a device that is full, taken or broken does
- * not keep others from being listed. A device always has its API's number;
- * devices too old for the kernels are listed too.
+/* Lists the devices of CUDA and HIP, with properties that can be queried
+ * without a context. So a device that is full, in use or broken does not
+ * prevent others from being listed. A device is identified by its ordinal in
+ * the API. Devices that are too old for the kernels are listed too.
  *
- * Only a context reports free memory, so one is created for a moment, on the
- * requested device. The context's own memory is then not free, as later in use.
- */
+ * Free memory can only be queried with a context. So one is created for a
+ * moment, and only on the requested device. The memory of that context does not
+ * count as free, which is right, because there will be a context when the
+ * device is used. */
 #include <stdio.h>
 #include <string.h>
 
@@ -82,7 +83,7 @@ static pl_status speeds(const struct stream_api *api,
     return PL_OK;
 }
 
-/* APIs differ in the case of the address's letters. */
+/* Makes hexadecimal letters lower case; APIs differ in their case. */
 static void lower_hex(char *s)
 {
     for (; *s; s++)

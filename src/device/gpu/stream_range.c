@@ -1,7 +1,7 @@
-/* Host memory registered with CUDA or HIP, so that GPUs access it in place.
- * Either API registers a page once for all its GPUs, and unregisters it for
- * all. So references to a range are counted per process, over all device sets
- * and GPUs. Ranges that other parts of the process registered are not
+/* Registers host memory with CUDA or HIP, so that GPUs can access it in place.
+ * Both APIs register a page for all GPUs at once, and unregister it for all. So
+ * references to a range are counted for the whole process, over all device sets
+ * and GPUs. A range that other code of the process has registered is not
  * unregistered here. */
 #include <pthread.h>
 #include <stdio.h>
@@ -16,7 +16,7 @@ struct stream_range {
     unsigned char *p;
     size_t bytes;
     int n_holder;
-    bool ours; /* false: others registered it before */
+    bool ours; /* false if other code had registered it already */
 };
 
 static struct {
@@ -34,8 +34,8 @@ static struct stream_range *find(const struct stream_vendor *vendor,
     return NULL;
 }
 
-/* Returns true if a registered range shares a page with this one. Unregistering
- * one would unregister the other's page. */
+/* Returns true if a registered range shares a page with p[bytes]. Unregistering
+ * one range would then unregister a page of the other. */
 static bool shares_page(const struct stream_vendor *vendor,
                         const unsigned char *p, size_t bytes)
 {

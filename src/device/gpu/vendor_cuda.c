@@ -1,12 +1,12 @@
-/* CUDA, of NVIDIA: its differences from HIP.
+/* NVIDIA's CUDA: what differs from HIP.
  *
- * A GPU is the device's primary context, which other parts of the process may
- * use too. The kernels are PTX (ptx/), one program each, which CUDA compiles
- * when it is loaded and caches for later processes. A post is a stream write
- * after a system-wide fence: a reader of the word sees all earlier writes. A
- * wait is a stream operation. If the device can, a flush of remote writes
- * follows it. So later commands see what a peer wrote to this device before it
- * raised the word. */
+ * A GPU is represented by the device's primary context, which other code of the
+ * process may use too. The kernels are PTX (ptx/), one module each, which CUDA
+ * compiles when it is loaded and caches for later processes. A post is a stream
+ * write after a system-wide fence: a reader of the word sees all earlier
+ * writes. A wait is a stream operation. Where the device supports it, the wait
+ * is followed by a flush of remote writes. Later commands then see what a peer
+ * wrote to this device before it set the word. */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -66,7 +66,7 @@ static pl_status none(const struct stream_api *api, unsigned code, pl_err *err)
     return PL_OK;
 }
 
-/* Calls the function; its error names it. */
+/* Calls a CUDA function. The error names the device and the function. */
 #define CALL(api, d, err, name, ...)                                           \
     stream_check(api, (api)->name(__VA_ARGS__), CALL_##name, (d)->who, err)
 
@@ -85,7 +85,8 @@ static pl_status examine(const struct stream_api *api, struct stream_device *d,
     PL_TRY(CALL(api, d, err, device_attribute, &flushes,
                 CUDA_FLUSHES_REMOTE_WRITES, d->handle));
     d->level = major * 10 + minor;
-    gpu_switch("PLAIT_OVERLAP", "", &on, NULL); /* gpu_pdl.c reports errors */
+    gpu_switch("PLAIT_OVERLAP", "", &on, NULL); /* gpu_pdl.c reports the
+                                                   error */
     d->overlaps =
         on && d->level >= CUDA_OVERLAPS && api->cuGraphAddDependencies;
     d->wait_flags =
@@ -164,8 +165,9 @@ static pl_status leave(const struct stream_api *api,
     return CALL(api, d, err, cuCtxPopCurrent, &c);
 }
 
-/* Other code of the process may have enabled it before. It is never disabled,
- * because that code may still need it; it ends with either context. */
+/* Peer access that other code of the process has enabled already is not an
+ * error. It is never disabled, because that code may need it. It ends when one
+ * of the contexts ends. */
 static pl_status reach(const struct stream_api *api,
                        const struct stream_device *d,
                        const struct stream_device *peer, pl_err *err)
@@ -181,7 +183,7 @@ static pl_status reach(const struct stream_api *api,
 struct stream_text {
     int level;
     pthread_mutex_t lock;
-    struct cuda_text text; /* zeroed until a kernel is needed */
+    struct cuda_text text; /* zeroed until the first kernel is needed */
 };
 
 static void text_close(struct stream_text *t)
@@ -193,8 +195,8 @@ static void text_close(struct stream_text *t)
     free(t);
 }
 
-/* Does not unpack the source yet: that takes longer than all other steps of
- * opening a device, and many are opened only for a look. */
+/* Does not decompress the PTX yet. That takes longer than the rest of opening a
+ * device, and devices are often opened only to be listed. */
 static pl_status text_open(struct stream_text **out,
                            const struct stream_api *api,
                            const struct stream_device *d, pl_err *err)
@@ -263,9 +265,10 @@ static pl_status wait(const struct stream_api *api,
     return CALL(api, d, err, cuStreamWaitValue64, s, at, value, d->wait_flags);
 }
 
-/* Adds an edge from the previous node, with programmatic dependent launch. All
- * nodes form one chain, so each waits for one node only. Other nodes it depends
- * on have then ended, because the previous node waited for them too. */
+/* Adds an edge with programmatic dependent launch from the previous node to
+ * *node. The nodes form one chain, so each waits only for its predecessor.
+ * Earlier nodes that it depends on have ended by then, because the predecessor
+ * has waited for its own predecessor. */
 static pl_status link(const struct stream_api *api,
                       const struct stream_device *d, struct api_graph *g,
                       struct cuda_graph_node **node, pl_err *err)
@@ -277,7 +280,8 @@ static pl_status link(const struct stream_api *api,
                 1);
 }
 
-/* made: [l->n], earlier nodes are set; after: space for as many. */
+/* Adds node i. made[l->n] are the nodes, set up to i; after[l->n] is
+ * scratch. */
 static pl_status add_node(const struct stream_api *api,
                           const struct stream_device *d,
                           const struct stream_launches *l, struct api_graph *g,
@@ -312,7 +316,7 @@ static pl_status graph(const struct stream_api *api,
                        const struct stream_launches *l, struct api_stream *s,
                        struct api_graph **out, pl_err *err)
 {
-    /* the nodes, and the `after` list of one of them */
+    /* [l->n] the nodes, then [l->n] scratch of add_node() */
     struct cuda_graph_node **made = calloc(2 * (size_t)l->n + 1, sizeof *made);
     pl_status status;
 

@@ -1,14 +1,14 @@
-/* HIP, of AMD: its differences from CUDA.
+/* AMD's HIP: what differs from CUDA.
  *
- * HIP has no contexts: calls of a thread go to the device that it has set, so
- * the former device is restored afterwards. hiprtc compiles the kernels from
- * source (hip_source.c). A graph is captured from a stream, one launch after
- * another, so nodes that could run in parallel do not. HIP does not promise
- * that a stream write makes earlier commands visible to others, so an event
- * that does precedes it.
+ * HIP has no contexts. Calls of a thread go to the device that the thread has
+ * set, so the previous device is restored afterwards. hiprtc compiles the
+ * kernels from source (hip_source.c). A graph is captured from a stream, in
+ * which launches are in order, so nodes that could run in parallel do not. HIP
+ * does not guarantee that a stream write makes earlier commands visible to
+ * other devices. So it is preceded by an event that does.
  *
- * None of this has run on hardware. It follows AMD's documentation, and tests
- * run it on a stub library. */
+ * This file has not been run on hardware. It follows AMD's documentation, and
+ * tests run it with a stub of the library. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -29,7 +29,8 @@ static const char *const symbols[STREAM_CALL_COUNT] = {
 #undef ROW
 };
 
-/* Newest version first. The name without a number is for compilers. */
+/* The newest version first. Normally only development packages have the name
+ * without a number. */
 static const char *const paths[] = {"libamdhip64.so.7",
                                     "libamdhip64.so.6",
                                     "libamdhip64.so.5",
@@ -52,7 +53,8 @@ static bool is_none(unsigned code)
     return code == API_NO_DEVICE || code == HIP_CODE_INVALID_DEVICE;
 }
 
-/* Checks the device file through which HIP finds GPUs. */
+/* If this user may open the device file through which HIP finds GPUs, there are
+ * none, so returns PL_OK. Otherwise returns an error with the reason. */
 static pl_status none(const struct stream_api *api, unsigned code, pl_err *err)
 {
     static const char door[] = "/dev/kfd";
@@ -68,14 +70,15 @@ static pl_status none(const struct stream_api *api, unsigned code, pl_err *err)
                    strerror(errno));
 }
 
-/* Calls the function; its error names it. */
+/* Calls a HIP function. The error names the device and the function. */
 #define CALL(api, d, err, name, ...)                                           \
     stream_check(api, (api)->name(__VA_ARGS__), CALL_##name, (d)->who, err)
 
 /* ---- devices ------------------------------------------------------------- */
 
-/* Finds the first word of letters, digits and "+-:" that begins with "gfx",
- * after the device's name, which may be anything. */
+/* Writes the architecture to out[size]: the first text in the properties, after
+ * the device's name, that begins with "gfx" and consists of lower-case letters,
+ * digits and "+-:". */
 static void find_arch(const char *properties, char *out, size_t size)
 {
     const char *end = properties + HIP_PROPERTIES_BYTES - 4;
@@ -108,8 +111,8 @@ static pl_status examine(const struct stream_api *api, struct stream_device *d,
     return s;
 }
 
-/* Returns 9 for gfx90a, 11 for gfx1100; 0: unknown. The last two characters are
- * minor version and stepping. */
+/* Returns the major version of an architecture: 9 for gfx90a, 11 for gfx1100, 0
+ * if unknown. The last two characters are minor version and stepping. */
 static int generation(const char *arch)
 {
     size_t n =
@@ -141,8 +144,8 @@ static bool refuses(const struct stream_device *d, char *why, size_t size)
     return true;
 }
 
-/* As in text/prelude_hip.h: products of four bytes, and of matrices of
- * bytes. */
+/* has_dot4() and has_mma() return true if text/prelude_hip.h uses dot products
+ * of four bytes, or matrix units, on this architecture. */
 static bool has_dot4(const struct stream_device *d)
 {
     static const char *const arch[] = {"gfx906", "gfx908", "gfx90a",
@@ -174,7 +177,7 @@ static void show(const struct stream_api *api, const struct stream_device *d,
 
     if (api->version(&v) != API_SUCCESS || v <= 0)
         snprintf(i->version, sizeof i->version, "%.*s", n, d->arch);
-    else /* 5.2.21153 is 50221153 */
+    else /* the number for 5.2.21153 is 50221153 */
         snprintf(i->version, sizeof i->version, "HIP %d.%d, %.*s", v / 10000000,
                  v / 100000 % 100, n, d->arch);
     i->has |= (unsigned)has_dot4(d) << GPU_DOT4 | (unsigned)has_mma(d)
@@ -183,8 +186,9 @@ static void show(const struct stream_api *api, const struct stream_device *d,
                    is_arch(d, "gfx90a") || is_arch(d, "gfx942"), hz);
 }
 
-/* HIP reports the command clock. Per clock and line, HBM, which is wide,
- * transfers two bits, GDDR6 sixteen, shared host memory eight. */
+/* HIP reports the command clock. Per clock and data line, HBM, recognized by
+ * its wide bus, transfers two bits, GDDR6 sixteen, and host memory shared with
+ * the GPU eight. */
 static int transfers(const struct stream_api *api,
                      const struct stream_device *d, int bus_bits)
 {
@@ -198,7 +202,7 @@ static int transfers(const struct stream_api *api,
     return shared ? 8 : 16;
 }
 
-/* HIP retains devices for the process by itself. */
+/* Does nothing, as hold() and drop(): HIP itself retains devices. */
 static pl_status hold(const struct stream_api *api, struct stream_device *d,
                       pl_err *err)
 {
@@ -222,8 +226,8 @@ static pl_status leave(const struct stream_api *api,
     return was == d->handle ? PL_OK : CALL(api, d, err, hipSetDevice, was);
 }
 
-/* Other code of the process may have enabled it before. It is never disabled,
- * because that code may still need it. */
+/* Peer access that other code of the process has enabled already is not an
+ * error. It is never disabled, because that code may need it. */
 static pl_status reach(const struct stream_api *api,
                        const struct stream_device *d,
                        const struct stream_device *peer, pl_err *err)
@@ -333,7 +337,8 @@ static pl_status take_down(const struct stream_api *api,
     return PL_OK;
 }
 
-/* A capture that has begun must be ended, or the stream is unusable. */
+/* Ends the capture even after a failure, because the stream would be unusable
+ * otherwise. */
 static pl_status graph(const struct stream_api *api,
                        const struct stream_device *d,
                        const struct stream_launches *l, struct api_stream *s,

@@ -1,14 +1,14 @@
-/* The backend proc: CPU cores whose threads and memory belong to another
- * process, forked when a set is loaded.
+/* The backend proc: like cpu, but each device is a child process, forked when
+ * programs are loaded, with its own threads and memory.
  *
- * It resembles a device on another host or on a card. Other devices cannot read
- * its memory; writes and reads pass through a stream; it may be lost at any
- * moment. A cpu device runs in the process (proc_child.c). Kernels of the
- * application (custom ops) run there too; side effects of theirs are not
- * visible here.
+ * It resembles a device on another host or on an accelerator card. Other
+ * devices cannot read its memory; the host writes and reads that through a
+ * pipe; and it may be lost at any moment. The child executes programs as a cpu
+ * device (proc_child.c). Kernels of the application (custom ops) run in the
+ * child too, so their side effects are not visible in this process.
  *
- * Processes are ended by SIGKILL, because they have nothing to clean up, and so
- * that hung ones end too. */
+ * Children are ended by SIGKILL. That also ends a child that hangs, and
+ * children have nothing to clean up. */
 #include <errno.h>
 #include <sched.h>
 #include <signal.h>
@@ -150,7 +150,7 @@ static pl_status start(struct proc_backend *b, int i, int dev, pl_err *err)
     return proc_take(p, pid, err);
 }
 
-/* Sets the error of a device whose process has ended. */
+/* Returns the error of a device whose child process has ended. */
 static pl_status lost(const struct proc_device *p, pl_err *err)
 {
     return err_set(err, PL_DEVICE, "%s: %s", p->d->desc.name, p->how);
@@ -192,9 +192,11 @@ static pl_status load(struct backend *b, pl_err *err)
 
 /* ---- memory --------------------------------------------------------------
  *
- * The inbox is written directly, because peers write there too: bytes of the
- * stream could overwrite theirs later. Only the child accesses the other
- * regions, and it executes a step or a read after earlier writes. */
+ * The inbox is shared memory and is written directly. It is not written through
+ * the pipe, because bytes still in the pipe could later overwrite what peers
+ * have pushed. The other regions are accessed by the child only. It executes
+ * orders one after another, so a step or a read comes after all earlier
+ * writes. */
 
 static pl_status put(struct device *d, enum region r, size_t offset,
                      const void *src, size_t bytes, pl_err *err)
@@ -233,7 +235,8 @@ static pl_status get(struct device *d, enum region r, size_t offset, void *dst,
     return received ? PL_OK : lost(p, err);
 }
 
-/* Nothing is pending, see above. */
+/* Has nothing to wait for, because the child executes orders one after
+ * another. */
 static pl_status flush(struct device *d, pl_err *err)
 {
     const struct proc_device *p = d->own;

@@ -1,12 +1,13 @@
-/* The process of a device. It is a copy of its parent, with the programs,
- * options and kernels at the same addresses; inboxes, events and the failure
- * flag are shared. In it the device becomes a cpu device, alone in a backend of
- * its own. So its threads execute the variant as those of any cpu device, and
- * communicate with peers only through inboxes and events.
+/* The child process of a proc device. As a forked copy of its parent, it has
+ * the programs, options and kernels at the same addresses. Inboxes, events and
+ * the failure flag are in shared memory. In the child, the device becomes the
+ * only device of a cpu backend. So its threads execute the variant like those
+ * of any cpu device, and communicate with other devices only through inboxes
+ * and events.
  *
- * State of the parent is left alone: no handler runs, no stream is flushed, and
- * no lock of the library that the parent might hold is taken. The process ends
- * when it is killed, by the parent or with it. */
+ * The child does not touch other state of the parent: it runs no signal handler
+ * of the application, flushes no stdio stream, and takes no lock that a thread
+ * of the parent might hold. It ends when the parent kills it or ends. */
 #include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -22,7 +23,7 @@
 struct child {
     struct device_set *set;
     struct device *d;
-    int dev[1]; /* index of the backend's only device */
+    int dev[1]; /* index in the set of the backend's only device */
     struct backend backend;
     struct proc_end end;
     struct device_run run;
@@ -30,17 +31,17 @@ struct child {
 
 /* ---- start and end ------------------------------------------------------- */
 
-/* Ends the process. This is the only place where the library does so, and the
- * process is its own. The C library's functions would run the application's
- * exit handlers. */
+/* Ends the child process. Does not use exit(), which would run the
+ * application's exit handlers. Nowhere else does the library end a process. */
 static void leave(void)
 {
     for (;;)
         syscall(SYS_exit_group, 0);
 }
 
-/* Ends the process when the parent process has ended. PR_SET_PDEATHSIG is not
- * used, because it also fires when a mere thread of the parent ends. */
+/* Thread function: ends the child when the parent process has ended. `user`
+ * points to a pidfd of the parent. PR_SET_PDEATHSIG is not used, because it
+ * also fires when only the forking thread of the parent ends. */
 static void *follow(void *user)
 {
     struct pollfd p = {.fd = *(const int *)user, .events = POLLIN};
@@ -65,8 +66,9 @@ static pl_status follow_parent(int *fd, pl_err *err)
                   : err_no_thread(err, "a thread of a device's process", e);
 }
 
-/* Ignores signals that a terminal or a supervisor sends to a whole process
- * group, because the parent handles them. */
+/* Resets all signal handlers. Ignores the signals that a terminal or a
+ * supervisor sends to a whole process group, because the parent handles
+ * them. */
 static void own_signals(void)
 {
     static const int parents[] = {SIGINT, SIGQUIT, SIGTERM, SIGHUP};
@@ -82,8 +84,8 @@ static void own_signals(void)
     pthread_sigmask(SIG_SETMASK, &none, NULL);
 }
 
-/* Closes the application's files, so that they close when the application
- * closes them. */
+/* Closes the inherited file descriptors, except the standard streams. Otherwise
+ * a pipe or socket would stay open after the application has closed it. */
 static void close_files(void)
 {
 #ifdef SYS_close_range
@@ -151,7 +153,7 @@ void proc_child(struct device_set *s, int dev, struct proc_pipe *pipe,
     own_signals();
     close_files();
     fd = (int)syscall(SYS_pidfd_open, parent, 0);
-    if (fd < 0 || getppid() != parent) /* it has ended meanwhile */
+    if (fd < 0 || getppid() != parent) /* the parent has ended */
         leave();
     prctl(PR_SET_NAME, c.d->desc.name);
     c.end = (struct proc_end){.out = &pipe->to_parent,

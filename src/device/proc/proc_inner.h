@@ -1,5 +1,6 @@
-/* Declarations shared by the files of proc devices: the protocol between a
- * device's process and the one that opened it, and the state of the latter. */
+/* Declarations shared by the files of proc devices. Each device is executed by
+ * a child process; the parent process has the device set. This header has the
+ * protocol between them and the state of the parent. */
 #ifndef DEVICE_PROC_PROC_INNER_H
 #define DEVICE_PROC_PROC_INNER_H
 
@@ -13,9 +14,9 @@
  *
  * The child first sends struct proc_loaded. The parent then sends any number of
  * struct proc_order, each followed by
- *   WRITE  the bytes
- *   READ   nothing; the child sends the bytes
- *   RUN    struct device_run; the child sends struct proc_done */
+ *     WRITE  the bytes to write
+ *     READ   nothing; the child replies with the bytes read
+ *     RUN    struct device_run; the child replies with struct proc_done */
 enum proc_verb { PROC_WRITE, PROC_READ, PROC_RUN };
 
 struct proc_order {
@@ -23,7 +24,7 @@ struct proc_order {
     enum region region; /* WRITE, READ */
     size_t offset, bytes;
     uint64_t run_number; /* RUN */
-    int fail_insn;       /* RUN: the device's own */
+    int fail_insn;       /* RUN: the fail_insn of struct device */
 };
 
 struct proc_loaded {
@@ -31,7 +32,7 @@ struct proc_loaded {
     pl_err err;
 };
 
-/* The device's counters, all since it was created. */
+/* The device's counters, accumulated since it was created. */
 struct proc_done {
     int n_timing;
     uint64_t macs[PL_MAX_RANKS], n_collective, collective_bytes, copies,
@@ -45,61 +46,64 @@ struct proc_device {
     struct device *d;       /* borrowed */
     struct proc_pipe *pipe; /* owned, shared with the child */
     struct proc_end end;
-    /* held while a thread writes or reads: one at a time */
+    /* held while a thread uses the pipe to write or read device memory */
     pthread_mutex_t stream;
-    pid_t pid;        /* 0: there is none */
-    bool asked;       /* executes a step and will report its end */
-    atomic_bool gone; /* its process has ended; `how` says how */
+    pid_t pid;        /* 0: no process */
+    bool asked;       /* the child executes a step and will send struct
+                         proc_done */
+    atomic_bool gone; /* the child has ended; `how` says why */
     char how[64];
-    /* ---- proc_watch.c; under the backend's lock once it is watched */
-    int pidfd; /* owned; -1: there is none */
-    long told; /* process that the system says pidfd is of */
+    /* ---- used by proc_watch.c, under the backend's lock once the watcher
+     * runs */
+    int pidfd; /* owned; -1: none */
+    long told; /* process id that the system reports for pidfd */
 };
 
 struct proc_backend {
     struct device_set *set; /* borrowed */
-    /* the process that opened it; forked copies of it own only their memory */
+    /* the process that opened the backend; its forked copies own only their
+     * memory */
     pid_t owner;
     int n;
-    struct proc_device *dev; /* owned, [n] in the backend's order */
+    struct proc_device *dev; /* owned, [n], in the order of backend.dev */
     /* ---- proc_watch.c */
     struct pollfd *poll; /* owned, [n] */
     pthread_t watcher;
-    bool watched; /* the watcher runs */
+    bool watched; /* the thread `watcher` was started */
     /* protects the descriptors, the following fields, and the setting of
      * `gone` */
     pthread_mutex_t lock;
     bool running; /* a step is in progress */
 };
 
-/* ---- proc_watch.c: notices at once that a process ended ----------------- */
+/* ---- proc_watch.c: a thread that notices when a child process ends ------- */
 
-/* Opens a descriptor of process `pid`, just forked for the device. On failure
- * the process is ended and reaped. */
+/* Opens a pidfd of the child process `pid`, just forked for the device. On
+ * failure kills and reaps the child. */
 pl_status proc_take(struct proc_device *p, pid_t pid, pl_err *err);
-/* Starts the watcher of the devices, all of which have a process. */
+/* Starts the watcher thread. All devices have a child process already. */
 pl_status proc_watch(struct proc_backend *b, pl_err *err);
-/* Ends and reaps all processes. A forked copy of the process that opened the
- * backend only releases its descriptors. */
+/* Kills and reaps all child processes. A forked copy of the process that opened
+ * the backend only closes its descriptors. */
 void proc_end_all(struct proc_backend *b);
-/* Returns the remedy for a process that could not be started or watched, by
- * errno. */
+/* Returns the remedy for error messages about a child that could not be started
+ * or watched; `e` is the errno. */
 const char *proc_remedy(int e);
 
-/* Called around a step: a device whose process ended before or meanwhile fails
- * it. */
+/* Called at the begin and end of a step. If a child process ended earlier or
+ * ends in between, its device fails the step. */
 void proc_run_begins(struct proc_backend *b);
 void proc_run_ends(struct proc_backend *b);
 
 /* ---- proc_child.c ---------------------------------------------------- */
 
-/* Runs device `dev` in the child, just forked by `parent` with all signals
- * blocked. Does not return. */
+/* The main function of a child, just forked by `parent` with all signals
+ * blocked: executes device `dev`. Does not return. */
 void proc_child(struct device_set *s, int dev, struct proc_pipe *pipe,
                 pid_t parent);
 
-/* Returns true if the devices and n more have more threads than this process
- * has CPUs. */
+/* Returns true if all devices of the set together have so many threads that,
+ * with n more, there are more threads than CPUs of this process. */
 bool proc_crowded(const struct device_set *s, int n);
 
 #endif

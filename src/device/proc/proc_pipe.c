@@ -1,6 +1,7 @@
-/* The counts only grow, so a full ring and an empty one differ. A side
- * registers as a sleeper before its last check; the other side advances the
- * count before it checks for sleepers. So no wake-up is lost. */
+/* Implementation of proc_pipe.h. The counts of bytes written and read only
+ * grow, so a full ring and an empty one can be told apart. A side that is about
+ * to sleep increments n_asleep before its last check of the count. The other
+ * side advances the count before it reads n_asleep. So no wake-up is lost. */
 #include "device/proc/proc_pipe.h"
 
 #include "device/device_ops.h"
@@ -13,7 +14,7 @@
 #include <unistd.h>
 
 enum {
-    CHUNK = 64 << 10, /* most bytes before the other side is told */
+    CHUNK = 64 << 10, /* most bytes copied before the count is advanced */
     LOOKS = 100,      /* polls between two reads of the clock */
 };
 
@@ -53,8 +54,8 @@ static bool look(const struct proc_end *e, const struct device_flag *f,
     return false;
 }
 
-/* Waits until the flag reaches the target. Returns false if the other side
- * ended. */
+/* Waits until flag `f` has reached `target`. Returns false if the other process
+ * ended first. */
 static bool await(const struct proc_end *e, struct proc_stream *s,
                   const struct device_flag *f, uint64_t target)
 {
@@ -69,8 +70,8 @@ static bool await(const struct proc_end *e, struct proc_stream *s,
     return atomic_load(&f->v) >= target;
 }
 
-/* Returns the bytes to copy next: at most `wanted`, at most `there`, and not
- * past the end of the ring. */
+/* Returns how many bytes to copy next from ring position `at`: at most
+ * `wanted`, `there` and CHUNK, and not beyond the end of the ring. */
 static size_t stretch(uint64_t at, size_t wanted, uint64_t there)
 {
     size_t n = PROC_RING_BYTES - at % PROC_RING_BYTES;

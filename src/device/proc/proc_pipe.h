@@ -1,9 +1,10 @@
-/* A byte stream each way between two processes, in shared memory.
+/* A pair of byte streams between a parent and a child process, in shared
+ * memory.
  *
- * A waiting side polls for a moment, then sleeps on a futex in the shared page.
- * The bytes pass through a ring, so neither side needs memory for all of them,
- * and one side fills the ring while the other empties it. The streams do not
- * know what they carry. */
+ * The bytes of a stream pass through a ring buffer: one side fills it while the
+ * other side empties it, so transfers may be larger than the buffer. A side
+ * that waits polls for a moment, then sleeps on a futex in the shared memory.
+ * The streams do not interpret the bytes. */
 #ifndef DEVICE_PROC_PROC_PIPE_H
 #define DEVICE_PROC_PROC_PIPE_H
 
@@ -11,33 +12,35 @@
 
 enum { PROC_RING_BYTES = 1 << 20 };
 
-/* One way. Zeroed memory is an empty stream. */
+/* A stream in one direction. Zeroed memory is an empty stream. */
 struct proc_stream {
-    struct device_flag put, got;          /* bytes written and read */
+    struct device_flag put, got;          /* total bytes written and read */
     _Alignas(128) atomic_uint wake_count; /* incremented to wake sleepers */
     atomic_uint n_asleep;
     _Alignas(128) unsigned char ring[PROC_RING_BYTES];
 };
 
-/* Both ways, in shared memory. */
+/* Both streams; allocated in shared memory. */
 struct proc_pipe {
     struct proc_stream to_child, to_parent;
 };
 
-/* One side's end of a pipe. */
+/* The end of a pipe that one process uses. */
 struct proc_end {
     struct proc_stream *out, *in; /* borrowed */
-    const atomic_bool *gone;      /* the other side has ended; NULL: never */
-    int64_t awake_ns;             /* polls this long before it sleeps */
-    bool shares; /* others need its core: yields between polls */
+    const atomic_bool *gone;      /* the other process has ended; NULL if that
+                                     cannot be noticed */
+    int64_t awake_ns;             /* how long to poll before sleeping */
+    bool shares; /* other threads need the core: yields between polls */
 };
 
-/* Sends or receives all bytes. Returns false if the other side ended before.
- * One thread a side. */
+/* Send or receive exactly `bytes` bytes. Return false if the other process
+ * ended before that. Each end may be used by one thread at a time. */
 bool proc_send(const struct proc_end *e, const void *src, size_t bytes);
 bool proc_receive(const struct proc_end *e, void *dst, size_t bytes);
 
-/* Wakes all sleepers of the pipe, so that they check `gone` again. */
+/* Wakes all threads that sleep in this pipe, so that they check `gone`
+ * again. */
 void proc_pipe_wake(struct proc_pipe *p);
 
 #endif

@@ -1,9 +1,9 @@
-/* One thread of the parent sleeps until a device's process ends. Processes are
- * identified by descriptors (pidfd), because the system may reuse process ids.
- * Other children of the application are not waited for. An application that
- * closes files it did not open may close a descriptor, or reuse its number for
- * another file. So a descriptor is checked before use, and reopened as long as
- * the process exists. */
+/* Watches the child processes: one thread of the parent sleeps until a child
+ * ends. Children are identified by descriptors (pidfd), because the system may
+ * reuse process ids. Other children of the application are not reaped. An
+ * application that closes descriptors which it did not open may close a pidfd,
+ * or reuse its number for another file. So a pidfd is checked before use, and
+ * reopened as long as the child exists. */
 #include "device/proc/proc_inner.h"
 
 #include <errno.h>
@@ -19,13 +19,21 @@
 
 #include "base/err.h"
 
-enum { BY_PIDFD = 3 }; /* P_PIDFD, which older C libraries lack */
+enum {
+    BY_PIDFD = 3
+}; /* the value of P_PIDFD, which old C libraries do not define */
 
 /* ---- descriptors --------------------------------------------------------- */
 
-enum { UNKNOWN = 0, DEAD = -1, NO_PROCESS = -2 }; /* not process ids */
+enum {
+    UNKNOWN = 0,
+    DEAD = -1,
+    NO_PROCESS = -2
+}; /* results of process_of(); DEAD and UNKNOWN are not process ids */
 
-/* Returns the process id of a descriptor, from /proc. */
+/* Returns the process id of pidfd `fd`, as /proc reports it: DEAD if the
+ * process was reaped, NO_PROCESS if `fd` is not a pidfd, UNKNOWN if /proc
+ * cannot be read. */
 static long process_of(int fd)
 {
     static const char key[] = "\nPid:";
@@ -44,7 +52,8 @@ static long process_of(int fd)
     return at ? strtol(at + strlen(key), NULL, 10) : NO_PROCESS;
 }
 
-/* Returns true if the descriptor is still the one opened here. */
+/* Returns true if p->pidfd is still the descriptor that was opened here, as far
+ * as can be told. */
 static bool is_ours(const struct proc_device *p)
 {
     long now;
@@ -61,7 +70,8 @@ static bool open_pidfd(struct proc_device *p)
     return p->pidfd >= 0;
 }
 
-/* Returns true if a child with the device's process id was not reaped. */
+/* Returns true if there is a child, running or ended, with the device's process
+ * id. */
 static bool has_child(const struct proc_device *p)
 {
     siginfo_t i;
@@ -69,8 +79,8 @@ static bool has_child(const struct proc_device *p)
     return waitid(P_PID, (id_t)p->pid, &i, WEXITED | WNOHANG | WNOWAIT) == 0;
 }
 
-/* Makes the descriptor valid, reopening it if the application closed it.
- * Returns false if that is impossible. */
+/* Makes p->pidfd valid: reopens it if the application closed it. Returns false
+ * if that is impossible. */
 static bool find(struct proc_device *p)
 {
     enum { TRIES = 10 };
@@ -88,8 +98,9 @@ static bool find(struct proc_device *p)
 
 /* ---- end of a process ---------------------------------------------------- */
 
-/* Calls waitid() for the process. Without a descriptor it uses the process id,
- * which stays valid until the process is reaped. */
+/* Calls waitid() for the child with the options `how`. If there is no valid
+ * pidfd, uses the process id, which is not reused until the child is reaped.
+ * Returns waitid()'s result. */
 static int await(struct proc_device *p, int how, siginfo_t *i)
 {
     bool found = find(p);
@@ -103,9 +114,9 @@ static int await(struct proc_device *p, int how, siginfo_t *i)
     return e;
 }
 
-/* Returns true if the process has ended. The application may close or replace
- * the descriptor after it was checked. The wait then fails, which means nothing
- * while there is a child with that id. */
+/* Returns true if the child has ended. If waiting by the pidfd fails, the
+ * application may have closed it after it was checked. So the child counts as
+ * ended only if waiting by its process id fails too. */
 static bool has_ended(struct proc_device *p)
 {
     const int how = WEXITED | WNOHANG | WNOWAIT;
@@ -119,8 +130,9 @@ static bool has_ended(struct proc_device *p)
     return i.si_pid != 0;
 }
 
-/* Reaps a process that has ended (how: WNOHANG) or is about to (0). The reason
- * is unknown if SIGCHLD is ignored or the application waits for any child. */
+/* Reaps the child and sets p->how. `how` is WNOHANG if the child has ended, or
+ * 0 to wait until it ends. The exit status is unknown if the application
+ * ignores SIGCHLD or has reaped the child itself. */
 static void reap(struct proc_device *p, int how)
 {
     siginfo_t i;
@@ -140,7 +152,7 @@ static void end(struct proc_device *p)
             kill(p->pid, SIGKILL);
 }
 
-/* Closes the descriptor if it is still ours. */
+/* Closes the pidfd, unless the application has replaced it. */
 static void close_pidfd(struct proc_device *p)
 {
     if (is_ours(p))
@@ -188,7 +200,7 @@ pl_status proc_take(struct proc_device *p, pid_t pid, pl_err *err)
 
 /* ---- watcher ------------------------------------------------------------- */
 
-/* Called with the lock held. */
+/* Handles the end of a child. The caller holds the lock. */
 static void on_child_exit(struct proc_backend *b, struct proc_device *p)
 {
     reap(p, WNOHANG);
@@ -198,7 +210,8 @@ static void on_child_exit(struct proc_backend *b, struct proc_device *p)
     proc_pipe_wake(p->pipe);
 }
 
-/* Checks the devices that poll reported, or all. Returns the number alive. */
+/* Checks the children whose pidfd poll() reported, or all. Returns the number
+ * of children that have not ended. */
 static int look(struct proc_backend *b, bool all)
 {
     int n = 0;
@@ -217,8 +230,9 @@ static int look(struct proc_backend *b, bool all)
     return n;
 }
 
-/* The thread checks all devices now and then, because the application may have
- * closed what is polled. It pauses if poll reports again and again. */
+/* Thread function of the watcher. Checks all children once a second, because
+ * the application may have closed a pidfd that is polled. Pauses if poll()
+ * returns but no child has ended, so that it does not use a whole CPU. */
 static void *watch(void *user)
 {
     static const struct timespec nap = {0, 10 * 1000 * 1000};

@@ -1,13 +1,14 @@
-/* Implements the draw of sim_merge.h: repeatedly takes the head of one queue or
- * of the other, if both are allowed. The head that is first in the variant is
- * always allowed. */
+/* Implementation of sim_merge.h: repeatedly takes the first instruction of a
+ * random queue, or of the other queue if the first one's is not allowed yet. At
+ * least one is always allowed: the one that comes first in the variant. */
 #include "device/sim/sim_merge.h"
 
 /* A queue during the draw. */
 struct source {
     const int *step;
     int n, head;
-    int tell; /* next POST or barrier of the step, from the head on */
+    int tell; /* index in step[] of the next enabled POST or barrier, n if
+                 none */
 };
 
 struct merging {
@@ -15,7 +16,8 @@ struct merging {
     const struct device_run *run;
     int dev;
     struct source queue[QUEUE_COUNT];
-    const unsigned char *told; /* for each event of the device: drawn already */
+    const unsigned char *told; /* by event of the device: its POST is in the
+                                  list already */
 };
 
 static bool runs(const struct merging *m, const struct insn *st)
@@ -35,12 +37,13 @@ static void find_tell(const struct merging *m, struct source *q)
     }
 }
 
-/* Returns true if the head of queue k may be next. */
+/* Returns true if the first instruction of queue k may be the next of the
+ * list. */
 static bool is_free(const struct merging *m, int k)
 {
     const struct source *q = &m->queue[k], *other = &m->queue[!k];
     const struct insn *st;
-    bool others = false; /* a WAIT for other devices */
+    bool others = false; /* the instruction is a WAIT for another device */
 
     if (q->head == q->n)
         return false;
@@ -64,7 +67,7 @@ void sim_merge(int *out, const struct variant *c, int dev,
                uint64_t *random)
 {
     struct merging m = {.variant = c, .run = run, .dev = dev, .told = told};
-    int k = 0, stay = 0; /* draws to take from one queue */
+    int k = 0, stay = 0; /* how many more instructions to take from queue k */
 
     for (int q = 0; q < QUEUE_COUNT; q++) {
         m.queue[q] = (struct source){.step = queue[q].step, .n = queue[q].n};

@@ -1,20 +1,24 @@
-/* Sim devices do on purpose what a machine with private memory and asynchronous
- * queues may do.
+/* The backend sim: simulated devices with private memory and asynchronous
+ * queues, for tests and for experiments with slow links. They deliberately
+ * execute instructions in unusual orders that such hardware may also use.
  *
- * One thread runs all queues of all sim devices. It repeatedly draws a queue
- * whose head can run and executes that instruction, or one copy descriptor of
- * it. So every order that events allow occurs sooner or later. Now and then a
- * queue is held back for a while, as on a busy device. A seed repeats the
- * draws, and so the order, if no cpu device and no simulated link takes part.
- * If links take real time, nothing is repeatable. Then as many threads as there
- * are cores share the devices, which compute in parallel. As many others run
- * their copy queues, so that computing does not delay a copy, as kernels do not
- * delay a link. A set may ask for both queues as one (sim_merge.h).
+ * One thread executes all queues of all sim devices. It repeatedly chooses a
+ * random queue whose first instruction can run and executes that, or one copy
+ * descriptor of it. So every order that events allow occurs sooner or later.
+ * Now and then a queue is held back for a while, as on a busy device. The same
+ * seed gives the same order, if the set has no cpu device and no link is
+ * simulated.
  *
- * Kernels are the CPU's, executed whole or in parts in any order. Dead buffers
- * are poisoned, as all memory is when it is allocated. So an instruction that
- * reads too early or too late finds NaNs. A program that passes program_check
- * cannot deadlock. */
+ * Simulated links take real time, so with them nothing is repeatable. Then
+ * there are as many threads as devices, at most one per core, which execute the
+ * compute queues in parallel. As many further threads execute the copy queues,
+ * because on hardware a kernel does not delay a copy. The option sim_merge
+ * makes one queue of both (sim_merge.h).
+ *
+ * Kernels are the CPU's, executed whole or in parts in any order. Memory is
+ * poisoned when it is allocated, and buffers when they are dead. So an
+ * instruction that reads too early or too late finds NaNs. A program that
+ * passes program_check cannot deadlock. */
 #include <math.h>
 #include <pthread.h>
 #include <sched.h>
@@ -32,55 +36,61 @@
 enum { POISON = 0xFF }; /* NaN in every float format, -1 as an integer */
 
 struct cursor {
-    const int *step; /* of this step's variant */
+    const int *step; /* the queue's instructions of this step */
     int n, head;
-    int hold;     /* draws for which it is held back */
-    bool pulling; /* the head is a transfer in flight */
-    int piece;    /* its next copy descriptor */
-    int n_piece;  /* PAGES are split into parts too */
-    double begun; /* start of the head, by the step's clock */
-    double due;   /* time when its bytes arrive */
+    int hold;     /* how many more times the queue is passed over */
+    bool pulling; /* the instruction at `head` is a transfer in progress */
+    int piece;    /* its next copy descriptor, or part of a PAGES */
+    int n_piece;  /* number of copy descriptors, or of parts of a PAGES */
+    double begun; /* start of the instruction at `head`, by device_clock() */
+    double due;   /* time when its bytes have arrived; 0 if links take no
+                     time */
     /* time when all pushed bytes have arrived; a POST waits for it */
     double pushed;
 };
 
 struct sim_device {
-    struct cpu_image image; /* first: see cpu_image.h */
+    struct cpu_image image; /* must be the first member: see cpu_image.h */
     struct device *dev;
-    unsigned char *base[REGION_INBOX]; /* owned: private memory */
+    unsigned char *base[REGION_INBOX]; /* owned, except the inbox */
     unsigned char *scratch;            /* owned */
-    _Atomic uint64_t run_number;       /* the step that it is ready for */
-    /* protects the counters: both queues have copies */
+    _Atomic uint64_t run_number;       /* number of the last step that it was
+                                          prepared for */
+    /* protects the counters, which both queues' threads update */
     pthread_mutex_t counting;
-    /* protects what its queues share, up to `death`, and the trace */
+    /* protects the trace and the following fields, which both queues' threads
+     * use */
     pthread_mutex_t lock;
     struct sim_queue queue[PROG_MAX_VARIANT][QUEUE_COUNT];
-    /* owned, [most instructions of a variant]: the order of a step with both
-     * queues as one */
+    /* owned, [most instructions of a variant]: the merged queue of this step,
+     * for sim_merge */
     int *merged;
-    unsigned char *told; /* owned, [n_event]: space for sim_merge */
-    /* one is empty if the queues are merged */
+    unsigned char *told; /* owned, [n_event]: scratch of sim_merge() */
+    /* the copy queue's is empty if the queues are merged */
     struct cursor cursor[QUEUE_COUNT];
     const struct variant *variant; /* of this step */
-    unsigned char *done;           /* owned, [most instructions of a variant] */
-    int first_open;                /* all earlier instructions are done */
+    unsigned char *done;           /* owned, [most instructions of a variant]:
+                                      by instruction, whether it has ended */
+    int first_open;                /* first instruction that has not ended */
     int last_begun;
-    int death; /* next dead range */
+    int death; /* index in variant->dead of the next dead range to be
+                  poisoned */
 };
 
-/* A thread and its devices. */
+/* A thread, and the devices and queues that it executes. */
 struct sim_thread {
     uint64_t random;
     int n;
     struct sim_device *dev; /* [n] of sim.dev */
-    unsigned queues;        /* one bit for each queue that it runs */
-    bool first;             /* prepares them for a step */
+    unsigned queues;        /* bit q set: executes queue q */
+    bool first;             /* prepares the devices for a step */
 };
 
 struct sim {
     struct device_set *set;
     struct cpu_kernels kernels;
-    /* owned: the caller's thread, which stays idle, and the threads */
+    /* owned: n_thread threads after thread 0, the caller's, which does
+     * nothing */
     struct team *team;
     int n, n_thread;
     struct sim_device *dev;    /* owned */
@@ -105,8 +115,7 @@ static void link_time(const struct device_desc *d, size_t bytes)
         device_sleep(device_now() + t, NULL);
 }
 
-/* ---- open, load and close
- * -------------------------------------------------- */
+/* ---- open, load and close ------------------------------------------------ */
 
 static void unload_device(struct device_set *set, struct sim_device *d)
 {
@@ -163,8 +172,8 @@ static void close_backend(struct backend *b)
     b->own = NULL;
 }
 
-/* Returns the number of threads: one for all devices; with links two per
- * device, or two per core if there are fewer cores. */
+/* Returns the number of threads: one for all devices if no link is simulated.
+ * Otherwise two per device, but at most two per core. */
 static int count_threads(const struct backend *b)
 {
     cpu_set_t may;
@@ -329,8 +338,7 @@ static pl_status get(struct device *d, enum region r, size_t offset, void *dst,
     return PL_OK;
 }
 
-/* ---- a step
- * ---------------------------------------------------------------- */
+/* ---- a step -------------------------------------------------------------- */
 
 static void insn_ends(struct sim_device *d, int step)
 {
@@ -341,7 +349,8 @@ static void insn_ends(struct sim_device *d, int step)
     pthread_mutex_unlock(&d->lock);
 }
 
-/* Marks instructions that are disabled in this step as done. */
+/* Advances the queue to its next enabled instruction, and marks the skipped
+ * ones as done. */
 static void skip_disabled(const struct sim *s, struct sim_device *d,
                           struct cursor *l)
 {
@@ -354,7 +363,7 @@ static void skip_disabled(const struct sim *s, struct sim_device *d,
     }
 }
 
-/* Sets the queues to the instructions of the step. */
+/* Sets the queues to the start of this step's variant. */
 static void set_cursors(struct sim *s, struct sim_thread *p,
                         struct sim_device *d)
 {
@@ -417,12 +426,11 @@ static bool can_run(const struct sim *s, const struct sim_device *d,
     return !l->pulling || l->due == 0 || device_now() >= l->due;
 }
 
-/* Poisons buffers that are dead before instruction `next` accesses memory. A
- * WAIT after a death may be the proof that peers have read the buffer. So a
- * death takes effect as late as possible: when the first later instruction that
- * accesses memory begins. If that instruction has overtaken the last readers in
- * the other queue, the death is skipped, because the instruction may use the
- * memory anew. */
+/* Poisons the buffers that are dead when instruction `next` accesses memory. A
+ * WAIT after a buffer's death may be what proves that peers have read the
+ * buffer. So poisoning is done as late as possible: when the first later
+ * instruction that accesses memory begins. It is omitted if that instruction
+ * has overtaken the buffer's last readers in the other queue. */
 static void poison_dead(struct sim_device *d, int next)
 {
     const struct variant *c = d->variant;
@@ -445,7 +453,7 @@ static void insn_begins(struct sim_device *d, int step)
     pthread_mutex_unlock(&d->lock);
 }
 
-/* Runs a kernel whole, or in parts in any order. */
+/* Executes a kernel whole, or in parts in a random order. */
 static void run_kernel(struct sim_thread *p, struct sim_device *d,
                        const struct insn *st)
 {
@@ -462,7 +470,8 @@ static void run_kernel(struct sim_thread *p, struct sim_device *d,
         cpu_image_kernel(&d->image, st, d->scratch, part[i], n, NULL);
 }
 
-/* Starts a transfer: its bytes arrive after the link time. */
+/* Starts a transfer and computes when its bytes arrive over the simulated
+ * link. */
 static void start_transfer(struct sim_thread *p, struct sim_device *d,
                            struct cursor *l, const struct insn *st)
 {
@@ -474,7 +483,7 @@ static void start_transfer(struct sim_thread *p, struct sim_device *d,
                  : st->kind == INSN_PUSH ? st->push.n_to
                                          : 1 + draw(p, CPU_PARTS);
     l->due = t > 0 ? device_now() + t : 0;
-    /* the queue continues before arrival */
+    /* after a push, the queue continues once the bytes are sent */
     if (st->kind == INSN_PUSH && t > 0) {
         double late = cpu_image_latency(&d->image, st);
 
@@ -483,7 +492,8 @@ static void start_transfer(struct sim_thread *p, struct sim_device *d,
     }
 }
 
-/* Copies one descriptor. Returns true after the last. */
+/* Does the next copy descriptor of a transfer, or the next part of a PAGES.
+ * Returns true if the transfer is now complete. */
 static bool transfer_progress(struct sim_device *d, struct cursor *l,
                               const struct insn *st)
 {
@@ -495,8 +505,8 @@ static bool transfer_progress(struct sim_device *d, struct cursor *l,
     return !l->pulling;
 }
 
-/* Executes an instruction that accesses memory, or a part of a copy. Returns
- * true when it is complete. */
+/* Executes an instruction that is not a POST or WAIT, or a part of it if it is
+ * a transfer. Returns true if the instruction is complete. */
 static bool work(struct sim_thread *p, struct sim_device *d, struct cursor *l,
                  const struct insn *st)
 {
@@ -519,7 +529,8 @@ static bool work(struct sim_thread *p, struct sim_device *d, struct cursor *l,
     return true;
 }
 
-/* Executes the head, or a part. Returns true when it is complete. */
+/* Executes `st`, the first instruction of the queue, or a part of it if it is a
+ * transfer. Returns true if the instruction is complete. */
 static bool run_head(struct sim *s, struct sim_thread *p, struct sim_device *d,
                      struct cursor *l, const struct insn *st)
 {
@@ -542,8 +553,9 @@ static bool run_head(struct sim *s, struct sim_thread *p, struct sim_device *d,
     device_guard_enter(s->set, d->dev, st);
     ended = work(p, d, l, st);
     device_guard_leave(s->set);
-    /* With a link, a copy ends when it is due. This thread moves the bytes,
-     * which a device's link would do in parallel. */
+    /* A transfer over a simulated link ends when its bytes have arrived. The
+     * time in which this thread copies them is not counted, because a link
+     * would do so by itself. */
     if (!ended)
         return false;
     end = device_clock(s->set);
@@ -569,7 +581,7 @@ static void play_head(struct sim *s, struct sim_thread *p, struct sim_device *d,
     }
     if (!run_head(s, p, d, l, st))
         return;
-    /* not `lock`: counting may need the guard */
+    /* does not use `lock`, because counting may enter the guard */
     pthread_mutex_lock(&d->counting);
     cpu_image_count(&d->image, d->dev, st);
     pthread_mutex_unlock(&d->counting);
@@ -578,8 +590,9 @@ static void play_head(struct sim *s, struct sim_thread *p, struct sim_device *d,
     skip_disabled(s, d, l);
 }
 
-/* Executes the head of a random queue that can run; queues held back come last.
- * Returns false if none can run. */
+/* Executes the first instruction of a random queue that can run. Prefers queues
+ * that are not held back. Returns false if no queue can run. Sets *left to
+ * false if all of the thread's queues are empty. */
 static bool run_random_queue(struct sim *s, struct sim_thread *p, bool *left)
 {
     int n = 0, n_held = 0;
@@ -624,7 +637,8 @@ static bool failed(const struct sim *s)
     return atomic_load_explicit(device_failed(s->set), memory_order_acquire);
 }
 
-/* Waits a moment for another thread or a link. */
+/* Yields or sleeps while the thread waits for another thread or a link. `idle`
+ * counts the calls since it last did something. */
 static void wait_a_little(int idle)
 {
     static const struct timespec nap = {0, 100 * 1000};
@@ -635,7 +649,8 @@ static void wait_a_little(int idle)
         nanosleep(&nap, NULL);
 }
 
-/* Prepares the thread's devices, or waits until they are prepared. */
+/* Prepares the thread's devices for the step, or waits until their first thread
+ * has done so. */
 static void make_ready(struct sim *s, struct sim_thread *p)
 {
     for (int i = 0; i < p->n; i++) {
@@ -663,7 +678,8 @@ static void run_devices(void *user, int thread)
     int idle = 0;
 
     if (thread == 0)
-        return; /* the caller's thread, which another backend may need */
+        return; /* the caller's thread does nothing, because another backend may
+                   need it */
     p = &s->thread[thread - 1];
     make_ready(s, p);
     while (left && !failed(s)) {
@@ -701,8 +717,7 @@ static void ended(struct backend *b)
     }
 }
 
-/* ---- the backend
- * ----------------------------------------------------------- */
+/* ---- the backend --------------------------------------------------------- */
 
 static pl_status describe(struct device_list *l, const struct device_item *it,
                           pl_err *err)

@@ -1,11 +1,11 @@
 /* The driver of the emulator: a GPU without hardware, for tests.
  *
- * Its memory is host memory, poisoned. Queued commands stay in a queue until it
- * is finished or, sometimes, flushed. The commands of both queues are then
- * executed in a random order that the fences allow. So a missing fence shows,
- * and so do host bytes that were changed too early. Kernels run on the issuing
- * thread. Launches of a device graph run in a random order that its edges
- * allow. */
+ * Its memory is host memory, poisoned. Queued commands are only stored until
+ * the queue is finished or, sometimes, flushed. Then the commands of both
+ * queues are executed in a random order that the fences allow. Launches of a
+ * device graph are in a random order that its edges allow. So a missing fence
+ * or edge causes wrong results, and so does host memory that is changed too
+ * early. Kernels run on the issuing thread. */
 #include <limits.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -26,21 +26,21 @@ struct command {
             void *dst;
             const void *src;
             size_t bytes;
-        } copy; /* in any direction */
+        } copy; /* a copy in any direction */
         struct {
             enum gpu_kernel kernel;
             int32_t n_group;
         } launch;
         struct {
             int i;
-            uint64_t n; /* how often it had been recorded */
+            uint64_t n; /* the fence's count of records at that time */
         } mark;
         struct {
             _Atomic uint64_t *word;
             uint64_t value;
         } word;
     };
-    _Alignas(16) unsigned char args[GPU_MAX_ARGS]; /* of a launch */
+    _Alignas(16) unsigned char args[GPU_MAX_ARGS]; /* arguments of a launch */
 };
 
 struct pending {
@@ -52,11 +52,11 @@ struct gpu {
     struct emu *emu; /* owned */
     uint64_t random;
     struct pending queue[QUEUE_COUNT];
-    uint64_t set[GPU_MAX_MARKS];     /* how often each was recorded */
-    uint64_t reached[GPU_MAX_MARKS]; /* highest count reached */
+    uint64_t set[GPU_MAX_MARKS];     /* how often each fence was recorded */
+    uint64_t reached[GPU_MAX_MARKS]; /* the highest such count reached */
     enum queue marked[GPU_MAX_MARKS];
-    enum gpu_kernel bad; /* kernel with a fault */
-    const char *wrong;   /* the fault; NULL: none */
+    enum gpu_kernel bad; /* the kernel with the fault */
+    const char *wrong;   /* a kernel's fault; NULL if none */
 };
 
 static int draw(struct gpu *g, int n)
@@ -92,7 +92,7 @@ static void run_command(struct gpu *g, const struct command *c)
             emu_launch(g->emu, c->launch.kernel, c->launch.n_group, c->args);
         g->bad = c->launch.kernel;
         break;
-    /* the other queue reached it first */
+    /* the other queue may have reached a later record of the fence */
     case MARK:
         if (g->reached[c->mark.i] < c->mark.n)
             g->reached[c->mark.i] = c->mark.n;
@@ -114,13 +114,14 @@ static void run_head(struct gpu *g, struct pending *p)
         p->head = p->n = 0;
 }
 
-/* Executes up to n commands of both queues until queue q is empty. Runs
- * commands of the other queue if fences need it, or by chance. Returns false if
- * q must wait or a kernel had a fault. */
+/* Executes up to n commands, until queue q is empty. Executes commands of the
+ * other queue if q must wait for them, or by chance. Returns false if q cannot
+ * continue or a kernel has a fault. */
 static bool drive(struct gpu *g, enum queue q, int n)
 {
     struct pending *own = &g->queue[q], *other = &g->queue[!q];
-    int lean = draw(g, 3); /* preference: this queue, the other, neither */
+    int lean = draw(g, 3); /* which queue is preferred: 0 q, 1 the other, 2
+                              neither */
 
     for (; own->head < own->n && !g->wrong && n > 0; n--) {
         bool theirs = lean == 1 || (lean == 2 && draw(g, 2) == 0);
@@ -141,7 +142,8 @@ static pl_status told(const struct gpu *g, pl_err *err)
                    g->wrong);
 }
 
-/* Appends a command. Returns NULL with the error in *s. */
+/* Appends a command to queue q and returns it. On failure returns NULL and sets
+ * *s. */
 static struct command *put(struct gpu *g, enum queue q, enum command_kind kind,
                            pl_status *s, pl_err *err)
 {
@@ -274,7 +276,7 @@ static void unmap(struct gpu *g, void *p)
     (void)p;
 }
 
-/* Fails at random: pushes then go through host memory. */
+/* Fails at random, so that some pushes go through host memory. */
 static pl_status reach(struct gpu *g, struct gpu *peer, pl_err *err)
 {
     (void)peer;
@@ -342,7 +344,8 @@ struct gpu_graph {
         int n_after;
         _Alignas(16) unsigned char args[GPU_MAX_ARGS];
     } * node;   /* owned */
-    bool *done; /* owned, [n], of the current execution */
+    bool *done; /* owned, [n]: by node, whether it was queued in this
+                   graph_run() */
 };
 
 static void graph_free(struct gpu *g, struct gpu_graph *graph)
@@ -403,7 +406,8 @@ static bool node_can_run(const struct gpu_graph *graph, int i)
     return !graph->done[i];
 }
 
-/* Draws one of the next nodes whose edges allow it. */
+/* Returns a random one of the NEXT nodes from `first` whose predecessors are
+ * all done. */
 static int draw_node(struct gpu *g, const struct gpu_graph *graph, int first)
 {
     enum { NEXT = 100 };
@@ -418,7 +422,7 @@ static int draw_node(struct gpu *g, const struct gpu_graph *graph, int first)
 static pl_status graph_run(struct gpu *g, enum queue q,
                            const struct gpu_graph *graph, pl_err *err)
 {
-    int first = 0; /* first node not done */
+    int first = 0; /* index of the first node that is not done */
 
     memset(graph->done, 0, (size_t)graph->n * sizeof *graph->done);
     for (int n = 0; n < graph->n; n++) {
@@ -448,7 +452,8 @@ static pl_status mark(struct gpu *g, enum queue q, int i, pl_err *err)
 
 static pl_status finish(struct gpu *g, enum queue q, pl_err *err);
 
-/* Reports the fence as reached, or at random as not reached yet. */
+/* If the fence is not reached yet, reports that, or at random executes its
+ * queue first. */
 static pl_status reached(struct gpu *g, int i, bool *yes, pl_err *err)
 {
     *yes = g->reached[i] == g->set[i];
@@ -505,14 +510,14 @@ static void drop(struct gpu *g, enum queue q)
 {
     struct pending *p = &g->queue[q];
 
-    /* the other queue may still wait for it */
+    /* the other queue may still wait for its fences */
     for (; p->head < p->n; p->head++)
         if (p->command[p->head].kind == MARK)
             run_command(g, &p->command[p->head]);
     p->head = p->n = 0;
 }
 
-/* Executes all that is possible, or a few commands, or nothing. */
+/* At random executes as much as possible, a few commands, or nothing. */
 static pl_status flush(struct gpu *g, enum queue q, pl_err *err)
 {
     static const int most[] = {INT_MAX, 8, 0};

@@ -1,7 +1,7 @@
-/* A switch saves the callee-saved registers on the stack it leaves and restores
- * those of the stack it enters. It takes a few nanoseconds; swapcontext() makes
- * system calls for signals. Sanitizers are informed, because they track stacks.
- */
+/* Implementation of emu_fiber.h. A switch pushes the callee-saved registers on
+ * the current stack and pops those on the new stack. It takes a few
+ * nanoseconds, unlike swapcontext(), which makes system calls for the signal
+ * mask. Sanitizers are told about each switch, because they track stacks. */
 #include "device/gpu/emu/emu_fiber.h"
 
 #include <stdint.h>
@@ -35,14 +35,16 @@ struct fiber_stack {
     void (*fn)(void *user, int i);
     void *user;
     int i;
-    unsigned char *bytes; /* owned, [STACK]; NULL: the thread's stack */
+    unsigned char *bytes; /* owned, [STACK]; NULL for the thread's own stack */
     const void *low;      /* bounds of the stack, for AddressSanitizer */
     size_t size;
     void *fake, *tsan;
 };
 
-/* Saves the current fiber and resumes the one at `enter`. There the call
- * returns `say`; a fiber that begins gets it as its argument. */
+/* Saves the current fiber, whose stack pointer is stored in *leave, and resumes
+ * the fiber with stack pointer `enter`. There, the fiber_swap() that suspended
+ * it returns `say`. A fiber that is resumed for the first time gets `say` as
+ * the argument of begin(). */
 struct fiber *fiber_swap(void **leave, void *enter, struct fiber *say);
 #if defined(__x86_64__)
 __asm__(".text\n"
@@ -69,8 +71,9 @@ __asm__(".text\n"
         "    movq %rdx, %rax\n"
         "    ret\n"
         ".size fiber_swap, . - fiber_swap\n");
-/* Words of a saved frame: six registers, the return address, and one that
- * aligns the stack as after a call. */
+/* FRAME: 8-byte words of a saved frame: six registers, the return address, and
+ * one that aligns the stack as after a call. RETURN: index of the return
+ * address. */
 enum { FRAME = 8, RETURN = 6 };
 #elif defined(__aarch64__)
 __asm__(".text\n"
@@ -112,7 +115,8 @@ enum { FRAME = 20, RETURN = 11 };
 #error "fiber_swap() is written for x86-64 and AArch64"
 #endif
 
-/* Called when f resumes or begins, after a switch from `from`. */
+/* Called on the stack of f when it resumes or begins, after a switch from
+ * `from`. */
 static void arrive(struct fiber *f, struct fiber *from)
 {
 #ifdef FIBER_ASAN
@@ -132,8 +136,9 @@ static void begin(struct fiber *from)
     f->stack->fn(f->stack->user, f->stack->i);
 }
 
-/* Offsets the start of each stack by cache lines. With equal offsets in their
- * pages, all stacks would share a few lines of the cache. */
+/* Writes the initial frame of a new stack, so that the first switch to it calls
+ * begin(). The frames of different stacks have different offsets in their
+ * pages. Otherwise they would all compete for the same few cache lines. */
 static void lay_frame(struct fiber *f)
 {
     enum { LINE = 64, LINES = 64 };

@@ -1,4 +1,5 @@
-/* Fibers: stacks that one thread switches between. */
+/* Fibers: functions with their own stacks, between which one thread
+ * switches. */
 #ifndef DEVICE_GPU_EMU_EMU_FIBER_H
 #define DEVICE_GPU_EMU_EMU_FIBER_H
 
@@ -6,26 +7,29 @@
 
 struct fiber_stack;
 
-/* The fields that every switch reads, small so that many fibers fit in few
- * cache lines. */
+/* A fiber. Has only the fields that each switch reads, so that many fibers fit
+ * in few cache lines. */
 struct fiber {
-    void *sp; /* stack pointer to its saved registers, while it does not run */
-    struct fiber *to;          /* fiber it last switched to */
+    /* stack pointer while it does not run; points to its saved registers */
+    void *sp;
+    struct fiber *to;          /* the fiber that it last switched to */
     struct fiber_stack *stack; /* owned */
 };
 
-/* Prepares a fiber whose first switch calls fn(user, i), which never returns.
- * fn NULL: a fiber for the stack of the caller of fiber_enter(). Returns false
- * if memory is short. */
+/* Initializes a fiber. The first switch to it calls fn(user, i), which must not
+ * return. If `fn` is NULL, the fiber has no stack and is meant for
+ * fiber_enter(). Returns false if out of memory. */
 bool fiber_init(struct fiber *f, void (*fn)(void *user, int i), void *user,
                 int i);
-void fiber_fini(struct fiber *f); /* takes a zeroed one; not the running one */
-/* Makes the caller's stack that of fiber f; switches start from it. */
+/* Frees the stack. `f` may be zeroed; it must not be the running fiber. */
+void fiber_fini(struct fiber *f);
+/* Makes fiber `f` represent the calling thread's own stack, so that it can be
+ * switched from. */
 void fiber_enter(struct fiber *f);
-/* Switches from `from`, which runs, to `to`. Returns when a fiber switches
- * back. */
+/* Switches from the running fiber `from` to `to`. Returns when a fiber switches
+ * back to `from`. */
 void fiber_switch(struct fiber *from, struct fiber *to);
-/* Prefetches the stack of a fiber that is switched to soon. */
+/* Prefetches the top of a fiber's stack, shortly before switching to it. */
 static inline void fiber_expect(const struct fiber *f)
 {
     __builtin_prefetch(f->sp);

@@ -1,5 +1,6 @@
-/* The kernels that use matrix units, compiled for the emulator. TABLE names
- * their table, for the AMD GPU that EMU_MFMA or EMU_WMMA selects. */
+/* Template: compiles the kernels that use matrix units for the emulator, with
+ * the AMD matrix units that EMU_MFMA or EMU_WMMA selects. TABLE is the name of
+ * the resulting table. */
 #include "device/gpu/text/prelude_emu.h"
 
 #include "device/gpu/text/args.h"

@@ -1,6 +1,7 @@
-/* Runs groups of lanes on one thread. A fiber runs lanes one after another. A
- * lane that reaches a barrier keeps its fiber until the others reach it. So a
- * kernel without barriers needs no switch, whatever its number of lanes. */
+/* Executes work groups on one thread. A fiber executes lanes one after another.
+ * A lane that reaches a barrier keeps its fiber until the other lanes have
+ * reached it too. So a kernel without barriers needs no switches between
+ * fibers. */
 #include "device/gpu/emu/emu_run.h"
 
 #include <stdlib.h>
@@ -22,14 +23,14 @@
 
 enum {
     POISON = 0xFF, /* NaN in every float format, -1 as an integer */
-    FENCE = 64,    /* bytes between two arrays */
+    FENCE = 64,    /* bytes between two shared arrays */
     ARENA = EMU_LOCAL + 16 * FENCE
 };
 
 enum lane_state {
-    LANE_READY,   /* may continue */
-    LANE_BARRIER, /* waits for its group */
-    LANE_WAVE,    /* waits for its wave */
+    LANE_READY,   /* not begun, or may continue */
+    LANE_BARRIER, /* waits at emu_barrier() */
+    LANE_WAVE,    /* waits at emu_wave() */
     LANE_DONE
 };
 
@@ -37,7 +38,8 @@ struct emu {
     uint64_t random;
     struct fiber main, fiber[GPU_MAX_LANES];
     unsigned char *arena;    /* owned, [ARENA] */
-    size_t local, local_top; /* bytes allocated; maximum in the group */
+    size_t local, local_top; /* bytes of `arena` that the current lane has
+                                allocated; maximum over the group's lanes */
     uint32_t exchange[GPU_MAX_LANES][8];
     /* the group in progress */
     emu_kernel *kernel;
@@ -48,10 +50,11 @@ struct emu {
      * have been visited */
     int from, n_passed;
     uint8_t state[GPU_MAX_LANES];    /* enum lane_state */
-    int wave;                        /* lanes of a wave */
-    int on[GPU_MAX_LANES];           /* fiber of a begun lane; -1: none */
-    int n_idle, idle[GPU_MAX_LANES]; /* fibers without a lane */
-    const char *wrong;               /* fault of the kernel */
+    int wave;                        /* number of lanes in a wave */
+    int on[GPU_MAX_LANES];           /* index of each lane's fiber; -1: not
+                                        begun */
+    int n_idle, idle[GPU_MAX_LANES]; /* indices of the fibers without a lane */
+    const char *wrong;               /* a fault of the kernel; NULL if none */
 };
 
 _Thread_local struct emu_lane emu_now;
@@ -81,8 +84,10 @@ void *emu_local(size_t bytes)
     return e->arena + at;
 }
 
-/* Returns the fiber of a lane that may continue, else one for lanes that have
- * not begun, else the thread's. So lanes switch directly to each other. */
+/* Returns the fiber to switch to: that of a lane that may continue, else an
+ * idle fiber if there are lanes that have not begun, else the thread's own.
+ * Because lanes switch directly to each other, there are fewer switches than
+ * through the thread's own fiber. */
 static struct fiber *next_fiber(struct emu *e)
 {
     enum { AHEAD = 3 };
@@ -102,7 +107,8 @@ static struct fiber *next_fiber(struct emu *e)
     return &e->main;
 }
 
-/* Suspends this lane until the others have arrived too. */
+/* Suspends the current lane until all lanes of its group or wave have reached
+ * the barrier. */
 static void park(enum lane_state why)
 {
     struct emu_lane here = emu_now;
@@ -143,7 +149,8 @@ bool emu_shares(uint64_t at)
 
 /* ---- a group ------------------------------------------------------------- */
 
-/* Runs lanes that have not begun, one after another; the body of each fiber. */
+/* The work of a fiber: executes lanes that have not begun, one after
+ * another. */
 static void work(struct emu *e, int fiber)
 {
     while (e->n_begun < e->n_lane && !e->wrong) {
@@ -171,7 +178,7 @@ static void fiber_main(void *user, int fiber)
     }
 }
 
-/* Runs every lane until it is done or waits. */
+/* Executes lanes until each is done or waits at a barrier. */
 static void run_ready(struct emu *e)
 {
     struct fiber *next;
@@ -198,8 +205,9 @@ static void release(struct emu *e, int lo, int hi)
         e->state[i] = LANE_READY;
 }
 
-/* Releases lanes that have all arrived. Returns false if all lanes are done, or
- * the waiting ones would wait for ever. */
+/* Lets the lanes of complete waves, or else of the complete group, continue.
+ * Returns false if all lanes are done, or if those that wait would wait for
+ * ever, which is a fault. */
 static bool go_on(struct emu *e)
 {
     bool any = false;
@@ -225,7 +233,7 @@ static void run_group(struct emu *e)
     ASAN_POISON_MEMORY_REGION(e->arena, ARENA);
     e->n_begun = 0;
     e->first = (int)(draw(e) % (unsigned)e->n_lane);
-    /* odd: coprime to n_lane, a power of two */
+    /* odd, so coprime to n_lane, which is a power of two */
     e->stride = (int)(draw(e) % (unsigned)e->n_lane) | 1;
     for (int i = 0; i < e->n_lane; i++) {
         e->state[i] = LANE_READY;
@@ -239,7 +247,8 @@ static void run_group(struct emu *e)
     e->local_top = 0;
 }
 
-/* Recreates all fibers, because some hold lanes that will never end. */
+/* Creates all fibers, first freeing old ones. After a fault the old fibers hold
+ * lanes that will never end. Returns false if out of memory. */
 static bool make_fibers(struct emu *e)
 {
     e->n_idle = 0;
@@ -252,12 +261,12 @@ static bool make_fibers(struct emu *e)
     return true;
 }
 
-/* Returns the kernel of a random emulated GPU that has it. */
+/* Returns kernel k of a random emulated GPU that has it. */
 static emu_kernel *any_of(struct emu *e, enum gpu_kernel k)
 {
     static emu_kernel *const *const tables[] = {
         emu_kernels,        emu_kernels_plain,
-#ifndef EMU_PTX /* PTX covers no AMD GPU */
+#ifndef EMU_PTX /* no PTX for AMD's GPUs */
         emu_kernels_mfma32, emu_kernels_mfma16,
         emu_kernels_wmma11, emu_kernels_wmma12,
 #endif

@@ -1,4 +1,4 @@
-/* NVIDIA's GPUs from compute capability 8.0 on. */
+/* The kernels of an emulated NVIDIA GPU of compute capability 8.0 or higher. */
 #define EMU_CUDA
 #define TABLE emu_kernels
 #include "device/gpu/emu/emu_text_tmpl.h"

@@ -1,3 +1,4 @@
-/* A GPU with only the common features: no matrix units, no byte permutation. */
+/* The kernels of an emulated GPU that has neither matrix units nor an
+ * instruction that permutes bytes. */
 #define TABLE emu_kernels_plain
 #include "device/gpu/emu/emu_text_tmpl.h"

@@ -1,5 +1,5 @@
-/* The kernel source, compiled for the emulator. TABLE names the table of
- * kernels. */
+/* Template: compiles the kernel source for the emulator. TABLE is the name of
+ * the resulting table of kernels. */
 #include "device/gpu/text/prelude_emu.h"
 
 #include "device/gpu/text/all.h"

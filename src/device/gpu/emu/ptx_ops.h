@@ -1,10 +1,11 @@
-/* The PTX instructions used by the compiled kernel source, as C functions.
- * scripts/ptx_to_c.py translates a kernel into calls of them, one lane a call.
- * Written from NVIDIA's "PTX ISA", not from the preludes of the source, which
- * they check.
+/* C functions that do the same as the PTX instructions used by the compiled
+ * kernels. scripts/ptx_to_c.py translates a kernel's PTX into a C function that
+ * executes one lane by calls of these. They follow NVIDIA's "PTX ISA", not the
+ * preludes of the kernel source, which they are used to check.
  *
  * A register is u16, u32, u64, float, double or, for predicates, bool. Integers
- * are unsigned; an instruction interprets them as its name says. */
+ * are unsigned; the type in an instruction's name tells how it interprets
+ * them. */
 #ifndef DEVICE_GPU_EMU_PTX_OPS_H
 #define DEVICE_GPU_EMU_PTX_OPS_H
 
@@ -21,11 +22,11 @@ typedef float f32;
 typedef double f64;
 
 #define PTX static inline __attribute__((unused))
-/* For long functions: kernels of ten thousand instructions must compile
- * fast. */
+/* For long functions, which are not inlined: kernels of ten thousand
+ * instructions must compile fast. */
 #define PTX_APART static __attribute__((unused, noinline))
 
-/* ---- registers reinterpreted --------------------------------------------- */
+/* ---- reinterpreted registers --------------------------------------------- */
 
 PTX u64 double_bits(double a)
 {
@@ -44,9 +45,10 @@ PTX double double_from_bits(u64 a)
 
 /* ---- memory -------------------------------------------------------------- */
 
-/* Checks an access. An address must be a multiple of the access size, or the
- * device ends the kernel. Instructions name their memory: `shared` is in the
- * group's arrays, `global` is not. */
+/* Checks an access of `bytes` bytes at address `at`. The address must be a
+ * multiple of the size, else a GPU would abort the kernel. An instruction for
+ * `shared` memory must access the group's arrays, one for `global` memory must
+ * not. */
 PTX_APART void ptx_touch(u64 at, size_t bytes, bool shared, bool global)
 {
     if (at % bytes)
@@ -111,8 +113,8 @@ MEMORY_OF(param)
 #undef MEMORY_OF
 #undef MEMORY
 
-/* A prefetch never faults on a device. Here it reads, because the kernels
- * prefetch weights only. */
+/* Reads the prefetched byte, so that a wrong address is noticed. On a GPU a
+ * prefetch never faults. The kernels prefetch weights only. */
 PTX void ptx_prefetch_global_L2(u64 at)
 {
     (void)*(const volatile u8 *)(uintptr_t)at;
@@ -157,7 +159,7 @@ PTX void ptx_prefetch_global_L2(u64 at)
     {                                                                          \
         return (u##bits)((s##bits)a >> (n < bits ? n : bits - 1));             \
     }                                                                          \
-    /* By zero: no fault, an unspecified value. */                             \
+    /* Division by zero does not fault; the value is unspecified. */           \
     TWO(div_u##bits, u##bits, b ? a / b : ~(u##bits)0)                         \
     TWO(rem_u##bits, u##bits, b ? a % b : a)                                   \
     PTX u##bits ptx_div_s##bits(u##bits a, u##bits b)                          \
@@ -197,7 +199,7 @@ PTX u32 ptx_mad_lo_s32(u32 a, u32 b, u32 c)
 {
     return a * b + c;
 }
-/* Returns `n` bits of a, from bit `at` on. */
+/* Returns the n bits of a that begin at bit `at`. */
 PTX_APART u32 ptx_bfe_u32(u32 a, u32 at, u32 n)
 {
     u32 out = 0;
@@ -206,8 +208,8 @@ PTX_APART u32 ptx_bfe_u32(u32 a, u32 at, u32 n)
         out |= (a >> ((at & 255) + i) & 1) << i;
     return out;
 }
-/* The same, sign-extended from the highest of these bits, or from a's own if
- * they exceed it. */
+/* Like ptx_bfe_u32, but sign-extends the highest of these bits. If they extend
+ * beyond bit 31, bit 31 is the sign. */
 PTX_APART u32 ptx_bfe_s32(u32 a, u32 at, u32 n)
 {
     u32 out = 0, top;
@@ -221,7 +223,8 @@ PTX_APART u32 ptx_bfe_s32(u32 a, u32 at, u32 n)
         out |= (a >> (i < n && at + i < 32 ? at + i : top) & 1) << i;
     return out;
 }
-/* Returns b with n bits from `at` on replaced by the low n bits of a. */
+/* Returns b with the n bits that begin at bit `at` replaced by the low n bits
+ * of a. */
 PTX_APART u32 ptx_bfi_b32(u32 a, u32 b, u32 at, u32 n)
 {
     for (u32 i = 0; i < (n & 255) && (at & 255) + i < 32; i++) {
@@ -231,8 +234,9 @@ PTX_APART u32 ptx_bfi_b32(u32 a, u32 b, u32 at, u32 n)
     }
     return b;
 }
-/* Selects four bytes of a and b, a's first, by one nibble each. Its low three
- * bits are the index; the fourth replaces the byte by its sign. */
+/* Returns four bytes, each selected by one nibble of `select`. The low three
+ * bits of the nibble are an index into the bytes of a (0 to 3) and b (4 to 7).
+ * If its fourth bit is set, the byte is replaced by its sign, 0 or 0xFF. */
 PTX_APART u32 ptx_prmt_b32(u32 a, u32 b, u32 select)
 {
     u8 byte[8];
@@ -263,14 +267,15 @@ PTX_APART u32 ptx_dp4a_s32_s32(u32 a, u32 b, u32 c)
 
 /* ---- matrices ------------------------------------------------------------ */
 
-/* mma.m16n8kK.row.col of signed bytes, K = 16 n: D = A B + C in int32, A [16,
- * K] by rows, B [K, 8] by columns. The figures of "Matrix Fragments for
- * mma.m16n8k16" and "... .m16n8k32" give the layout. For lane L, with group = L
- * / 4 and t = L % 4:
- *   A's byte i: row group, and 8 more if i & 4; column 4 t + i % 4, and 16 more
- *           from the eighth on;
- *   B's byte i: row 4 t + i % 4, and 16 more from the fourth on; column group;
- *   C's and D's i: row group, from the second on 8 more; column 2 t + i % 2. */
+/* The instruction mma.m16n8kK.row.col for signed bytes, K = 16 n: D = A B + C
+ * in int32, where A is [16][K] in row order and B is [K][8] in column order.
+ * The layout is that of the figures "Matrix Fragments for mma.m16n8k16" and
+ * "... .m16n8k32". Lane L, with group = L / 4 and t = L % 4, holds:
+ *   byte i of A: row group, or group + 8 if i & 4; column 4 t + i % 4, and 16
+ *           more if i >= 8;
+ *   byte i of B: row 4 t + i % 4, and 16 more if i >= 4; column group;
+ *   element i of C and D: row group, or group + 8 if i >= 2; column
+ *           2 t + i % 2. */
 PTX_APART void ptx_mma(u32 *d, const u32 *a, const u32 *b, const u32 *c, int n)
 {
     s32 warp = emu_now.lane - emu_now.lane % 32, lane = emu_now.lane % 32;
@@ -316,7 +321,8 @@ PTX f32 ptx_fma_rn_f32(f32 a, f32 b, f32 c)
 {
     return fmaf(a, b, c);
 }
-/* Returns the number if one operand is NaN, and +0 of two zeros. */
+/* Returns the greater operand. If one is NaN, returns the other. +0 is greater
+ * than -0. */
 PTX_APART f32 ptx_max_f32(f32 a, f32 b)
 {
     if (isnan(a) || (a == b && signbit(a)))
@@ -362,7 +368,8 @@ COMPARE(s64, u64)
 COMPARE(u64, u64)
 COMPARE(b64, u64)
 #undef COMPARE
-/* Comparisons of floats: false for NaNs, except those with `u`. */
+/* Comparisons of floats. They return false if an operand is NaN, except `leu`
+ * and `nan`. */
 #define COMPARE(type)                                                          \
     PTX bool ptx_setp_eq_##type(type a, type b)                                \
     {                                                                          \
@@ -398,7 +405,8 @@ ONE(not_pred, bool, !a)
 
 /* ---- conversions --------------------------------------------------------- */
 
-/* Uses the low bits of a register that is wider than its type. */
+/* Conversions. The register may be wider than the type `from`; then the low
+ * bits are used. */
 #define CONVERT(to, type, from, as)                                            \
     PTX type ptx_cvt_##to##_##from(as a)                                       \
     {                                                                          \
