@@ -210,7 +210,7 @@ TEST(hip_leaves_matrix_units_alone_if_told)
     assert_string_not_equal(identity[0], identity[1]);
     name("PLAIT_HIP_MATRIX", "off");
     assert_int_equal(d->open(&g, FAKE_NEW, &err), PL_BAD_ARGUMENT);
-    assert_non_null(strstr(err.message, "PLAIT_HIP_MATRIX=off: 0 keeps"));
+    assert_non_null(strstr(err.message, "PLAIT_HIP_MATRIX=off: 0 stops"));
     name("PLAIT_HIP_MATRIX", "");
     if (was)
         name("XDG_CACHE_HOME", was);
