@@ -27,6 +27,9 @@ enum {
                              any barrier */
     SPINS_SHARED = 20,
     LOOK_NS = 2 * 1000 * 1000,
+    LATE_NS = 4 * 1000 * 1000, /* more than a thread of this process's runs */
+    SLEEP_FOR_NS = 100 * 1000 * 1000,
+    NAP_NS = 50 * 1000, /* the system adds about as much */
 };
 
 struct team {
@@ -47,8 +50,41 @@ struct team {
 struct team_thread {
     struct team *team;
     int index, core;
+    struct yielding yielding;
     pthread_t thread;
 };
+
+/* ---- yielding ------------------------------------------------------------ */
+
+static int64_t now_ns(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+bool team_yield(struct yielding *y)
+{
+    int64_t begin = now_ns(), end;
+
+    if (begin < atomic_load_explicit(&y->sleep_until, memory_order_relaxed))
+        return false;
+    sched_yield();
+    end = now_ns();
+    if (end - begin >= LATE_NS)
+        atomic_store_explicit(&y->sleep_until, end + SLEEP_FOR_NS,
+                              memory_order_relaxed);
+    return true;
+}
+
+void team_pause(struct yielding *y)
+{
+    const struct timespec nap = {0, NAP_NS};
+
+    if (!team_yield(y))
+        nanosleep(&nap, NULL);
+}
 
 /* ---- flags --------------------------------------------------------------- */
 
@@ -104,9 +140,10 @@ bool flag_spin(const struct device_flag *f, uint64_t target, int n_spin,
                const atomic_bool *stop)
 {
     bool there = spin(f, target, n_spin);
+    struct yielding y = {0};
 
     while (!there && !atomic_load_explicit(stop, memory_order_acquire)) {
-        sched_yield();
+        team_pause(&y);
         there = reached(f, target);
     }
     return there;
@@ -134,22 +171,15 @@ static bool pin(int core)
 
 /* ---- workers ----------------------------------------------------------- */
 
-static int64_t now_ns(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
-}
-
 static bool started(const struct team *t, uint64_t run)
 {
     return atomic_load(&t->generation.v) >= run;
 }
 
 /* Waits until run number `run` starts: spins for AWAKE_NS, then sleeps. */
-static void await_run(struct team *t, uint64_t run)
+static void await_run(struct team_thread *m, uint64_t run)
 {
+    struct team *t = m->team;
     int64_t end = now_ns() + AWAKE_NS;
 
     do {
@@ -158,8 +188,8 @@ static void await_run(struct team *t, uint64_t run)
                 return;
             device_relax();
         }
-        if (t->n_spin == SPINS_SHARED)
-            sched_yield();
+        if (t->n_spin == SPINS_SHARED && !team_yield(&m->yielding))
+            break;
     } while (now_ns() < end);
     pthread_mutex_lock(&t->lock);
     atomic_fetch_add(&t->n_asleep, 1);
@@ -171,12 +201,12 @@ static void await_run(struct team *t, uint64_t run)
 
 static void *work(void *p)
 {
-    const struct team_thread *m = p;
+    struct team_thread *m = p;
     struct team *t = m->team;
 
     pin(m->core);
     for (uint64_t run = 1;; run++) {
-        await_run(t, run);
+        await_run(m, run);
         if (!t->fn)
             return NULL;
         t->fn(t->user, m->index);

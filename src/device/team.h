@@ -36,6 +36,20 @@ void team_run(struct team *t, team_fn *fn, void *user);
  * This is high if each thread has its own processor, low if some share one. */
 int team_spins(const struct team *t);
 
+/* Remembers whether other processes want the processors of waiting threads.
+ * Starts as zero; threads may share one. */
+struct yielding {
+    _Atomic int64_t sleep_until; /* ns of the monotonic clock */
+};
+
+/* Yields the processor between two polls. Returns false, without yielding, in
+ * the 0.1 s after a yield that took 4 ms or more. Other processes want the
+ * processor then, and the scheduler lets all of them run before a thread that
+ * yields, but not before one that wakes up. */
+bool team_yield(struct yielding *y);
+/* Yields, or sleeps for about 0.1 ms where team_yield returns false. */
+void team_pause(struct yielding *y);
+
 /* Waits until the flag has reached `target`. Returns false if *stop was set
  * first. Sleeps after n_spin polls. Yielding instead would be unfair, because
  * the scheduler may repeatedly run all other threads of that processor

@@ -339,37 +339,44 @@ struct killer {
     double after_s;
 };
 
+/* Allocates nothing, like any_child(): the thread sanitizer's allocator may be
+ * locked by this thread when another forks, and then hangs in the child. */
 static pid_t parent_of(const char *pid)
 {
     char path[300], line[300] = "";
-    int parent = 0;
-    FILE *f;
+    const char *end;
+    int parent = 0, fd;
 
     snprintf(path, sizeof path, "/proc/%s/stat", pid);
-    f = fopen(path, "r");
-    if (!f)
+    fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
         return 0;
-    if (fgets(line, sizeof line, f) && strrchr(line, ')'))
-        sscanf(strrchr(line, ')') + 1, " %*c %d", &parent);
-    fclose(f);
+    if (read(fd, line, sizeof line - 1) > 0 && (end = strrchr(line, ')')))
+        sscanf(end + 1, " %*c %d", &parent);
+    close(fd);
     return parent;
 }
 
 /* Returns a random child, or 0 if there is none. */
 static pid_t any_child(uint64_t *seed)
 {
-    DIR *d = opendir("/proc");
-    struct dirent *e;
+    _Alignas(struct dirent64) char list[4096];
+    int fd = open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC), n_child = 0;
     pid_t found = 0;
-    int n = 0;
+    ssize_t n;
 
-    if (!d)
-        return 0;
-    while ((e = readdir(d)) != NULL)
-        if (e->d_name[0] >= '1' && e->d_name[0] <= '9' &&
-            parent_of(e->d_name) == getpid() && test_below(seed, ++n) == 0)
-            found = (pid_t)atoi(e->d_name);
-    closedir(d);
+    while (fd >= 0 && (n = getdents64(fd, list, sizeof list)) > 0)
+        for (ssize_t at = 0; at < n;) {
+            const struct dirent64 *e = (const void *)(list + at);
+
+            at += e->d_reclen;
+            if (e->d_name[0] >= '1' && e->d_name[0] <= '9' &&
+                parent_of(e->d_name) == getpid() &&
+                test_below(seed, ++n_child) == 0)
+                found = (pid_t)atoi(e->d_name);
+        }
+    if (fd >= 0)
+        close(fd);
     return found;
 }
 

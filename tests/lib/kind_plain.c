@@ -18,8 +18,7 @@
 
 /* One device, for as long as the backend is open. */
 struct plain_device {
-    struct cpu_image image; /* first: see cpu_image.h; it owns base[], but not
-                             * the inbox */
+    struct cpu_image image; /* first; owns base[] except the inbox's */
     struct device *dev;
     unsigned char *scratch; /* owned */
     pthread_t thread;       /* of the step in progress */
@@ -39,12 +38,10 @@ static pl_status describe(struct device_list *l, const struct device_item *it,
     const struct device_desc d = {.ops = &plain_ops,
                                   .n_thread = 1,
                                   .numa_node = -1,
-                                  .memory = -1,       /* no other device reads
-                                                       * it */
-                                  .reads = true,      /* it reads the host's
-                                                       * memory */
-                                  .one_queue = true}; /* and copies are not
-                                                       * overlapped */
+                                  .memory = -1,  /* private */
+                                  .reads = true, /* the host's memory */
+                                  .one_queue =
+                                      true}; /* copies do not overlap */
     double v[DEVICE_FIGURES];
 
     PL_TRY(device_item_read(it, 1u << DEVICE_MEMORY, v, NULL, err));

@@ -128,6 +128,7 @@ struct gpu_device {
     uint64_t number;
     const atomic_bool *failed;
     int n_spin;
+    struct yielding yielding;
     double waited_s;  /* time that the issuing thread waited for other
                          devices */
     bool slow;        /* issues one instruction at a time, because the set is
@@ -263,7 +264,7 @@ double gpu_timeout_s(const struct gpu_device *x);
 /* Returns PL_OK, or an error if the GPU is lost. */
 pl_status gpu_check_alive(const struct gpu_device *x, pl_err *err);
 /* Yields or sleeps for a moment, in a wait that began at `begin`. */
-void gpu_pause(double begin);
+void gpu_pause(struct gpu_device *x, double begin);
 /* Sets *yes to true if fence `mark`, recorded at time `since`, was reached,
  * else to false. Declares the GPU lost if it has made no progress for
  * gpu_timeout_s(). */

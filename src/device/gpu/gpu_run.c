@@ -14,7 +14,6 @@
  * (see "Order" in doc/architecture.md): by then the compute queue has all the
  * work that hides the copies. POSTs are not deferred, so a WAIT is still issued
  * after the POST that it waits for. */
-#include <sched.h>
 
 #include "base/err.h"
 #include "device/gpu/gpu_device.h"
@@ -63,7 +62,7 @@ static bool poll_event(struct gpu_device *x, const struct device_flag *f,
         if (i < x->n_spin)
             device_relax();
         else
-            sched_yield();
+            team_pause(&x->yielding);
     }
 }
 

@@ -60,7 +60,7 @@ static pl_status wait_for(struct gpu_device *x, int i, pl_err *err)
     if (yes)
         return PL_OK;
     pthread_mutex_unlock(&x->lock);
-    gpu_pause(since);
+    gpu_pause(x, since);
     pthread_mutex_lock(&x->lock);
     return PL_OK;
 }

@@ -289,7 +289,7 @@ static pl_status read_slots(struct gpu_device *x, unsigned char *dst,
 
             PL_TRY(gpu_ring_look(x, i, &come, err));
             if (!come)
-                gpu_pause(since);
+                gpu_pause(x, since);
         }
         memcpy(dst + k * GPU_SLOT, gpu_ring_at(x, i), slot_bytes(bytes, k));
     }

@@ -8,7 +8,6 @@
  * Device memory of a lost GPU is not freed, nor is host memory that it can
  * access. The driver's call might not return, and the GPU might still write
  * there. */
-#include <sched.h>
 #include <stdio.h>
 
 #include "base/err.h"
@@ -100,10 +99,10 @@ pl_status gpu_poll_fence(struct gpu_device *x, int mark, double since,
 }
 
 /* Yields if the wait is short, as between tokens, and sleeps if it is long. */
-void gpu_pause(double begin)
+void gpu_pause(struct gpu_device *x, double begin)
 {
     if (device_now() - begin < awake_s)
-        sched_yield();
+        team_pause(&x->yielding);
     else
         device_sleep(device_now() + nap_s, NULL);
 }
@@ -120,7 +119,7 @@ static pl_status wait_for(struct gpu_device *x, uint64_t number, pl_err *err)
         if (i < x->n_spin)
             device_relax();
         else
-            gpu_pause(begin);
+            gpu_pause(x, begin);
     }
 }
 

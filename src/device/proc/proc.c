@@ -246,7 +246,7 @@ static pl_status flush(struct device *d, pl_err *err)
 
 /* ---- a step -------------------------------------------------------------- */
 
-static bool send_run(const struct proc_device *p, const struct device_run *run,
+static bool send_run(struct proc_device *p, const struct device_run *run,
                      uint64_t number)
 {
     const struct proc_order o = {

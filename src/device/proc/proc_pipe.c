@@ -4,11 +4,8 @@
  * side advances the count before it reads n_asleep. So no wake-up is lost. */
 #include "device/proc/proc_pipe.h"
 
-#include "device/device_ops.h"
-
 #include <limits.h>
 #include <linux/futex.h>
-#include <sched.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -37,7 +34,7 @@ static bool over(const struct proc_end *e, const struct device_flag *f,
     return atomic_load(&f->v) >= target || (e->gone && atomic_load(e->gone));
 }
 
-static bool look(const struct proc_end *e, const struct device_flag *f,
+static bool look(struct proc_end *e, const struct device_flag *f,
                  uint64_t target)
 {
     double end = device_now() + (double)e->awake_ns * 1e-9;
@@ -48,15 +45,15 @@ static bool look(const struct proc_end *e, const struct device_flag *f,
                 return true;
             device_relax();
         }
-        if (e->shares)
-            sched_yield();
+        if (e->shares && !team_yield(&e->yielding))
+            break;
     } while (e->awake_ns > 0 && device_now() < end);
     return false;
 }
 
 /* Waits until flag `f` has reached `target`. Returns false if the other process
  * ended first. */
-static bool await(const struct proc_end *e, struct proc_stream *s,
+static bool await(struct proc_end *e, struct proc_stream *s,
                   const struct device_flag *f, uint64_t target)
 {
     while (!look(e, f, target)) {
@@ -81,7 +78,7 @@ static size_t stretch(uint64_t at, size_t wanted, uint64_t there)
     return n < CHUNK ? n : CHUNK;
 }
 
-bool proc_send(const struct proc_end *e, const void *src, size_t bytes)
+bool proc_send(struct proc_end *e, const void *src, size_t bytes)
 {
     struct proc_stream *s = e->out;
     const unsigned char *p = src;
@@ -104,7 +101,7 @@ bool proc_send(const struct proc_end *e, const void *src, size_t bytes)
     return !e->gone || !atomic_load(e->gone);
 }
 
-bool proc_receive(const struct proc_end *e, void *dst, size_t bytes)
+bool proc_receive(struct proc_end *e, void *dst, size_t bytes)
 {
     struct proc_stream *s = e->in;
     unsigned char *p = dst;

@@ -8,7 +8,7 @@
 #ifndef DEVICE_PROC_PROC_PIPE_H
 #define DEVICE_PROC_PROC_PIPE_H
 
-#include "device/device_ops.h"
+#include "device/team.h"
 
 enum { PROC_RING_BYTES = 1 << 20 };
 
@@ -32,12 +32,13 @@ struct proc_end {
                                      cannot be noticed */
     int64_t awake_ns;             /* how long to poll before sleeping */
     bool shares; /* other threads need the core: yields between polls */
+    struct yielding yielding;
 };
 
 /* Send or receive exactly `bytes` bytes. Return false if the other process
  * ended before that. Each end may be used by one thread at a time. */
-bool proc_send(const struct proc_end *e, const void *src, size_t bytes);
-bool proc_receive(const struct proc_end *e, void *dst, size_t bytes);
+bool proc_send(struct proc_end *e, const void *src, size_t bytes);
+bool proc_receive(struct proc_end *e, void *dst, size_t bytes);
 
 /* Wakes all threads that sleep in this pipe, so that they check `gone`
  * again. */

@@ -21,7 +21,6 @@
  * passes program_check cannot deadlock. */
 #include <math.h>
 #include <pthread.h>
-#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -84,6 +83,7 @@ struct sim_thread {
     struct sim_device *dev; /* [n] of sim.dev */
     unsigned queues;        /* bit q set: executes queue q */
     bool first;             /* prepares the devices for a step */
+    struct yielding yielding;
 };
 
 struct sim {
@@ -639,12 +639,12 @@ static bool failed(const struct sim *s)
 
 /* Yields or sleeps while the thread waits for another thread or a link. `idle`
  * counts the calls since it last did something. */
-static void wait_a_little(int idle)
+static void wait_a_little(struct sim_thread *p, int idle)
 {
     static const struct timespec nap = {0, 100 * 1000};
 
     if (idle < 1000)
-        sched_yield();
+        team_pause(&p->yielding);
     else
         nanosleep(&nap, NULL);
 }
@@ -666,7 +666,7 @@ static void make_ready(struct sim *s, struct sim_thread *p)
                  s->run_number &&
              !failed(s);
              idle++)
-            wait_a_little(idle);
+            wait_a_little(p, idle);
     }
 }
 
@@ -686,7 +686,7 @@ static void run_devices(void *user, int thread)
         if (run_random_queue(s, p, &left))
             idle = 0;
         else if (left)
-            wait_a_little(++idle);
+            wait_a_little(p, ++idle);
     }
 }
 
