@@ -103,8 +103,8 @@ PL_API const char *pl_version(void);
 
 /* ---- status ------------------------------------------------------------ */
 
-/* X(status, meaning in one line). The enum and the results of pl_status_name()
- * and pl_status_text() are generated from this list. */
+/* X(status, meaning in one line). The enum and the results of pl_status_name
+ * and pl_status_text are generated from this list. */
 #define PL_STATUS_MAP(X)                                                       \
     X(OK, "no error")                                                          \
     X(NO_MEMORY, "out of host memory")                                         \

@@ -242,8 +242,8 @@ static void leave_arguments(struct pl_reply *r)
 /* ---- markers ------------------------------------------------------------- */
 
 /* If `t` begins with `mark`, returns `is` and sets *n to the marker's length.
- * Returns MARK_PART if it may begin with `mark` once more text has arrived;
- * `last` means that no more text follows. Otherwise returns NO_MARK. */
+ * Returns MARKER_PART if it may begin with `mark` once more text has arrived;
+ * `last` means that no more text follows. Otherwise returns NO_MARKER. */
 static enum marker match_marker(struct span t, bool last, struct span mark,
                                 enum marker is, size_t *n)
 {
@@ -329,8 +329,9 @@ static enum marker marker_at(const struct pl_reply *r, struct span t, bool last,
 }
 
 /* Advances r->seen to the next marker and returns its kind, with its length in
- * *n. Returns MARK_PART if only the beginning of a marker has arrived. Returns
- * NO_MARK if there is no marker; r->seen is then the end of the text. */
+ * *n. Returns MARKER_PART if only the beginning of a marker has arrived.
+ * Returns NO_MARKER if there is no marker; r->seen is then the end of the text.
+ */
 static enum marker next_marker(struct pl_reply *r, bool last, size_t *n)
 {
     for (; r->seen < r->raw.n; r->seen++) {

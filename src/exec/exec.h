@@ -61,7 +61,7 @@ void exec_leave(pl_exec *x);
 void exec_allow_callback_reads(pl_exec *x);
 /* Begin and end a call that only reads tensors. Like exec_enter, but also
  * succeeds inside a callback for which exec_allow_callback_reads was called.
- * *lent is then set to true; the caller passes its value to
+ * *in_callback is then set to true; the caller passes its value to
  * exec_leave_reading. */
 pl_status exec_enter_reading(pl_exec *x, bool *in_callback, pl_err *err);
 void exec_leave_reading(pl_exec *x, bool in_callback);

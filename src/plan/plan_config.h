@@ -54,7 +54,8 @@ struct plan_config {
     int width;           /* devices per group in HYBRID mode */
     int main_device;     /* index of the device that is used in NONE mode */
     int n_rank;          /* 0 for one per device of the widest group, or
-                            INTENT_MIXED_RANKS in mixed groups without shares */
+                            PLAN_CONFIG_MIXED_RANKS in mixed groups
+                            without shares */
     const double *share; /* [list.n] share of each device, NULL if equal */
 
     /* contents of the host */

@@ -265,7 +265,7 @@ TEST(prefix_requests_are_checked)
     refused(r.engine, 1, NULL, 1, PL_BAD_ARGUMENT, "token is NULL");
     refused(r.engine, 1, wrong, 2, PL_BAD_ARGUMENT,
             "token 1 of the prefix is -1");
-    refused(r.engine, 1, token, 1025, PL_FULL, "a context of 1024");
+    refused(r.engine, 1, token, 1025, PL_FULL, "the context of 1024");
     assert_int_equal(share(&r, 1, NULL, 0), 0);
     assert_int_equal(share(&r, 1, token, 1), 0);
     engine_run_close(&r);

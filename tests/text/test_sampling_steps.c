@@ -353,7 +353,7 @@ TEST(sampling_order_has_each_step_once)
     o.n_step = 2;
     o.step[0] = o.step[1] = PL_STEP_TOP_P;
     assert_int_equal(sampling_create(&s, 8, &o, &err), PL_BAD_ARGUMENT);
-    assert_non_null(strstr(err.message, "step 1"));
+    assert_non_null(strstr(err.message, "step[1]"));
     o.step[1] = PL_N_STEP;
     assert_int_equal(sampling_create(&s, 8, &o, &err), PL_BAD_ARGUMENT);
     o.n_step = PL_N_STEP + 1;

@@ -363,7 +363,7 @@ static void report_times(const struct worker *w)
     x->copy_s += w->spent.copy_s;
 }
 
-/* Initializes a worker for the role `seat` in the current step, and computes
+/* Initializes a worker for the role `role` in the current step, and computes
  * the device's sizes if they have changed. Returns false if the step has
  * failed. */
 static bool init_worker(struct worker *w, const struct backend *b,
