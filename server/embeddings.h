@@ -16,7 +16,7 @@
 struct http_request;
 struct service;
 
-/* How the rows of a text are combined into its vector. */
+/* The way in which the rows of a text are combined into its vector. */
 enum embeddings_pooling {
     EMBEDDINGS_OFF,  /* embeddings are not supported */
     EMBEDDINGS_LAST, /* the row of the last token */

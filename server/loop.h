@@ -72,8 +72,8 @@ struct task_callbacks {
     void (*row)(void *user, int64_t at, const float *row);
 };
 
-/* Which rows (see task_callbacks.row) a task returns. A task that returns rows
- * generates no tokens; it ends with its prompt. */
+/* The rows that a task returns (see task_callbacks.row). A task that returns
+ * rows generates no tokens; it ends with its prompt. */
 enum task_rows { TASK_NO_ROW, TASK_LAST_ROW, TASK_ALL_ROWS };
 
 struct task_params {
