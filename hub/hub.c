@@ -150,7 +150,7 @@ bool hub_retry(const struct hub_options *o, struct hub_retry_state *t,
     return hub_sleep(o, ms);
 }
 
-/* ---- names --------------------------------------------------------------- */
+/* ---- model names and options --------------------------------------------- */
 
 /* Returns true if s[0 ... n - 1] is a USER or REPO that the hub allows. */
 static bool is_name(const char *s, size_t n)

@@ -41,7 +41,7 @@ struct hub_options {
      * in bytes, 0 if unknown. May be NULL. */
     pl_progress_fn *progress;
     void *progress_user;
-    pl_log_fn *log; /* may be NULL */
+    pl_log_fn *log; /* called with log messages; may be NULL */
     void *log_user;
 };
 

@@ -11,7 +11,7 @@
 enum {
     HUB_REVISION = 65
 }; /* size of a revision: 64 hexadecimal digits and a
-                               NUL */
+      NUL */
 
 /* Gets the latest revision of a repository and the listing of its GGUF files.
  * *l is {0} at first. If the hub cannot be reached or has a temporary failure,

@@ -39,13 +39,13 @@ struct hub_retry_state hub_retry_state(const struct hub_options *o);
 bool hub_retry(const struct hub_options *o, struct hub_retry_state *t,
                int least_s, const char *why);
 
-/* ---- one file ------------------------------------------------------------ */
+/* ---- download of one file ------------------------------------------------ */
 
 enum { HUB_ETAG = 256 };
 
 struct hub_download {
     const char *url;
-    const char *token; /* NULL: none */
+    const char *token; /* access token; NULL if none */
     const char *name;  /* name for display */
     /* USER/REPO of the repository whose licence may have to be accepted; NULL
      * if none */

@@ -14,7 +14,7 @@ struct hub_file {
 };
 
 struct hub_listing {
-    struct hub_file *file; /* owned, [n], in the hub's order */
+    struct hub_file *file; /* owned, [n], in the order of the hub */
     int n, cap;
 };
 
@@ -36,9 +36,9 @@ const struct hub_file *hub_listing_find(const struct hub_listing *l,
  * allowed. */
 bool hub_path_is_safe(const char *path);
 
-/* ---- choosing files ------------------------------------------------------ */
+/* ---- choice of a model's files ------------------------------------------- */
 
-/* The files of one model. */
+/* The files chosen for a model. */
 struct hub_pick {
     /* the files in order, of which the first is opened; owned, [n], borrowed
      * from the listing */

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- names --------------------------------------------------------------- */
+/* ---- file names ---------------------------------------------------------- */
 
 static bool digits(const char *s, int n, int *value)
 {
@@ -25,7 +25,7 @@ static bool digits(const char *s, int n, int *value)
 
 bool hub_split_name(const char *path, size_t *at, int *index, int *count)
 {
-    enum { TAIL = 20 }; /* "-00002-of-00005.gguf" */
+    enum { TAIL = 20 }; /* length of "-00002-of-00005.gguf" */
     size_t n = strlen(path);
     const char *s = path + n - TAIL;
 
@@ -149,7 +149,7 @@ static void list(char *text, size_t size, const struct hub_listing *l,
     }
 }
 
-/* ---- choosing ------------------------------------------------------------ */
+/* ---- choice of files ----------------------------------------------------- */
 
 static const struct hub_file *of_quant(const struct hub_listing *l,
                                        const char *quant)

@@ -223,9 +223,9 @@ static bool add_lines(struct curl_slist **list, const struct hub_transfer *t)
 static const char *certificates(void)
 {
     static const char *const known[] = {
-        "/etc/ssl/certs/ca-certificates.crt", /* Debian, Arch, Alpine */
-        "/etc/pki/tls/certs/ca-bundle.crt",   /* Fedora, RHEL */
-        "/etc/ssl/ca-bundle.pem",             /* openSUSE */
+        "/etc/ssl/certs/ca-certificates.crt", /* on Debian, Arch, Alpine */
+        "/etc/pki/tls/certs/ca-bundle.crt",   /* on Fedora, RHEL */
+        "/etc/ssl/ca-bundle.pem",             /* on openSUSE */
         "/etc/ssl/cert.pem",
     };
     const char *stated = getenv("SSL_CERT_FILE");

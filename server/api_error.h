@@ -8,7 +8,8 @@
 #include <jansson.h>
 
 enum api_error_shape {
-    API_ERROR_OPENAI, /* {"error":{"message","type","param","code"}} */
+    API_ERROR_OPENAI, /* {"error":{"message","type","param","code"}}, for all
+                         other routes */
     API_ERROR_BLOCKS, /* {"type":"error","error":{"type","message"}}, for
                          /v1/messages */
 };

@@ -25,7 +25,7 @@ enum { HTTP_OPEN = 1 }; /* a flag: the route needs no API key */
 /* A method and path, and the function that handles such requests. A GET route
  * also handles HEAD. OPTIONS is answered by the HTTP layer itself. */
 struct http_route {
-    const char *method; /* "GET", "POST", "DELETE" */
+    const char *method; /* such as "GET" or "POST" */
     const char *path;   /* such as "/v1/models" or "/slots/{}"; {} matches any
                            one segment */
     http_handler_fn *handle;
@@ -87,8 +87,8 @@ int http_port(const struct http *h);
  * number of requests that still run, or whose response the client has not read
  * completely. */
 void http_load(const struct http *h, int *n_connection, int *n_request);
-/* Stops accepting connections, answers new requests with 503, and closes each
- * connection after its current response. */
+/* Prepares for stopping: accepts no more connections, responds to new requests
+ * with 503, and closes each connection after its current response. */
 void http_drain(struct http *h);
 /* Closes the remaining connections and waits for running handlers. Requests
  * that were passed to other threads stay valid, with their clients marked as
@@ -152,7 +152,7 @@ void http_end(struct http_request *r);
  * the request, and replacing the callback, waits until the callback returns.
  * NULL removes the callback. */
 void http_on_gone(struct http_request *r, void (*gone)(void *user), void *user);
-/* Returns true if the client is known to have disconnected. */
+/* Returns true if the client has disconnected, as far as is known. */
 bool http_has_left(const struct http_request *r);
 
 #endif

@@ -19,9 +19,9 @@
 #include <stdatomic.h>
 
 enum {
-    HTTP_MAX_SEGMENT = 16, /* segments of a path; "/a/b" has two */
-    HTTP_MAX_LINGER = 64,  /* lingering connections at once */
-    HTTP_N_HAND = 4,       /* handler threads */
+    HTTP_MAX_SEGMENT = 16, /* most segments of a path; "/a/b" has two */
+    HTTP_MAX_LINGER = 64,  /* most lingering connections at once */
+    HTTP_N_HAND = 4,       /* number of handler threads */
     HTTP_LINGER_BYTES = 64 << 20,
     HTTP_HEAD_BYTES = 32 << 10, /* memory for a request line and headers */
     HTTP_SMALL_BODY = 64 << 10, /* bytes of a body not counted in body_bytes */
@@ -65,7 +65,8 @@ struct http {
     int n_hand;
 
     pthread_mutex_t lock;                   /* guards the following fields */
-    pthread_cond_t wake;                    /* a request was queued */
+    pthread_cond_t wake;                    /* signalled when a request is
+                                               queued */
     struct http_request *queue, *queue_end; /* requests for the handler threads,
                                                linked by `behind` */
     bool no_more;                           /* no more requests are queued */
@@ -90,8 +91,8 @@ enum http_kind { HTTP_NO_RESPONSE, HTTP_WHOLE, HTTP_PARTS };
 
 struct http_request {
     struct http *h;
-    struct http_request *next, *prev; /* h->lock */
-    struct http_request *behind;      /* h->lock */
+    struct http_request *next, *prev; /* guarded by h->lock */
+    struct http_request *behind;      /* guarded by h->lock */
     http_handler_fn *act;             /* set by http_hand; NULL for the route's
                                          handler */
     void *act_user;
@@ -112,7 +113,7 @@ struct http_request {
     const char *name;
     uint64_t client;
     bool odd;       /* a header line is malformed */
-    bool old;       /* HTTP/1.0 */
+    bool old;       /* the request uses HTTP/1.0 */
     bool close;     /* close the connection after the response, because the
                        framing of further requests cannot be trusted */
     char said[512]; /* buffer of an error message that contains names */

@@ -133,7 +133,8 @@ static bool is_same(const char *host, size_t n, const char *name, size_t n_name)
     return n == n_name && !strncasecmp(host, name, n);
 }
 
-/* Returns true if a comma-separated list contains the host. */
+/* Returns true if `list`, names separated by commas, contains the host name
+ * host[0 ... n - 1]. `list` may be NULL. */
 static bool is_listed(const char *list, const char *host, size_t n)
 {
     while (list && *list) {
@@ -256,8 +257,8 @@ static uint64_t hash(const void *data, size_t n)
     return x ? x : 1;
 }
 
-/* Returns a hash of the client's address. Of an IPv6 address only the first 64
- * bits are used, because a client usually owns all addresses of its /64
+/* Returns a hash of the client's address. Uses only the first 64 bits of an
+ * IPv6 address, because a client usually owns all addresses of its /64
  * network. */
 static uint64_t hash_address(const struct http_request *r)
 {

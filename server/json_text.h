@@ -9,7 +9,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* A growing string; {0} is empty. */
+/* A string that text_add enlarges; {0} is the empty string. */
 struct text {
     char *s; /* owned, NUL-terminated; NULL until something is added */
     size_t n, cap;

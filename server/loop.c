@@ -269,7 +269,7 @@ pl_status loop_add(struct loop *l, const struct task_params *params, int n,
     return s;
 }
 
-/* ---- calls between steps ------------------------------------------------- */
+/* ---- calls between two steps --------------------------------------------- */
 
 pl_status loop_run_between_steps(struct loop *l,
                                  pl_status (*act)(void *user, pl_engine *e,
@@ -311,7 +311,7 @@ static void run_pending_calls(struct loop *l)
     }
 }
 
-/* ---- the thread ---------------------------------------------------------- */
+/* ---- the loop's thread --------------------------------------------------- */
 
 static void *loop_thread(void *user)
 {

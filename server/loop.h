@@ -24,14 +24,14 @@ enum task_finish {
     FINISH_ERROR,     /* a failure, described by task_report.err */
 };
 
-/* The state of a task's client. */
+/* The state of the client of a task. */
 enum client_state {
     CLIENT_READY,
     CLIENT_BACKLOGGED, /* must read its output first; the task is paused */
     CLIENT_GONE
 };
 
-/* Passed to task_callbacks.end. */
+/* The result of a task, passed to task_callbacks.end. */
 struct task_report {
     enum task_finish why;
     pl_err err; /* set for FINISH_ERROR */
@@ -84,11 +84,11 @@ struct task_params {
     const pl_sampling *sampling; /* NULL for the defaults */
     pl_grammar *grammar; /* constrains the output, and must outlive the task;
                             NULL if none */
-    bool ignore_end;     /* continue after an end-of-text token */
+    bool ignore_end;     /* do not end at an end-of-text token */
     bool no_cache;       /* compute the whole prompt, without cached prefixes */
-    enum task_rows rows; /* needs loop_options.d_model */
+    enum task_rows rows; /* requires loop_options.d_model > 0 */
     int slot;            /* the only slot that it may use; -1 for any */
-    uint64_t client;     /* see http_client */
+    uint64_t client;     /* identifies the client, see http_client */
     double time_s;       /* limit in seconds including the time in the queue; 0
                             if none */
     /* Called once the whole prompt is in sequence `seq`, if max_tokens is 0.

@@ -80,8 +80,8 @@ struct loop {
     bool is_lost;                /* guarded; a device has failed */
     pl_err lost;                 /* guarded; the error, if is_lost */
 
-    /* In order of arrival. Only the loop's thread removes tasks, and it moves
-     * them only under the lock. */
+    /* All tasks in order of arrival. Only the loop's thread removes tasks, and
+     * only with the lock held. */
     struct task **task;         /* owned, [n_task]; guarded */
     int n_task, max_task;       /* max_task: most tasks in all states
                                    together */
@@ -99,12 +99,12 @@ struct loop {
     struct schedule_entry *plan; /* [n_seq] */
     int n_run;
     bool *taken;          /* [n_seq]: true if the sequence is in use */
-    uint64_t *client;     /* [max_task] */
+    uint64_t *client;     /* [max_task]: scratch list of clients */
     int32_t *token, *seq; /* [max_batch] */
     uint8_t *wanted;
     int64_t max_batch;
     struct ahead ahead; /* computes masks of tasks with an active grammar */
-    float *logits;      /* [n_seq, n_vocab] */
+    float *logits;      /* [n_seq][n_vocab] */
     int32_t *path;      /* owned, [n_ctx]: the tokens up to the end of a page
                            that is being stored in the tiers */
     float *row;         /* [max_batch][d_model]; NULL if the engine keeps no

@@ -116,7 +116,7 @@ bool models_cancel_load(struct models *m, struct model *a)
     return true;
 }
 
-/* ---- names --------------------------------------------------------------- */
+/* ---- model names --------------------------------------------------------- */
 
 int models_find(const struct models *m, const char *name)
 {

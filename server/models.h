@@ -33,13 +33,13 @@ enum model_state {
 
 /* Describes one model. Strings are borrowed until models_free. */
 struct model_about {
-    const char *name;        /* for clients */
+    const char *name;        /* name that clients use */
     const char *path;        /* a file name, or a repository of a hub */
     const char *const *args; /* its command line options, [n_args] */
     int n_args;
     int idle_s;  /* unload it after being idle for this many seconds; 0 for
                     never */
-    bool pinned; /* unloaded only by a client's request */
+    bool pinned; /* unload it only if a client requests that */
     void *own;   /* used only by the callbacks of models_options */
 };
 
@@ -47,7 +47,7 @@ struct models_options {
     int max_loaded;  /* most models loaded at once; 0 for any number */
     int max_waiting; /* most requests that wait for models; 0 for 256 */
     bool any_name;   /* there is one model, and the name in a request is
-                         ignored */
+                        ignored */
     /* Models are loaded only by /models/load and by requests with
      * ?autoload=true. Other requests wait for a model only if its load has
      * already been requested; else they are rejected. */
@@ -57,7 +57,7 @@ struct models_options {
      * 0 for 30. */
     double wait_s;
     double moment_s; /* seconds that a load waits for a model to become idle
-                         when memory is short; 0 for 0.5 */
+                        when memory is short; 0 for 0.5 */
     /* Loads a model; called on the loader thread. If it returns NO_MEMORY,
      * NO_DEVICE_MEMORY or FULL, it is called again after another model was
      * unloaded, if one can be. Another thread may set *cancel to nonzero; then

@@ -53,8 +53,9 @@ struct models {
     pthread_t keeper;
     bool has_keeper;
     pthread_mutex_t lock;
-    pthread_cond_t wake;       /* the loader may have something to do */
-    pthread_cond_t load_ended; /* a load has ended */
+    pthread_cond_t wake;       /* signalled when the loader may have something
+                                  to do */
+    pthread_cond_t load_ended; /* signalled when a load has ended */
     struct http *http;         /* guarded */
     bool stops;                /* guarded */
     int n_waiting;             /* guarded; number of waiting requests */

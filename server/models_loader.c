@@ -343,7 +343,7 @@ static bool load_one(struct models *m)
     return true;
 }
 
-/* ---- the thread ---------------------------------------------------------- */
+/* ---- the loader thread --------------------------------------------------- */
 
 /* Returns the earliest time at which a model that is not in use will have been
  * idle for too long; 0 if there is none. */
@@ -385,7 +385,7 @@ void *models_loader_thread(void *models)
     while (!m->stops)
         if (!unload_one(m) && !load_one(m))
             wait_for_request(m);
-    for (int i = 0; i < m->n; i++) { /* rejects waiting requests */
+    for (int i = 0; i < m->n; i++) { /* reject all requests that wait */
         struct model *a = &m->model[i];
 
         set_cancelled(m, a);

@@ -90,7 +90,8 @@ static void end_left(struct models *m, struct model *a)
             continue;
         }
         m->n_waiting--;
-        models_reject_load(w->r, &left); /* the client has disconnected */
+        models_reject_load(w->r, &left); /* ends the request; nobody reads the
+                                            response */
         free(w);
     }
 }

@@ -50,7 +50,8 @@ enum {
 /* Known but unsupported fields. A field rejects the request unless its value
  * requests nothing: it is null, false, empty, 0, or the number `nothing`. */
 static const struct {
-    unsigned kinds; /* 1 << enum request_kind */
+    unsigned kinds; /* protocols that have the field, a set of 1 << enum
+                       request_kind */
     const char *name;
     double nothing;
     const char *what;
@@ -129,7 +130,7 @@ static bool check_needs(const struct request_reader *r)
     return true;
 }
 
-/* ---- the whole request --------------------------------------------------- */
+/* ---- parsing the whole request ------------------------------------------- */
 
 bool request_dump(struct request_reader *r, const json_t *j, char **out)
 {

@@ -26,9 +26,9 @@ enum { REQUEST_MAX_TOP = 64 };
 
 /* Features that a server may not support. */
 enum request_need {
-    REQUEST_GRAMMAR = 1, /* output constrained by a GBNF grammar */
-    REQUEST_SCHEMA = 2,  /* output constrained by a JSON Schema */
-    REQUEST_CALL = 4,    /* a tool must be called */
+    REQUEST_GRAMMAR = 1, /* output that is constrained by a GBNF grammar */
+    REQUEST_SCHEMA = 2,  /* output that is constrained by a JSON Schema */
+    REQUEST_CALL = 4,    /* output that must call a tool */
 };
 
 enum request_reasoning {
@@ -37,7 +37,7 @@ enum request_reasoning {
     REASONING_BOTH,
 };
 
-/* The server's settings for all requests. */
+/* Settings of the server that apply to all requests. */
 struct request_rules {
     const pl_sampling *sampling; /* default sampling; NULL for the library's */
     const pl_tokenizer *words;   /* tokenizes the texts of biases; NULL if none,
@@ -75,8 +75,8 @@ struct request {
     /* Either a conversation, with the fields of pl_conversation as owned JSON
      * strings, or prompts. */
     char *messages;            /* NULL if there are only prompts */
-    char *tools;               /* NULL: none */
-    char *extra;               /* NULL: none */
+    char *tools;               /* NULL if none */
+    char *extra;               /* NULL if none */
     bool no_generation_prompt; /* the rendered text ends with the last message,
                                   without the header of a new one */
     /* text that the answer begins with, from a last message of the assistant;

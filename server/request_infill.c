@@ -9,7 +9,7 @@
 
 enum { MOST_EXTRA = 1024 };
 
-/* A prompt under construction. */
+/* A prompt that is being built from pieces. */
 struct pieces {
     struct request_reader *r;
     struct request_prompt *p;

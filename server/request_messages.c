@@ -5,7 +5,7 @@
 
 static const char *const texts[] = {"text", NULL};
 
-/* A message under construction. */
+/* A message for the template that is being built. */
 struct making {
     struct request_reader *r;
     const char *role;

@@ -18,13 +18,15 @@ struct request_reader {
                            far */
 };
 
-/* request_sampling.c: sampling, limits, stop strings, biases. */
+/* request_sampling.c: sampling parameters, limits, stop strings and biases. */
 bool request_read_sampling(struct request_reader *r);
-/* request_samplers.c: the order of samplers, and DRY's sequence breakers. */
+/* request_samplers.c: the samplers and their order, and DRY's sequence
+ * breakers. */
 bool request_read_samplers(struct request_reader *r);
 /* request_prompt.c: prompts that consist of texts and token ids. */
 bool request_read_prompt(struct request_reader *r);
-/* request_infill.c: the prompt that fills a gap between two texts. */
+/* request_infill.c: the prompt of /infill, which asks for the text between two
+ * given texts. */
 bool request_read_infill(struct request_reader *r);
 /* request_output.c: the format of the output, and which details are
  * returned. */

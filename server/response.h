@@ -54,7 +54,7 @@ struct response_end {
      * generated tokens */
     int64_t n_prompt, n_cached, n_written;
     double prompt_s, written_s;
-    bool full; /* the context is full */
+    bool full; /* the output ended because the context is full */
 };
 
 /* Creates a response, which borrows `a` until response_free. NO_MEMORY. The

@@ -32,7 +32,7 @@ static void name_of(const struct tier_key *key, char name[static MAX_NAME])
     memcpy(name + HEX, ENDING, sizeof ENDING);
 }
 
-/* ---- the folder ---------------------------------------------------------- */
+/* ---- folder and eviction ------------------------------------------------- */
 
 struct found {
     char name[MAX_NAME];
@@ -226,7 +226,7 @@ void tier_disk_close(struct tier_disk *d)
     d->path = NULL;
 }
 
-/* ---- writing ------------------------------------------------------------- */
+/* ---- writing an entry ---------------------------------------------------- */
 
 /* Creates a file and returns its descriptor; -1 with errno set on failure. The
  * file has no name if the file system supports that, else the temporary name
@@ -322,7 +322,7 @@ bool tier_disk_write(struct tier_disk *d, const struct tier_entry *e)
            (errno == ENOENT && reopen(d) && write_file(d, e));
 }
 
-/* ---- reading ------------------------------------------------------------- */
+/* ---- reading an entry ---------------------------------------------------- */
 
 static bool read_whole(int fd, void *data, size_t n)
 {

@@ -77,7 +77,7 @@ static void grow_buckets(struct tier_table *t)
     free(old);
 }
 
-/* ---- the table ----------------------------------------------------------- */
+/* ---- table functions ----------------------------------------------------- */
 
 bool tier_table_init(struct tier_table *t, uint64_t limit)
 {

@@ -12,13 +12,13 @@
 
 struct tier_item;
 
-/* A doubly linked list. */
+/* A doubly linked list of entries. */
 struct tier_list {
     struct tier_item *first, *last;
 };
 
 struct tier_table {
-    uint64_t limit;            /* bytes */
+    uint64_t limit;            /* limit of `bytes` */
     uint64_t bytes, dirty;     /* size of all entries; of dirty entries */
     int64_t n, n_lost;         /* n: number of entries; n_lost: evicted while
                                   dirty */

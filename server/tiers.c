@@ -46,7 +46,7 @@ struct bad_entry {
 /* A page that a lookup found in a tier. */
 struct found_page {
     struct tier_key key;
-    int n; /* tokens */
+    int n; /* number of tokens */
     bool resumable;
 };
 

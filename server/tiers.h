@@ -24,12 +24,12 @@ struct tiers_lookup;
 struct tiers_options {
     uint64_t ram;    /* limit of host memory in bytes; 0 for no such tier */
     const char *dir; /* folder of the disk tier; NULL if none */
-    uint64_t disk;   /* bytes */
+    uint64_t disk;   /* limit of the folder in bytes */
     /* Most bytes of pages that were read but not consumed yet, summed over all
      * lookups; 0 for 256 MiB. A lookup may always read one page. */
     uint64_t ahead;
     double hang_s;      /* seconds after which a write counts as hanging; 0 for
-                        5 */
+                           5 */
     double read_hang_s; /* seconds after which a read counts as hanging; 0 for
                            1 */
     double flush_s;     /* seconds that tiers_flush writes dirty pages; 0 for
@@ -116,7 +116,8 @@ tiers_lookup_page(struct tiers *t, struct tiers_lookup *s, int i, bool *ended);
 /* Frees a lookup and releases its pages. Allowed even while the search or a
  * read is in progress; it does not wait for them. `s` may be NULL. */
 void tiers_search_free(struct tiers *t, struct tiers_lookup *s);
-/* Deletes an entry that failed verification, from memory and from disk. */
+/* Reports an entry that failed verification. It is removed from host memory at
+ * once, and deleted from disk later by the writer thread. */
 void tiers_report_corrupt(struct tiers *t, const struct tier_entry *e);
 
 #endif

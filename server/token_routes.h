@@ -12,7 +12,8 @@ struct tokens_request {
     json_t *body;     /* owned */
     const char *text; /* [len], for /tokenize; borrowed from `body` */
     size_t len;
-    bool add_special, parse_special; /* PL_ADD_SPECIAL, PL_PARSE_SPECIAL */
+    bool add_special, parse_special; /* the flags PL_ADD_SPECIAL and
+                                        PL_PARSE_SPECIAL */
     bool pieces;                     /* also return the text of each token */
     int32_t *ids;                    /* [n], for /detokenize; owned */
     int64_t n;
@@ -39,7 +40,8 @@ char *tokens_ids_body(const int32_t *ids, int64_t n,
 /* Returns a JSON object with s [n] in a field: `key` is "content" for
  * /detokenize and "prompt" for /apply-template. */
 char *tokens_text_body(const char *key, const char *s, size_t n);
-/* For /v1/messages/count_tokens. */
+/* Returns the number of tokens as the response body of
+ * /v1/messages/count_tokens. */
 char *tokens_count_body(int64_t n);
 
 #endif
