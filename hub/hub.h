@@ -63,7 +63,7 @@ pl_status hub_fetch(char **path, const struct hub_options *o, const char *name,
 /* Downloads the GGUF file at a URL, "https://HOST/.../NAME.gguf". For a split
  * model this is the URL of the first file; the others are expected in the same
  * folder of the server. A cached file is revalidated by its ETag. No token is
- * sent. *path and errors as for hub_fetch. */
+ * sent. *path and the errors are as for hub_fetch. */
 pl_status hub_fetch_url(char **path, const struct hub_options *o,
                         const char *url, pl_err *err);
 
@@ -75,7 +75,7 @@ const char *hub_shown(char buf[HUB_SHOWN], const char *url);
 
 /* Sets *folder to the default cache folder, malloc'ed: $PLAIT_CACHE, else
  * $XDG_CACHE_HOME/plait, else $HOME/.cache/plait. NOT_FOUND: none of these
- * variables is set. NO_MEMORY. */
+ * variables is set. Other errors: NO_MEMORY. */
 pl_status hub_cache_folder(char **folder, pl_err *err);
 
 #endif

@@ -16,8 +16,8 @@ enum {
 /* Gets the latest revision of a repository and the listing of its GGUF files.
  * *l is {0} at first. If the hub cannot be reached or has a temporary failure,
  * sets *unreachable and returns IO. NOT_FOUND: there is no such repository, or
- * no access to it. BAD_FILE: the hub's response is invalid. CANCELLED,
- * NO_MEMORY. */
+ * no access to it. BAD_FILE: the hub's response is invalid. Other errors:
+ * CANCELLED, NO_MEMORY. */
 pl_status hub_api_list(const struct hub_options *o, const char *repo,
                        char revision[HUB_REVISION], struct hub_listing *l,
                        bool *unreachable, pl_err *err);

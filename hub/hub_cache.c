@@ -155,7 +155,7 @@ static int find_revisions(const struct hub_cache *c,
 }
 
 /* Reads the cached listing of a revision. NOT_FOUND: it does not exist or is
- * damaged. NO_MEMORY. */
+ * damaged. Other errors: NO_MEMORY. */
 static pl_status read_cached_listing(struct hub_listing *l,
                                      const struct hub_cache *c,
                                      const char *revision)

@@ -13,13 +13,13 @@ struct hub_cache {
 };
 
 /* Fills *c for a repository, without creating its folder. *c is {.lock = -1} at
- * first. NO_MEMORY. The caller calls hub_cache_close in all cases. */
+ * first. Errors: NO_MEMORY. The caller calls hub_cache_close in all cases. */
 pl_status hub_cache_open(struct hub_cache *c, const struct hub_options *o,
                          const char *repo, pl_err *err);
 void hub_cache_close(struct hub_cache *c);
 
 /* Creates the folder if needed, and locks it, waiting while another process
- * holds the lock. CANCELLED, IO, NO_MEMORY. */
+ * holds the lock. Errors: CANCELLED, IO, NO_MEMORY. */
 pl_status hub_cache_lock(struct hub_cache *c, const struct hub_options *o,
                          pl_err *err);
 void hub_cache_unlock(struct hub_cache *c);
@@ -42,7 +42,7 @@ bool hub_cache_is_complete(const struct hub_cache *c, const char *revision,
                            const struct hub_pick *p);
 
 /* Stores the listing of a revision, which makes this the newest revision.
- * Caller holds the lock. IO, FULL, NO_MEMORY. */
+ * Caller holds the lock. Errors: IO, FULL, NO_MEMORY. */
 pl_status hub_cache_save_listing(struct hub_cache *c, const char *revision,
                                  const struct hub_listing *l, pl_err *err);
 /* Looks for the same file (by checksum) in other cached revisions, so that it
@@ -53,7 +53,7 @@ void hub_cache_link_same(const struct hub_cache *c, const char *revision,
 
 /* Finds a model in the cache, in the newest revision that has all its files.
  * `quant` and `file` are as in hub_pick. *path is malloc'ed, the path of the
- * model's first file. NOT_FOUND, NO_MEMORY. */
+ * model's first file. Errors: NOT_FOUND, NO_MEMORY. */
 pl_status hub_cache_find(char **path, const struct hub_cache *c,
                          const char *quant, const char *file);
 

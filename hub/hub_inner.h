@@ -63,7 +63,7 @@ struct hub_download {
 /* Downloads one file and verifies its checksum. Resumes an earlier partial
  * download. Caller holds the lock of the folder. BAD_FILE: the received data
  * does not match the expected size or checksum. NOT_FOUND: the server returned
- * an error status. IO, FULL, CANCELLED, NO_MEMORY. */
+ * an error status. Other errors: IO, FULL, CANCELLED, NO_MEMORY. */
 pl_status hub_download(const struct hub_options *o,
                        const struct hub_download *d, pl_err *err);
 

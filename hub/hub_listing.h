@@ -20,7 +20,7 @@ struct hub_listing {
 
 /* Adds the GGUF files of one page of a listing, json [n]; *l is {0} at first.
  * BAD_FILE: it is not such a list, has too many files, or has a path that is
- * not safe. NO_MEMORY. */
+ * not safe. Other errors: NO_MEMORY. */
 pl_status hub_listing_read(struct hub_listing *l, const char *json, size_t n,
                            pl_err *err);
 /* Returns the listing as JSON, malloc'ed; NULL if out of memory. */
@@ -49,7 +49,8 @@ struct hub_pick {
 /* Chooses the files of a model from a listing. The file is that of `path` or,
  * if NULL, that of `quant` or, if NULL, the default (see hub_fetch). `repo` is
  * used in messages. NOT_FOUND: there is no such file, or a file of the split
- * model is missing. NO_MEMORY. The caller calls hub_pick_fini in all cases. */
+ * model is missing. Other errors: NO_MEMORY. The caller calls hub_pick_fini in
+ * all cases. */
 pl_status hub_pick(struct hub_pick *p, const struct hub_listing *l,
                    const char *repo, const char *quant, const char *path,
                    pl_err *err);

@@ -1,7 +1,7 @@
 /* Chooses the files of a model from a listing by llama.cpp's rules, so that the
- * same arguments select the same file. There is one difference: a QUANT that is
- * a whole word of a name takes precedence over one that is the end of a word,
- * such as Q4_XS in IQ4_XS. */
+ * same arguments select the same file. There is one difference: a name in which
+ * QUANT is a whole word takes precedence over one in which it only ends a word,
+ * as Q4_XS in IQ4_XS. */
 #include "hub_inner.h"
 #include "hub_listing.h"
 

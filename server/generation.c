@@ -556,8 +556,9 @@ static bool make_response(struct generation *g, struct api_error *why)
     return s == PL_OK || api_error_set_status(why, s, &err);
 }
 
-/* Sets the grammar that constrains the output to tool calls or, if `content` (a
- * JSON Schema) is given, to tool calls or a document of that schema. */
+/* Sets the grammar that constrains the output to tool calls. If `content`, a
+ * JSON Schema, is given, the grammar also allows a document of that schema
+ * instead. */
 static pl_status set_tool_grammar(struct generation *g, const char *content,
                                   pl_err *err)
 {

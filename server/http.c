@@ -311,7 +311,7 @@ static pl_status read_pem(char **out, const char *path, pl_err *err)
     return s;
 }
 
-/* Starts libmicrohttpd. It uses poll, because its epoll mode, at least up to
+/* Starts libmicrohttpd. Selects its poll mode: its epoll mode, at least up to
  * version 0.9.75, misses the end of a connection that arrives together with the
  * last bytes. Poll is fast enough, because suspended connections are not
  * polled, so there are few. */

@@ -78,7 +78,8 @@ typedef char *http_error_fn(int status, const char *message, const char *path);
 /* Starts a server with a table of routes [n_route], which is borrowed until
  * http_free. `user` is passed to the handlers. BAD_ARGUMENT: an option is
  * invalid. UNSUPPORTED: libmicrohttpd has no TLS. IO: the address cannot be
- * used, a TLS file cannot be read, or a thread cannot be started. NO_MEMORY. */
+ * used, a TLS file cannot be read, or a thread cannot be started. Other errors:
+ * NO_MEMORY. */
 pl_status http_start(struct http **out, const struct http_options *o,
                      const struct http_route *route, int n_route,
                      http_error_fn *error, void *user, pl_err *err);

@@ -202,7 +202,7 @@ void http_request_drop(struct http_request *r);
  * together (max_bodies). */
 bool http_has_room(struct http *h, size_t len);
 /* Appends to the body. FULL: the limit of all bodies together is exceeded.
- * NO_MEMORY. */
+ * Other errors: NO_MEMORY. */
 pl_status http_request_add_body(struct http_request *r, const char *data,
                                 size_t len);
 /* Marks the client as disconnected, calls the on_gone callback if that was not

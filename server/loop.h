@@ -157,8 +157,8 @@ void loop_free(struct loop *l);
  * wait; *retry_s, unless NULL, is set to the seconds after which to try again.
  * BAD_ARGUMENT: a task can never run, for example because its prompt is longer
  * than the context or contains an invalid token. UNSUPPORTED: a task returns
- * rows, but the engine keeps none. CANCELLED: the loop is stopping.
- * NO_MEMORY. */
+ * rows, but the engine keeps none. CANCELLED: the loop is stopping. Other
+ * errors: NO_MEMORY. */
 pl_status loop_add(struct loop *l, const struct task_params *params, int n,
                    double *retry_s, pl_err *err);
 /* Calls act(user, engine, err) on the loop's thread between two steps and

@@ -109,10 +109,10 @@ static struct task *paused_task_in_slot(const struct loop *l, int slot)
     return NULL;
 }
 
-/* Returns true if the task is in state `at`, its client is ready, it does not
- * wait for a tier lookup, and its slot is free or can be freed. So a task that
- * requires a certain slot does not block tasks after it. Caller holds the
- * lock. */
+/* Returns true if the task can be admitted: it is in state `at`, its client is
+ * ready, no tier lookup is pending, and its slot is free or can be freed. So a
+ * task that requires a certain slot does not block tasks after it. Caller holds
+ * the lock. */
 static bool is_admissible(const struct loop *l, const struct task *w,
                           enum task_state at)
 {

@@ -52,9 +52,9 @@ struct models_options {
      * ?autoload=true. Other requests wait for a model only if its load has
      * already been requested; else they are rejected. */
     bool no_autoload;
-    /* A model in use is evicted for a waiting one (see above) once the latter
-     * was requested, and the former was loaded, at least this many seconds ago;
-     * 0 for 30. */
+    /* Seconds after which a model in use is evicted for a waiting one (see
+     * above); 0 for 30. They are counted from when the waiting model was
+     * requested or when the other was loaded, whichever is later. */
     double wait_s;
     double moment_s; /* seconds that a load waits for a model to become idle
                         when memory is short; 0 for 0.5 */
@@ -73,8 +73,8 @@ struct models_options {
 
 /* Creates the table of n models and starts the loader thread. `routes` are
  * those of each model (service_routes); models_routes returns these and the
- * table's own routes. BAD_ARGUMENT: two models have the same name.
- * NO_MEMORY. */
+ * table's own routes. BAD_ARGUMENT: two models have the same name. Other
+ * errors: NO_MEMORY. */
 pl_status models_create(struct models **out, const struct model_about *about,
                         int n, const struct models_options *o,
                         const struct http_route *routes, int n_route,

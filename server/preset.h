@@ -32,8 +32,8 @@ struct preset {
 };
 
 /* Parses the contents of a file, text [len]. BAD_FILE: the file is invalid; the
- * message begins with the line number. NO_MEMORY. The caller calls preset_free
- * in all cases. */
+ * message begins with the line number. Other errors: NO_MEMORY. The caller
+ * calls preset_free in all cases. */
 pl_status preset_read(struct preset *p, const char *text, size_t len,
                       pl_err *err);
 void preset_free(struct preset *p);

@@ -57,8 +57,8 @@ struct response_end {
     bool full; /* the output ended because the context is full */
 };
 
-/* Creates a response, which borrows `a` until response_free. NO_MEMORY. The
- * functions below that return bool return false if out of memory or if the
+/* Creates a response, which borrows `a` until response_free. Errors: NO_MEMORY.
+ * The functions below that return bool return false if out of memory or if the
  * client has disconnected. All later calls then do nothing and return false. */
 pl_status response_create(struct response **out, const struct request *a,
                           const struct response_about *about, pl_err *err);

@@ -44,7 +44,7 @@ struct schedule_entry {
 void schedule_init(struct schedule *s, int64_t step, int64_t chunk);
 void schedule_fini(struct schedule *s);
 /* Count a task of a client: the first is called when the task arrives, the
- * second when it ends, whether or not it ever ran. NO_MEMORY. */
+ * second when it ends, whether or not it ever ran. Errors: NO_MEMORY. */
 pl_status schedule_add_task(struct schedule *s, uint64_t client, pl_err *err);
 void schedule_remove_task(struct schedule *s, uint64_t client);
 /* Plans a step: sets n_now of all n entries and adds these tokens to their

@@ -20,7 +20,7 @@ struct stops {
 typedef bool stop_write_fn(void *user, const char *text, size_t len);
 
 /* Initializes *s for n stop strings, which are copied; n may be 0.
- * BAD_ARGUMENT: a string is empty. NO_MEMORY. */
+ * BAD_ARGUMENT: a string is empty. Other errors: NO_MEMORY. */
 pl_status stop_init(struct stops *s, const char *const *string, int n,
                     pl_err *err);
 void stop_fini(struct stops *s); /* {0} is allowed */

@@ -34,7 +34,7 @@ struct tier_disk {
 
 /* Opens a folder, and creates it if it does not exist, but not its parents.
  * `limit` is in bytes. BAD_ARGUMENT: the folder is world-writable. NOT_FOUND:
- * its parent does not exist. IO, NO_MEMORY. */
+ * its parent does not exist. Other errors: IO, NO_MEMORY. */
 pl_status tier_disk_open(struct tier_disk *d, const char *path, uint64_t limit,
                          pl_err *err);
 void tier_disk_close(struct tier_disk *d);

@@ -3,12 +3,12 @@
  *
  * An entry is found by its key. The key identifies all tokens up to the end of
  * the page, and the engine that computed them. It is the SHA-256 of the
- * previous page's key and of the page's own tokens. Instead of a previous page,
- * the first page has the root key, which is made from the engine's description
- * of model, cache formats and numeric plan. So equal keys mean equal prefixes,
- * and nobody can construct another prefix with the same key. The contents of a
- * page are opaque here (pl_prefix_export_page); the engine checks them on
- * import.
+ * previous page's key and of the page's own tokens. The first page uses the
+ * root key as its previous key. The root key is made from the engine's
+ * description of model, cache formats and numeric plan. So equal keys mean
+ * equal prefixes, and nobody can construct another prefix with the same key.
+ * The contents of a page are opaque here (pl_prefix_export_page); the engine
+ * checks them on import.
  *
  * The format of a file, in which all numbers are little endian; columns are
  * offset, size in bytes, and contents:

@@ -1,8 +1,8 @@
 /* The tiers of the prefix cache beyond device memory: host memory, then disk.
  *
  * The engine's cached pages are copied here one by one (tiers_store) while they
- * are still on the devices, so that the engine can evict them without waiting.
- * Host memory holds the most recently used pages (tier_table.h). If there is a
+ * are still on the devices. So the engine can evict them without waiting. Host
+ * memory holds the most recently used pages (tier_table.h). If there is a
  * folder, all pages are also written to it (tier_disk.h), so pages evicted from
  * host memory are still on disk. Before a task starts, the longest continuation
  * of the prefix that is on the devices is looked up (tiers_search). Its pages
@@ -58,12 +58,11 @@ struct tiers_counts {
 pl_status tiers_root(struct tier_key *out, pl_engine *e, pl_err *err);
 /* Opens the tiers for an engine. If there is a folder, computes the root key of
  * the engine, which includes the checksum of its weights (pl_engine_sum). The
- * engine is not used later. Errors of tiers_root and tier_disk_open;
- * NO_MEMORY. */
+ * engine is not used later. Errors are those of tiers_root and tiers_create. */
 pl_status tiers_open(struct tiers **out, const struct tiers_options *o,
                      pl_engine *e, pl_err *err);
-/* Opens the tiers for an engine with this root key. Errors of tier_disk_open;
- * NO_MEMORY. */
+/* Opens the tiers for an engine with this root key. Errors are those of
+ * tier_disk_open, and NO_MEMORY. */
 pl_status tiers_create(struct tiers **out, const struct tiers_options *o,
                        const struct tier_key *root, pl_err *err);
 /* Writes dirty pages for a limited time, then stops the threads. It does not
