@@ -56,7 +56,7 @@ struct http_options {
     size_t max_body;     /* most bytes of one body; 0 for 64 MiB */
     size_t max_bodies;   /* Most bytes of all bodies in memory together, without
                             the first 64 KiB of each; 0 for 4 times max_body. */
-    int max_connections; /* 0 for 1024 */
+    int max_connections; /* most open connections; 0 for 1024 */
     int max_of_address;  /* connections per client address; 0 for any number */
     /* Seconds after which a connection that transfers no byte in either
      * direction is closed, except while a handler works on its request; 0 for

@@ -178,7 +178,8 @@ static bool reserve(struct http_request *r, size_t len)
     return true;
 }
 
-/* Caller holds r->lock. */
+/* Appends to the buffer of the response. Returns false if out of memory. Caller
+ * holds r->lock. */
 static bool append(struct http_request *r, const void *data, size_t len)
 {
     if (len && !reserve(r, len)) {
@@ -191,7 +192,8 @@ static bool append(struct http_request *r, const void *data, size_t len)
     return true;
 }
 
-/* Caller holds r->lock. */
+/* Sets the kind, status and Content-Type of the response, which makes it ready
+ * to be sent. Caller holds r->lock. */
 static void begin(struct http_request *r, enum http_kind kind, int status,
                   const char *type)
 {

@@ -84,8 +84,8 @@ bool models_cancel_load(struct models *m, struct model *a);
 /* Removes a model from the load queue after its load ended. Then calls
  * models_dispatch_waiting. */
 void models_finish_load(struct models *m, struct model *a);
-/* Passes all requests that wait for a model to their handlers if it is ready.
- * Else rejects them with a->why. */
+/* Passes all requests that wait for a model to their handlers if the model is
+ * ready. Else rejects them with the error a->why. */
 void models_dispatch_waiting(struct models *m, struct model *a);
 
 /* Returns the callbacks by which the model's service reports its users and a

@@ -793,7 +793,7 @@ void tiers_search_free(struct tiers *t, struct tiers_lookup *s)
             before = before ? before->next : t->search;
         unlist(t, s, before);
     }
-    if (!s->busy) /* otherwise the reader discards it */
+    if (!s->busy) /* if busy, the reader discards it later */
         discard_search(t, s);
     pthread_mutex_unlock(&t->lock);
 }
