@@ -1,6 +1,7 @@
-/* Downloads a GGUF file from any URL. A folder holds the files of one URL, or
- * of the URLs of a split model, which differ in a number. A cached file is
- * revalidated by its ETag, and used as it is if the server is unreachable. */
+/* Downloads a GGUF file from any URL. Each URL has a folder in the cache. For a
+ * split model it contains all files, whose URLs differ only in a number. A
+ * cached file is revalidated by its ETag, and used as it is if the server is
+ * unreachable. */
 #include "hub_files.h"
 #include "hub_listing.h"
 #include "hub_sha256.h"
@@ -13,10 +14,10 @@
 
 struct address {
     const char *url;
-    size_t name, n_name; /* the file's name in `url` */
-    char *folder;        /* owned */
-    int n;               /* files */
-    size_t number;       /* of a split model: offset of the number in the
+    size_t name, n_name; /* offset and length of the file name in `url` */
+    char *folder;        /* owned, the folder in the cache */
+    int n;               /* number of files */
+    size_t number;       /* of a split model: offset of the number in the file
                             name */
 };
 
@@ -74,7 +75,8 @@ static pl_status make_folder(struct address *a, const struct hub_options *o,
     return s;
 }
 
-/* Makes the URL and the path of the i-th file, both malloc'ed. */
+/* Sets *url and *path to the URL and the path in the cache of file i, from 0.
+ * Both are malloc'ed. Returns false if out of memory. */
 static bool names(const struct address *a, int i, char **url, char **path)
 {
     *path = NULL;

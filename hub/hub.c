@@ -1,5 +1,6 @@
-/* Downloads a repository's model into the cache folder: queries the latest
- * revision and its files, and downloads those that the cache lacks. */
+/* Downloads a model of a repository into the cache folder. Queries the latest
+ * revision and the list of its files, and downloads those that the cache does
+ * not contain. */
 #include "hub_api.h"
 #include "hub_cache.h"
 #include "hub_files.h"
@@ -13,7 +14,8 @@
 
 /* ---- messages ------------------------------------------------------------ */
 
-/* Returns the length of "https://", if present; anything may follow it. */
+/* Returns the length of the scheme of a URL, such as "https://"; 0 if it has
+ * none. */
 static size_t scheme_of(const char *url)
 {
     size_t n = strcspn(url, ":/?#@");
@@ -108,7 +110,7 @@ const char *hub_bytes(char buf[HUB_BYTES], uint64_t n)
     return buf;
 }
 
-/* ---- pauses -------------------------------------------------------------- */
+/* ---- pauses and retries -------------------------------------------------- */
 
 bool hub_is_cancelled(const struct hub_options *o)
 {
@@ -148,9 +150,9 @@ bool hub_retry(const struct hub_options *o, struct hub_retry_state *t,
     return hub_sleep(o, ms);
 }
 
-/* ---- names --------------------------------------------------------------- */
+/* ---- model names and options --------------------------------------------- */
 
-/* Returns true for a USER or REPO with the characters that the hub allows. */
+/* Returns true if s[0 ... n - 1] is a USER or REPO that the hub allows. */
 static bool is_name(const char *s, size_t n)
 {
     if (n == 0 || n > 96 || s[0] == '.' || s[0] == '-')
@@ -169,8 +171,8 @@ static bool is_quant(const char *s)
     return n <= 64 && is_name(s, n);
 }
 
-/* Splits a name. *repo is malloc'ed; *quant points after the colon, or is
- * NULL. */
+/* Splits USER/REPO[:QUANT]. Sets *repo to USER/REPO, malloc'ed, and *quant to
+ * the part of `name` after the colon, NULL if there is none. */
 static pl_status take_name(char **repo, const char **quant, const char *name,
                            pl_err *err)
 {
@@ -219,7 +221,8 @@ static pl_status check_options(const struct hub_options *o, const char *file,
 
 /* ---- downloading --------------------------------------------------------- */
 
-/* Checks that the disk has space for the missing files. */
+/* Checks that the disk has space for the bytes of all files in `p` that are
+ * still to be downloaded. Returns FULL if not. */
 static pl_status check_room(const struct hub_cache *c, const char *revision,
                             const struct hub_pick *p, pl_err *err)
 {
@@ -236,7 +239,7 @@ static pl_status check_room(const struct hub_cache *c, const char *revision,
             missing += left;
     }
     if (statvfs(c->folder, &v) != 0)
-        return PL_OK; /* then writing reports it */
+        return PL_OK; /* if there is too little space, writing will fail */
     room = (uint64_t)v.f_bavail * (uint64_t)v.f_frsize;
     if (missing <= room)
         return PL_OK;
@@ -273,8 +276,8 @@ static pl_status download(const struct hub_options *o,
     return s;
 }
 
-/* Downloads the missing files under the lock. Files that another process has
- * downloaded meanwhile are found. */
+/* Downloads the files of a model that the cache does not contain. Takes the
+ * lock first, so files that another process downloads meanwhile are found. */
 static pl_status download_files(const struct hub_options *o,
                                 struct hub_cache *c, const char *revision,
                                 const struct hub_listing *l,
@@ -302,7 +305,8 @@ static pl_status from_hub(char **path, const struct hub_options *o,
                           struct hub_cache *c, const char *quant,
                           const char *file, bool *unreachable, pl_err *err)
 {
-    /* A cached model serves as well, so one try is enough. */
+    /* If the model is cached, it can be used instead, so the hub is tried only
+     * once. */
     bool has = hub_cache_find(path, c, quant, file) == PL_OK;
     struct hub_options once = *o;
     struct hub_listing l = {0};

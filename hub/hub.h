@@ -1,11 +1,11 @@
 /* Downloads models: a hub's repository, or a URL, becomes a file in the cache
  * folder, whose path is returned.
  *
- * A file that is already present is not downloaded again, and the received part
- * of a file stays if a download ends early. If several processes want one file,
- * one downloads it and the others wait. Names from outside never lead out of
- * the cache folder, and the token is sent only to the endpoint's host. The
- * folder contains:
+ * A file that is already present is not downloaded again. If a download fails,
+ * the bytes received so far are kept, and the next download resumes there. If
+ * several processes need the same file, one downloads it and the others wait.
+ * Names from outside never lead out of the cache folder, and the token is sent
+ * only to the endpoint's host. The cache folder contains:
  *
  *   hub/HOST/USER/REPO/REVISION/PATH    a complete file, checksum verified
  *   hub/HOST/USER/REPO/REVISION/PATH.part, PATH.part.etag    a partial file
@@ -13,63 +13,69 @@
  *   url/SUM/NAME, NAME.etag             of a URL whose SHA-256 begins with SUM
  *   .../lock                            held by the writer of that folder
  *
- * HTTP is done by libcurl, which only hub_transfer.c uses. */
+ * HTTP is done by libcurl, which is used only by hub_transfer.c. */
 #ifndef HUB_H
 #define HUB_H
 
 #include "pl.h"
 
-/* Zeros are the defaults. All members are borrowed for the call. */
+/* Options of a download. Fields that are 0 or NULL select the defaults. Strings
+ * are borrowed for the call. */
 struct hub_options {
-    const char *endpoint; /* NULL: "https://huggingface.co" */
-    const char *token;    /* NULL: none */
-    const char *cache;    /* the cache folder; must be given */
-    bool offline;         /* never use the network, only the cache */
-    /* tries of a request before it fails; one that receives bytes does not
-     * count; 0: 6 */
+    const char *endpoint; /* URL of the hub; NULL for
+                             "https://huggingface.co" */
+    const char *token;    /* access token; NULL if none */
+    const char *cache;    /* path of the cache folder; required */
+    bool offline;         /* use only the cache, never the network */
+    /* Number of times that a request is tried before it fails; 0 for 6. A try
+     * that receives bytes does not count. */
     int n_try;
-    /* before the second try; doubles with each try, up to half a minute; 0:
-     * 1000 */
+    /* Milliseconds of pause before the second try; 0 for 1000. The pause
+     * doubles with each further try, up to 30 seconds. */
     int pause_ms;
-    int timeout_s;            /* without a byte; 0: 60 */
-    const volatile int *stop; /* a nonzero value cancels; may be NULL */
-    /* a file's name, its bytes received, and its size (0: unknown); may be
-     * NULL */
+    int timeout_s;            /* seconds without data after which a try fails; 0
+                                 for 60 */
+    const volatile int *stop; /* cancels the download when nonzero; may be
+                                 NULL */
+    /* Called with the name of a file, its bytes received so far, and its size
+     * in bytes, 0 if unknown. May be NULL. */
     pl_progress_fn *progress;
     void *progress_user;
-    pl_log_fn *log; /* may be NULL */
+    pl_log_fn *log; /* called with log messages; may be NULL */
     void *log_user;
 };
 
 /* Downloads a model from the hub. `name` is USER/REPO or USER/REPO:QUANT.
- * `file`, unless NULL, is the path of a GGUF file in the repository and takes
- * precedence over QUANT. Without either, Q4_K_M, Q4_0, Q8_0 or the first file
- * is chosen. All files of a split model are fetched. *path is malloc'ed: the
- * model's (first) file.
+ * `file` is the path of a GGUF file in the repository, which takes precedence
+ * over QUANT; NULL if none. Without either, Q4_K_M, Q4_0, Q8_0 or the first
+ * file is chosen. All files of a split model are fetched. *path is malloc'ed
+ * and names the file of the model, of a split model the first.
  *
  * If the endpoint cannot be reached, the cached model is used, with a warning.
- * BAD_ARGUMENT: `name` or `file` is not of that form. NOT_FOUND: the repository
- * does not exist, it is closed to this token, or it lacks the file; the message
- * lists its files. BAD_FILE: the received bytes do not match the listing. IO:
- * the hub cannot be reached, or the folder cannot be written. FULL: the disk is
- * full. CANCELLED: by `stop`. */
+ * BAD_ARGUMENT: `name` or `file` has another form. NOT_FOUND: the repository
+ * does not exist, the token has no access to it, or it does not contain the
+ * file; the message lists the files that it contains. BAD_FILE: the received
+ * bytes do not match the listing. IO: the hub cannot be reached, or the cache
+ * folder cannot be written. FULL: the disk is full. CANCELLED: by `stop`. */
 pl_status hub_fetch(char **path, const struct hub_options *o, const char *name,
                     const char *file, pl_err *err);
 
 /* Downloads the GGUF file at a URL, "https://HOST/.../NAME.gguf". For a split
- * model this is the first file, and the others are expected in the same place.
- * A cached file is revalidated by its ETag. No token is sent. Errors as
- * above. */
+ * model this is the URL of the first file; the others are expected in the same
+ * folder of the server. A cached file is revalidated by its ETag. No token is
+ * sent. *path and the errors are as for hub_fetch. */
 pl_status hub_fetch_url(char **path, const struct hub_options *o,
                         const char *url, pl_err *err);
 
-/* Returns a URL for display: without the user name and password before its
- * host, and without the part after a "?", which may be a signature. */
+/* Writes a URL to buf for display and returns buf. It omits the user name and
+ * password before the host, and the part after a "?", which may be a
+ * signature. */
 enum { HUB_SHOWN = 320 };
 const char *hub_shown(char buf[HUB_SHOWN], const char *url);
 
-/* Returns $PLAIT_CACHE, else $XDG_CACHE_HOME/plait, else ~/.cache/plait;
- * malloc'ed. NOT_FOUND: none of them is set. */
+/* Sets *folder to the default cache folder, malloc'ed: $PLAIT_CACHE, else
+ * $XDG_CACHE_HOME/plait, else $HOME/.cache/plait. NOT_FOUND: none of these
+ * variables is set. Other errors: NO_MEMORY. */
 pl_status hub_cache_folder(char **folder, pl_err *err);
 
 #endif

@@ -9,12 +9,12 @@
 
 enum { MOST_TEXT = 32 << 20, MOST_PAGES = 200, MOST_URL = 4096 };
 
-/* ---- a request ----------------------------------------------------------- */
+/* ---- requests ------------------------------------------------------------ */
 
 struct text {
     char *s; /* owned, [n] */
     size_t n, cap;
-    bool long_one; /* longer than MOST_TEXT */
+    bool long_one; /* the response is longer than MOST_TEXT bytes */
 };
 
 static bool on_begin(void *user, const struct hub_head *h)
@@ -45,7 +45,8 @@ static bool on_data(void *user, const void *data, size_t n)
     return true;
 }
 
-/* Returns the endpoint for messages, without secrets. */
+/* Returns the URL of the hub for messages, without secrets and trailing
+ * slashes. */
 static const char *shown_endpoint(const struct hub_options *o,
                                   char buf[HUB_SHOWN])
 {
@@ -101,7 +102,9 @@ static pl_status no_repository(const struct hub_options *o, const char *repo,
                     repo, at);
 }
 
-/* Reads the body of a response with status 200. */
+/* Requests a URL of the hub, with retries, and reads the body of its response
+ * to *t. Any status but 200 is an error. Sets *unreachable if no try got a
+ * usable response. */
 static pl_status ask(const struct hub_options *o, const char *repo,
                      const char *url, struct text *t, struct hub_head *h,
                      bool *unreachable, pl_err *err)
@@ -149,7 +152,7 @@ static pl_status ask(const struct hub_options *o, const char *repo,
     return hub_fail(err, PL_IO, "%s", said);
 }
 
-/* ---- responses ----------------------------------------------------------- */
+/* ---- revisions and listings ---------------------------------------------- */
 
 static bool is_revision(const char *s)
 {
@@ -177,8 +180,8 @@ static pl_status read_revision(char revision[HUB_REVISION],
                          "%s: the hub's response has no revision", repo);
 }
 
-/* Reads the URL of the next page. It must be on the same server, because it
- * gets the token. */
+/* Replaces `url` by the URL of the next page of the listing. It must be on the
+ * same server, because the token is sent to it. */
 static pl_status next_page(char url[MOST_URL], const struct hub_head *h,
                            const char *repo, pl_err *err)
 {

@@ -1,4 +1,5 @@
-/* Queries of the hub other than files: the latest revision and its contents. */
+/* The API of the hub: queries the latest revision of a repository and the list
+ * of its files, and makes the URLs of files. */
 #ifndef HUB_API_H
 #define HUB_API_H
 
@@ -7,18 +8,27 @@
 
 #define HUB_ENDPOINT "https://huggingface.co"
 
-enum { HUB_REVISION = 65 }; /* hexadecimal digits and a NUL */
+enum {
+    HUB_REVISION = 65
+}; /* size of a revision: 64 hexadecimal digits and a
+      NUL */
 
-/* Lists the files of the latest revision. *unreachable: the hub could not be
- * reached or could not respond; then IO. */
+/* Gets the latest revision of a repository and the listing of its GGUF files.
+ * *l is {0} at first. If the hub cannot be reached or has a temporary failure,
+ * sets *unreachable and returns IO. NOT_FOUND: there is no such repository, or
+ * no access to it. BAD_FILE: the hub's response is invalid. Other errors:
+ * CANCELLED, NO_MEMORY. */
 pl_status hub_api_list(const struct hub_options *o, const char *repo,
                        char revision[HUB_REVISION], struct hub_listing *l,
                        bool *unreachable, pl_err *err);
-/* Returns a file's URL, malloc'ed; NULL if out of memory. */
+/* Returns the URL of a file in a repository, malloc'ed; NULL if out of
+ * memory. */
 char *hub_api_file(const struct hub_options *o, const char *repo,
                    const char *revision, const char *path);
-/* Sets the error for an HTTP status of a repository or URL, `name`. Its
- * licence's page is below `page`, unless that is NULL. */
+/* Sets the error for an HTTP status that the server returned for a repository
+ * or file; returns NOT_FOUND. `name` is its name for the message. `page` is
+ * USER/REPO of a repository whose licence may have to be accepted; NULL if not
+ * of a hub. */
 pl_status hub_api_error(const struct hub_options *o, int status,
                         const char *name, const char *page, pl_err *err);
 

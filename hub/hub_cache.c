@@ -1,5 +1,5 @@
-/* See hub_cache.h. A revision's files never change once they exist, so readers
- * need no lock. */
+/* See hub_cache.h. The files of a revision never change once they are complete,
+ * so readers need no lock. */
 #include "hub_cache.h"
 
 #include "hub_api.h"
@@ -15,7 +15,7 @@
 
 enum { MOST_LISTING = 32 << 20, MOST_REVISIONS = 256 };
 
-/* ---- a repository's folder ----------------------------------------------- */
+/* ---- folder and files ---------------------------------------------------- */
 
 pl_status hub_cache_open(struct hub_cache *c, const struct hub_options *o,
                          const char *repo, pl_err *err)
@@ -113,7 +113,8 @@ uint64_t hub_cache_missing(const struct hub_cache *c, const char *revision,
 
 struct known {
     char revision[HUB_REVISION];
-    struct timespec kept; /* time when it was last the newest */
+    struct timespec kept; /* time of its listing; the newest revision has the
+                             latest */
 };
 
 static int by_time(const void *a, const void *b)
@@ -126,7 +127,8 @@ static int by_time(const void *a, const void *b)
     return x->tv_nsec > y->tv_nsec ? -1 : x->tv_nsec < y->tv_nsec;
 }
 
-/* Finds the revisions that have a listing, the newest first. */
+/* Finds the cached revisions that have a listing, the newest first. Returns
+ * their number. */
 static int find_revisions(const struct hub_cache *c,
                           struct known known[MOST_REVISIONS])
 {
@@ -152,7 +154,8 @@ static int find_revisions(const struct hub_cache *c,
     return n;
 }
 
-/* Reads a stored listing. NOT_FOUND: absent or damaged. */
+/* Reads the cached listing of a revision. NOT_FOUND: it does not exist or is
+ * damaged. Other errors: NO_MEMORY. */
 static pl_status read_cached_listing(struct hub_listing *l,
                                      const struct hub_cache *c,
                                      const char *revision)
@@ -200,7 +203,9 @@ pl_status hub_cache_save_listing(struct hub_cache *c, const char *revision,
     return s;
 }
 
-/* Moves or links a file to another name, whose folders are created. */
+/* Links (if `keep`) or moves a cached file to another revision and path,
+ * creating the folders. `ending` is appended to both paths. Returns false if
+ * that fails. */
 static bool take(const struct hub_cache *c, const char *from_revision,
                  const char *from, const char *revision, const char *to,
                  const char *ending, bool keep)
@@ -251,9 +256,10 @@ void hub_cache_link_same(const struct hub_cache *c, const char *revision,
     free(known);
 }
 
-/* ---- without the hub ----------------------------------------------------- */
+/* ---- finding a cached model ---------------------------------------------- */
 
-/* Finds a model in a revision. *path is NULL at first. */
+/* Finds a model in a revision, all of whose files must be cached; see
+ * hub_cache_find. *path is NULL at first. */
 static pl_status find_in(char **path, const struct hub_cache *c,
                          const char *revision, const char *quant,
                          const char *file)

@@ -1,8 +1,9 @@
-/* Downloads one file to its path. The bytes are written to PATH.part, which
- * stays after a failure and is continued with Range (PL_FILE_RESUME);
- * PATH.part.etag identifies its version. A server without range support sends
- * the whole file again. The checksum is updated as bytes are received, after
- * the bytes of the partial file. */
+/* Downloads one file to PATH. The bytes are written to PATH.part. This file is
+ * kept after a failure, and the next download resumes it with a Range request
+ * (PL_FILE_RESUME). PATH.part.etag contains the ETag of the version it belongs
+ * to. A server without support for ranges sends the whole file again. The
+ * checksum is computed while bytes are received, after the bytes already in
+ * PATH.part were read. */
 #include "hub_api.h"
 #include "hub_files.h"
 #include "hub_sha256.h"
@@ -20,15 +21,16 @@ struct coming {
     const struct hub_download *d;
     char *part, *part_etag, *etag_path; /* owned */
     pl_file *file;                      /* owned */
-    int fd;                             /* of file */
+    int fd;                             /* descriptor of `file` */
     struct hub_sha256 sum;
-    uint64_t have; /* bytes in the file, all included in the sum */
+    uint64_t have; /* bytes in the partial file, all included in `sum` */
     bool has_size;
     uint64_t size;
-    char etag[HUB_ETAG]; /* of the partial file; "": unknown */
-    bool resumed;        /* part of it came from an earlier run */
-    bool same;           /* PATH is up to date */
-    pl_status s;         /* error of a callback, described in *err */
+    char etag[HUB_ETAG]; /* of the version that the partial file belongs to; ""
+                            if unknown */
+    bool resumed;        /* some of its bytes are from an earlier download */
+    bool same;           /* the server confirmed that PATH is up to date */
+    pl_status s;         /* the error of a callback below, described in *err */
     pl_err *err;
 };
 
@@ -59,7 +61,7 @@ static pl_status restart_download(struct coming *g)
     return PL_OK;
 }
 
-/* Adds the bytes of the partial file to the sum. */
+/* Adds the bytes of the partial file up to offset n to the checksum. */
 static pl_status read_part(struct coming *g, uint64_t n)
 {
     enum { BLOCK = 1 << 20 };
@@ -121,7 +123,8 @@ static pl_status open_part(struct coming *g)
     if (st.st_size == 0)
         return PL_OK;
     read_etag(g->etag, g->part_etag);
-    /* Without an ETag or a checksum the version of the part is unknown. */
+    /* Without an ETag or an expected checksum, nothing tells which version the
+     * partial file belongs to. */
     if ((g->etag[0] == '\0' && g->d->sha256[0] == '\0') ||
         (g->has_size && (uint64_t)st.st_size > g->size))
         return restart_download(g);
@@ -163,7 +166,7 @@ static pl_status take_head(struct coming *g, const struct hub_head *h)
         hub_log(g->o, PL_LOG_INFO,
                 "%s: the server cannot resume, starting over", g->d->name);
         if (!g->d->has_size)
-            g->has_size = false; /* it may be another version */
+            g->has_size = false; /* the server may now have another version */
         s = restart_download(g);
     }
     if (s == PL_OK && h->status == 206 && h->from != g->have)
@@ -187,7 +190,7 @@ static bool on_begin(void *user, const struct hub_head *h)
 
     if (h->status == 200 || h->status == 206)
         g->s = take_head(g, h);
-    else if (h->status < 300) /* the body is not a file */
+    else if (h->status < 300) /* the body is not the file */
         g->s = hub_api_error(g->o, h->status, g->d->name, g->d->page, g->err);
     return g->s == PL_OK;
 }
@@ -223,7 +226,7 @@ static bool on_data(void *user, const void *data, size_t n)
     return true;
 }
 
-/* ---- attempts ------------------------------------------------------------ */
+/* ---- requests and retries ------------------------------------------------ */
 
 static enum hub_end get(struct coming *g, const char *known, struct hub_head *h,
                         char why[HUB_WHY])
@@ -243,7 +246,8 @@ static enum hub_end get(struct coming *g, const char *known, struct hub_head *h,
     return hub_get(&t, h, why);
 }
 
-/* Evaluates a complete response: *more is true if another request is needed. */
+/* Evaluates a complete response. Sets *more if another request is needed, and
+ * `why` to the reason. */
 static pl_status judge(struct coming *g, const struct hub_head *h, bool *more,
                        char why[HUB_WHY])
 {
@@ -299,13 +303,13 @@ static pl_status get_all(struct coming *g, const char *known)
     return PL_OK;
 }
 
-/* ---- commit and close ---------------------------------------------------- */
+/* ---- verification and commit --------------------------------------------- */
 
 static pl_status commit_file(struct coming *g)
 {
     pl_status s;
 
-    unlink(g->etag_path); /* it belongs to an older version */
+    unlink(g->etag_path); /* the stored ETag is that of an older version */
     s = pl_file_commit(g->file, g->err);
     if (s != PL_OK)
         return s;
@@ -315,8 +319,9 @@ static pl_status commit_file(struct coming *g)
                : PL_OK;
 }
 
-/* Verifies the checksum. *again: part of the file came from an earlier run, so
- * the download starts over. */
+/* Verifies the checksum. If it is wrong, the partial file is emptied. If some
+ * of its bytes were from an earlier download, sets *again and returns PL_OK:
+ * the download is repeated once. Otherwise returns BAD_FILE. */
 static pl_status check_sum(struct coming *g, bool *again)
 {
     char sum[HUB_SHA256];

@@ -1,5 +1,5 @@
 /* See hub_listing.h. Listings are not trusted: names are checked before they
- * are stored, sizes and sums before they are used. */
+ * are stored, sizes and checksums before they are used. */
 #include "hub_listing.h"
 
 #include "hub_inner.h"
@@ -10,13 +10,13 @@
 #include <string.h>
 
 enum {
-    MOST_FILES = 4096, /* known repositories have hundreds */
+    MOST_FILES = 4096, /* the largest known repositories have hundreds */
     MOST_PATH = 1024,
-    MOST_NAME = 240, /* of 255 that a file system allows; leaves space for
+    MOST_NAME = 240, /* file systems allow 255 bytes; the rest is for
                         ".part.etag" */
 };
 
-/* ---- names --------------------------------------------------------------- */
+/* ---- file names ---------------------------------------------------------- */
 
 static bool name_is_safe(const char *s, size_t n)
 {
@@ -51,7 +51,7 @@ static bool is_gguf(const char *path)
     return n > 5 && strcasecmp(path + n - 5, ".gguf") == 0;
 }
 
-/* ---- reading ------------------------------------------------------------- */
+/* ---- reading and writing ------------------------------------------------- */
 
 static bool read_sum(char sum[HUB_SHA256], const char *text)
 {

@@ -1,6 +1,7 @@
-/* Chooses files of a listing by llama.cpp's rules, so that the same arguments
- * give the same file. One difference: a QUANT that is a word of its own in a
- * name takes precedence over one that ends a word (Q4_XS, IQ4_XS). */
+/* Chooses the files of a model from a listing by llama.cpp's rules, so that the
+ * same arguments select the same file. There is one difference: a name in which
+ * QUANT is a whole word takes precedence over one in which it only ends a word,
+ * as Q4_XS in IQ4_XS. */
 #include "hub_inner.h"
 #include "hub_listing.h"
 
@@ -9,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- names --------------------------------------------------------------- */
+/* ---- file names ---------------------------------------------------------- */
 
 static bool digits(const char *s, int n, int *value)
 {
@@ -24,7 +25,7 @@ static bool digits(const char *s, int n, int *value)
 
 bool hub_split_name(const char *path, size_t *at, int *index, int *count)
 {
-    enum { TAIL = 20 }; /* "-00002-of-00005.gguf" */
+    enum { TAIL = 20 }; /* length of "-00002-of-00005.gguf" */
     size_t n = strlen(path);
     const char *s = path + n - TAIL;
 
@@ -54,7 +55,8 @@ static const char *base_of(const char *path)
     return slash != NULL ? slash + 1 : path;
 }
 
-/* Returns true for the first file of a model, but not for companion files. */
+/* Returns true if `path` is the first or only file of a model. Companion files,
+ * such as projectors, draft models and importance matrices, are not models. */
 static bool is_model(const char *path)
 {
     static const char *const beside[] = {"mtp-", "eagle3-", "dflash-",
@@ -72,8 +74,8 @@ static bool is_model(const char *path)
     return !hub_split_name(path, &at, &index, &count) || index == 1;
 }
 
-/* Returns the last word of a file's name, without its number in a set: usually
- * its QUANT. */
+/* Returns the last word of a file name before ".gguf" and before the number in
+ * a split model; *n is its length. Usually this is the QUANT. */
 static const char *quant_of(const char *path, size_t *n)
 {
     const char *base = base_of(path);
@@ -89,8 +91,8 @@ static const char *quant_of(const char *path, size_t *n)
     return base + begin;
 }
 
-/* Returns true if the name contains `quant` followed by '-' or '.'. `alone`: it
- * must also be preceded by a separator or nothing. */
+/* Returns true if the path contains `quant`, in any case, followed by '-' or
+ * '.'. If `alone`, a separator or nothing must precede it. */
 static bool has_quant(const char *path, const char *quant, bool alone)
 {
     size_t n = strlen(quant);
@@ -102,7 +104,7 @@ static bool has_quant(const char *path, const char *quant, bool alone)
     return false;
 }
 
-/* ---- listing ------------------------------------------------------------- */
+/* ---- lists for messages -------------------------------------------------- */
 
 static void add(char *list, size_t size, const char *s, size_t n)
 {
@@ -128,7 +130,8 @@ static bool is_listed(const char *list, const char *s, size_t n)
     return false;
 }
 
-/* Lists the models' QUANTs, or all paths. */
+/* Writes a list for messages to `text`: all paths if `paths`, else the QUANTs
+ * of all models. */
 static void list(char *text, size_t size, const struct hub_listing *l,
                  bool paths)
 {
@@ -146,7 +149,7 @@ static void list(char *text, size_t size, const struct hub_listing *l,
     }
 }
 
-/* ---- choosing ------------------------------------------------------------ */
+/* ---- choice of files ----------------------------------------------------- */
 
 static const struct hub_file *of_quant(const struct hub_listing *l,
                                        const char *quant)

@@ -1,5 +1,5 @@
-/* See hub_sha256.h. GnuTLS, which HTTP needs for TLS anyway, uses the
- * processor's SHA instructions; plain C would not. */
+/* See hub_sha256.h. GnuTLS is used because it has code for the processor's SHA
+ * instructions. HTTP needs it for TLS anyway. */
 #include "hub_sha256.h"
 
 #include <gnutls/crypto.h>

@@ -13,18 +13,20 @@ struct flight {
     const struct hub_transfer *t;
     CURL *curl;
     struct hub_head *head;
-    bool begun;        /* `begin` was called */
-    bool ended;        /* by `begin` or `data` */
-    bool silent;       /* no bytes for too long */
-    curl_off_t n_came; /* of this response, at `came_s` */
+    bool begun;        /* the callback `begin` was called */
+    bool ended;        /* the callback `begin` or `data` returned false */
+    bool silent;       /* no bytes arrived for timeout_s */
+    curl_off_t n_came; /* bytes of this response received up to time came_s */
     double came_s;
-    size_t n_refused; /* bytes of an error response's body */
+    size_t n_refused; /* bytes of an error response's body, which are
+                         discarded */
 };
 
-/* ---- heads --------------------------------------------------------------- */
+/* ---- response heads ------------------------------------------------------ */
 
-/* Copies the value of a header line with this name, without surrounding
- * blanks. */
+/* If the header line [n] has this name, copies its value without surrounding
+ * blanks and returns true. Returns false if not, or if the value does not
+ * fit. */
 static bool value_of(const char *line, size_t n, const char *name, char *value,
                      size_t size)
 {
@@ -47,7 +49,8 @@ static bool value_of(const char *line, size_t n, const char *name, char *value,
     return true;
 }
 
-/* Parses "bytes 100-199/200", and "bytes * /200" of a 416. */
+/* Parses a Content-Range value such as "bytes 100-199/200". Other forms are
+ * ignored. */
 static void read_range(struct hub_head *h, const char *value)
 {
     unsigned long long from, to, total;
@@ -60,7 +63,8 @@ static void read_range(struct hub_head *h, const char *value)
     }
 }
 
-/* Parses <https://...?cursor=...>; rel="next" */
+/* Parses a Link value such as <https://...?cursor=...>; rel="next". Other
+ * relations are ignored. */
 static void read_link(struct hub_head *h, const char *value)
 {
     const char *begin = strchr(value, '<');
@@ -73,8 +77,9 @@ static void read_link(struct hub_head *h, const char *value)
     h->next[end - begin - 1] = '\0';
 }
 
-/* Returns true for a strong ETag, "...", by which parts are known to be of the
- * same file; W/"..." is weak. */
+/* Returns true if an ETag is strong, "...", not weak, W/"...". Only equal
+ * strong ETags guarantee that the bytes of two responses belong to the same
+ * version. */
 static bool is_strong(const char *etag)
 {
     size_t n = strlen(etag);
@@ -94,8 +99,7 @@ static size_t on_header(char *line, size_t size, size_t count, void *user)
     size_t n = size * count;
     char value[4096];
 
-    if (n > 5 && strncasecmp(line, "HTTP/", 5) == 0) /* start of the next
-                                                        response */
+    if (n > 5 && strncasecmp(line, "HTTP/", 5) == 0) /* a new response begins */
         *h = (struct hub_head){0};
     else if (value_of(line, n, "etag", value, HUB_ETAG) && is_strong(value))
         strcpy(h->etag, value);
@@ -151,8 +155,9 @@ static double seconds(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* Called at least once a second. libcurl's own low-speed limit is a mean over
- * some seconds. */
+/* Called by libcurl at least once a second; returns nonzero to abort. It
+ * detects that no data arrives for timeout_s. libcurl's own low-speed limit is
+ * not used because it is a mean over several seconds. */
 static int on_progress(void *user, curl_off_t total, curl_off_t came,
                        curl_off_t to_send, curl_off_t sent)
 {
@@ -171,7 +176,7 @@ static int on_progress(void *user, curl_off_t total, curl_off_t came,
                          __atomic_load_n(f->t->stop, __ATOMIC_RELAXED) != 0);
 }
 
-/* ---- the request --------------------------------------------------------- */
+/* ---- requests ------------------------------------------------------------ */
 
 static bool add_line(struct curl_slist **list, const char *name,
                      const char *value)
@@ -191,9 +196,9 @@ static bool add_line(struct curl_slist **list, const char *name,
     return more != NULL;
 }
 
-/* Adds the header lines. libcurl sends a line named Authorization only to the
- * first host, and to no other port or scheme of it (CURLOPT_UNRESTRICTED_AUTH
- * is off). */
+/* Adds the header lines of the request. libcurl sends an Authorization line
+ * only to the first host, not after a redirect to another host, port or scheme
+ * (CURLOPT_UNRESTRICTED_AUTH is off). */
 static bool add_lines(struct curl_slist **list, const struct hub_transfer *t)
 {
     char range[48], *token = NULL;
@@ -212,15 +217,15 @@ static bool add_lines(struct curl_slist **list, const struct hub_transfer *t)
     return ok;
 }
 
-/* Returns the file of trusted certificates, or NULL for libcurl's own. A
- * libcurl that was taken to another system lacks the file that it was built
- * for. */
+/* Returns the file of trusted certificates; NULL to use libcurl's default. A
+ * libcurl that was built on another system may have a default that does not
+ * exist here. */
 static const char *certificates(void)
 {
     static const char *const known[] = {
-        "/etc/ssl/certs/ca-certificates.crt", /* Debian, Arch, Alpine */
-        "/etc/pki/tls/certs/ca-bundle.crt",   /* Fedora, RHEL */
-        "/etc/ssl/ca-bundle.pem",             /* openSUSE */
+        "/etc/ssl/certs/ca-certificates.crt", /* on Debian, Arch, Alpine */
+        "/etc/pki/tls/certs/ca-bundle.crt",   /* on Fedora, RHEL */
+        "/etc/ssl/ca-bundle.pem",             /* on openSUSE */
         "/etc/ssl/cert.pem",
     };
     const char *stated = getenv("SSL_CERT_FILE");

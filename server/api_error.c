@@ -1,4 +1,4 @@
-/* Errors and their HTTP status. */
+/* Fills and formats API errors. See api_error.h. */
 #include "api_error.h"
 
 #include "json_text.h"
@@ -6,7 +6,8 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-/* The type of a status in each shape; the last row is for all others. */
+/* The error type for each HTTP status, by enum api_error_shape. The last row is
+ * for all other statuses. */
 static const struct {
     int status;
     const char *type[2];
@@ -97,7 +98,8 @@ char *api_error_body_of_path(int status, const char *message, const char *path)
 {
     static const char blocks[] = "/v1/messages";
     size_t n = sizeof(blocks) - 1;
-    const char *end = strstr(path, blocks); /* a prefix may precede it */
+    const char *end = strstr(path, blocks); /* the server's prefix may precede
+                                               it */
     struct api_error r;
 
     api_error_set(&r, status, NULL, NULL, "%s", message);

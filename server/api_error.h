@@ -1,5 +1,5 @@
-/* The error of a rejected request: an HTTP status, and a body in the shape that
- * clients of each protocol read. */
+/* The error with which a request is rejected: an HTTP status, and a JSON body
+ * in the form that the clients of each protocol expect. */
 #ifndef SERVER_API_ERROR_H
 #define SERVER_API_ERROR_H
 
@@ -8,35 +8,43 @@
 #include <jansson.h>
 
 enum api_error_shape {
-    API_ERROR_OPENAI, /* {"error":{"message","type","param","code"}} */
-    API_ERROR_BLOCKS, /* {"type":"error","error":{"type","message"}}, of
-                       /v1/messages */
+    API_ERROR_OPENAI, /* {"error":{"message","type","param","code"}}, for all
+                         other routes */
+    API_ERROR_BLOCKS, /* {"type":"error","error":{"type","message"}}, for
+                         /v1/messages */
 };
 
 struct api_error {
-    int status;        /* HTTP's: 400 ... 599 */
-    const char *code;  /* "invalid_value", static; NULL: none */
-    char param[96];    /* the field, "messages[2].content"; "": none */
-    char message[512]; /* terminated */
+    int status;        /* HTTP status, 400 to 599 */
+    const char *code;  /* such as "invalid_value"; a static string; NULL if
+                          none */
+    char param[96];    /* path of the invalid field, such as
+                          "messages[2].content"; "" if none */
+    char message[512]; /* NUL-terminated */
 };
 
-/* Fills *r, truncating texts that do not fit. Returns false, so that callers
- * can return its result. */
+/* Fills *r. Strings that do not fit are truncated. `param` may be NULL. Always
+ * returns false, so that a caller can write "return api_error_set(...)". */
 bool api_error_set(struct api_error *r, int status, const char *code,
                    const char *param, const char *fmt, ...)
     __attribute__((format(printf, 5, 6)));
 bool api_error_set_memory(struct api_error *r);
-/* Sets the HTTP status that corresponds to a library status. */
+/* Fills *r from a library error: err->message, and the HTTP status that
+ * corresponds to `s`. Always returns false. */
 bool api_error_set_status(struct api_error *r, pl_status s, const pl_err *err);
-/* Returns the error.type that clients see. */
+/* Returns the string for the "type" field of the error object. It depends on
+ * the HTTP status and the protocol. */
 const char *api_error_type(const struct api_error *r,
                            enum api_error_shape shape);
-/* Returns NULL if out of memory. */
+/* Returns the body of an error response as a new JSON object; NULL if out of
+ * memory. */
 json_t *api_error_json(const struct api_error *r, enum api_error_shape shape);
-/* Returns the body of an error response, malloc'ed; NULL if out of memory. */
+/* Returns the body of an error response as a malloc'ed string; NULL if out of
+ * memory. */
 char *api_error_body(const struct api_error *r, enum api_error_shape shape);
-/* Does the same for a request rejected before it was parsed, in the shape of
- * the path's protocol. An http_error_fn. */
+/* Returns the body of an error response to a request that was rejected before
+ * it was parsed. `path` is the path of its URL and decides the protocol. The
+ * string is malloc'ed; NULL if out of memory. An http_error_fn. */
 char *api_error_body_of_path(int status, const char *message, const char *path);
 
 #endif

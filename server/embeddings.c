@@ -1,5 +1,5 @@
-/* See embeddings.h. A request belongs to the loop's thread once its tasks are
- * submitted, as in generation.c. */
+/* See embeddings.h. Once its tasks are submitted, a request belongs to the
+ * loop's thread, as in generation.c. */
 #include "embeddings.h"
 
 #include "request_parse.h"
@@ -13,29 +13,33 @@
 
 enum {
     MOST_TEXTS = 2048,
-    MOST_NUMBERS = 1 << 24, /* of all rows returned unpooled */
+    MOST_NUMBERS = 1 << 24, /* most values of all rows, if they are not
+                               pooled */
 };
 
-/* A text and its result. */
+/* A text of a request, which is one task, and its result. */
 struct embedded {
     struct embeddings *of;
-    double *sum;  /* [d_model], owned; for the mean */
-    float *row;   /* [n_row, d_model], owned; one row unless EMBEDDINGS_NONE */
-    char *json;   /* owned; its part of the response, replaces row */
-    int64_t n;    /* tokens */
-    int64_t seen; /* rows received */
+    double *sum;  /* sum of rows for EMBEDDINGS_MEAN; owned, [d_model] */
+    float *row;   /* the vector, or with EMBEDDINGS_NONE all rows; owned,
+                     [rows_of()][d_model] */
+    char *json;   /* part of the response made of `row`, which is then freed;
+                     owned */
+    int64_t n;    /* number of tokens */
+    int64_t seen; /* number of rows received */
 };
 
 struct embeddings {
     struct service *service; /* borrowed */
     struct http_request *r;
-    struct request request; /* its prompts */
+    struct request request; /* the parsed request; only its prompts are used */
     bool plain, base64;
     int norm;
-    int64_t width, n_number; /* of a row; of all rows kept */
+    int64_t width, n_number; /* width: values of a row; n_number: values of all
+                                rows kept */
     atomic_bool gone;
     bool failed;
-    struct api_error why; /* if failed */
+    struct api_error why; /* set if `failed` */
     int n_left, n;
     struct embedded text[]; /* [n] */
 };
@@ -54,7 +58,7 @@ static void embeddings_free(struct embeddings *g)
     service_drop(v);
 }
 
-/* ---- numbers ------------------------------------------------------------- */
+/* ---- vectors ------------------------------------------------------------- */
 
 void embeddings_norm(float *x, size_t n, int p)
 {
@@ -103,7 +107,7 @@ void embeddings_base64(const unsigned char *s, size_t n, char *out)
     *out = '\0';
 }
 
-/* ---- the response -------------------------------------------------------- */
+/* ---- response ------------------------------------------------------------ */
 
 static json_t *floats(const float *x, int64_t n)
 {
@@ -117,7 +121,8 @@ static json_t *floats(const float *x, int64_t n)
     return list;
 }
 
-/* Returns floats as base64 of their little-endian bytes. */
+/* Returns n floats as a JSON string, the base64 encoding of their little-endian
+ * bytes; NULL if out of memory. */
 static json_t *packed(const float *x, int64_t n)
 {
     size_t n_byte = 4 * (size_t)n;
@@ -146,7 +151,8 @@ static int64_t rows_of(const struct embedded *t)
     return t->of->service->pooling == EMBEDDINGS_NONE ? t->n : 1;
 }
 
-/* Returns a text's vector, or a list of its vectors. */
+/* Returns the vector of a text or, for /embedding, the list of its vectors.
+ * NULL if out of memory. */
 static json_t *vectors(const struct embedded *t)
 {
     const struct embeddings *g = t->of;
@@ -164,7 +170,8 @@ static json_t *vectors(const struct embedded *t)
     return list;
 }
 
-/* Rejects non-finite numbers, because JSON cannot express them. */
+/* Returns false with g->why filled if a value is not finite, because JSON
+ * cannot express that. */
 static bool check_numbers(struct embedded *t)
 {
     struct embeddings *g = t->of;
@@ -179,8 +186,9 @@ static bool check_numbers(struct embedded *t)
         (int)(t - g->text) + 1, g->service->name);
 }
 
-/* Writes a text's part of the response when the text ends. The loop waits for
- * that; for the parts of a whole request it would wait for seconds. */
+/* Makes the part of the response for one text when its task ends, and frees the
+ * vector. This delays the loop, but only a little; making all parts together at
+ * the end of the request could take seconds. */
 static bool write_part(struct embedded *t)
 {
     struct embeddings *g = t->of;
@@ -196,8 +204,9 @@ static bool write_part(struct embedded *t)
     return t->json != NULL || api_error_set_memory(&g->why);
 }
 
-/* Returns what follows the parts: "{...}", of which the caller skips the first
- * byte. NULL if out of memory. */
+/* Returns the fields of the response that follow the vectors, as an object
+ * "{...}", malloc'ed. The caller omits its first byte. NULL if out of
+ * memory. */
 static char *rest_of(const struct embeddings *g)
 {
     const char *name = g->service->name;
@@ -233,7 +242,7 @@ static void response(struct embeddings *g)
     service_respond(g->r, all.s);
 }
 
-/* ---- callbacks of the loop ----------------------------------------------- */
+/* ---- task callbacks ------------------------------------------------------ */
 
 static void on_row(void *user, int64_t at, const float *row)
 {
@@ -262,7 +271,7 @@ static void on_row(void *user, int64_t at, const float *row)
     memcpy(to, row, (size_t)width * sizeof *to);
 }
 
-/* Never called: tasks with rows do not generate. */
+/* Never called, because tasks that return rows generate no tokens. */
 static bool on_token(void *user, int32_t id, const float *logits)
 {
     (void)user;
@@ -316,9 +325,9 @@ static void on_end(void *user, const struct task_report *report)
     embeddings_free(g);
 }
 
-/* ---- the request --------------------------------------------------------- */
+/* ---- request ------------------------------------------------------------- */
 
-/* Reads the fields other than the texts. */
+/* Reads the fields of the request other than the texts. */
 static bool read_form(struct embeddings *g, const struct fields *f)
 {
     static const char *const formats[] = {"float", "base64"};
@@ -338,8 +347,8 @@ static bool read_form(struct embeddings *g, const struct fields *f)
                          (long long)g->width);
 }
 
-/* Makes *out, the request with its texts; owned by the caller also if
- * rejected. */
+/* Parses a request. Sets *out to it, malloc'ed. Returns false with *why filled
+ * if it is rejected; even then *out may be set and is owned by the caller. */
 static bool read_request(struct service *v, struct http_request *r, bool plain,
                          struct embeddings **out, struct api_error *why)
 {
@@ -423,7 +432,8 @@ static bool make_text(struct embeddings *g, int i, struct task_params *params,
            api_error_set_memory(why);
 }
 
-/* Submits the tasks. If it returns true the loop's thread owns g. */
+/* Submits the tasks to the loop. If it returns true, the loop's thread owns
+ * `g`. */
 static bool submit_tasks(struct embeddings *g, struct api_error *why)
 {
     struct task_params *params = calloc((size_t)g->n + 1, sizeof *params);

@@ -1,10 +1,12 @@
-/* /v1/embeddings, and llama-server's /embedding: a model's vectors for texts.
+/* /v1/embeddings and llama-server's /embedding: compute embedding vectors for
+ * texts.
  *
- * Each text is a task of the loop whose result is rows: the output of the
- * model's last norm for its tokens. Rows are pooled as they arrive, in token
- * order, so that a text has the same vector alone and in a batch. A server
- * supports embeddings only if it was started with --embeddings: the engine then
- * keeps those rows, which is a numeric plan of its own. */
+ * Each text is a task of the loop. Its result is rows instead of tokens: the
+ * output of the model's last norm for each token of the text. The rows are
+ * pooled to one vector as they are computed, in token order. So a text has the
+ * same vector alone and in a batch. Embeddings need the option --embeddings:
+ * the engine then keeps the rows of every step, which makes a different numeric
+ * plan. */
 #ifndef SERVER_EMBEDDINGS_H
 #define SERVER_EMBEDDINGS_H
 
@@ -14,27 +16,27 @@
 struct http_request;
 struct service;
 
-/* Pooling of the rows of a text. */
+/* The way in which the rows of a text are combined into its vector. */
 enum embeddings_pooling {
     EMBEDDINGS_OFF,  /* embeddings are not supported */
-    EMBEDDINGS_LAST, /* the last token's */
+    EMBEDDINGS_LAST, /* the row of the last token */
     EMBEDDINGS_MEAN,
-    EMBEDDINGS_CLS,  /* the first token's */
-    EMBEDDINGS_NONE, /* all rows, unpooled; not for /v1/embeddings */
+    EMBEDDINGS_CLS,  /* the row of the first token */
+    EMBEDDINGS_NONE, /* all rows are returned; not for /v1/embeddings */
 };
 
-/* Handles a request. `plain` selects llama-server's /embedding, else OpenAI's
- * protocol. */
+/* Handles a request; `r` is answered later, from another thread. If `plain`,
+ * uses the protocol of llama-server's /embedding, else OpenAI's. */
 void embeddings_start(struct service *v, struct http_request *r, bool plain);
 
-/* Scales x [n] so that its p-norm is 1 for p >= 2. 1: the sum of magnitudes is
- * 1; 0: the largest magnitude is 32,760, as for 16-bit integers; below 0:
- * nothing changes. Zeros stay zeros. */
+/* Normalizes the vector x [n] in place. p >= 1: the p-norm becomes 1. p = 0:
+ * the largest magnitude becomes 32760, for conversion to 16-bit integers. p <
+ * 0: x is unchanged. A vector of zeros is unchanged. */
 void embeddings_norm(float *x, size_t n, int p);
-/* Returns true if all are finite (neither NaN nor infinite). */
+/* Returns true if all values of x [n] are finite (neither NaN nor infinite). */
 bool embeddings_finite(const float *x, size_t n);
-/* Encodes n bytes as base64: 4 characters for every 3 bytes begun. `out` has
- * space for them and a terminator. */
+/* Encodes n bytes as base64. `out` receives 4 * ceil(n / 3) characters and a
+ * terminating NUL. */
 void embeddings_base64(const unsigned char *s, size_t n, char *out);
 
 #endif

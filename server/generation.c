@@ -1,9 +1,10 @@
-/* A request for text: its choices are tasks of the loop, whose output becomes
- * the response.
+/* Handles requests that generate text. Each choice of a request is a task of
+ * the loop, and the output of the tasks becomes the response.
  *
- * A handler's thread makes all of it and submits the tasks at once. From then
- * on it belongs to the loop's thread, which frees it after its last task. A
- * client that disconnects only sets a flag. */
+ * The handler's thread creates the generation and submits all its tasks
+ * together. From then on the generation belongs to the loop's thread, which
+ * frees it after its last task. When the client disconnects, only a flag is
+ * set. */
 #include "logprob.h"
 #include "request_tasks.h"
 #include "response.h"
@@ -17,40 +18,45 @@
 #include <string.h>
 #include <time.h>
 
-/* Bytes that a client may leave unread before its tasks pause. */
+/* Most bytes of output that a client may leave unread before its tasks are
+ * paused. */
 enum { MAX_BACKLOG = 1 << 20 };
 
 struct choice {
     struct generation *of;
     int index;
     pl_detokenizer *text;
-    pl_detokenizer *piece; /* of single tokens; NULL: not requested */
+    pl_detokenizer *piece; /* for the texts of single tokens; NULL if not
+                              requested */
     struct stops stops;
-    pl_reply *reply;  /* NULL: not a conversation */
+    pl_reply *reply;  /* parser of the output; NULL if not a conversation */
     bool prompt_sent; /* response_prompt was called */
-    bool broken;      /* memory was short: its text is incomplete */
-    bool called;      /* it called a tool */
-    bool full;        /* it has enough, not even another call is wanted */
-    bool begins;      /* the reply parser is reading request.begun */
-    size_t n_begun;   /* bytes of it that were skipped in the content */
+    bool broken;      /* memory was short, or the client disconnected, so the
+                         text is incomplete */
+    bool called;      /* a tool call has begun */
+    bool full;        /* the output is complete: it continued after the only
+                         call that is allowed */
+    bool begins;      /* the parser is being fed request.begun */
+    size_t n_begun;   /* bytes of request.begun skipped in the content */
     int64_t n_prompt, n_cached;
-    double last_token_s; /* time of its last token; 0: none yet */
+    double last_token_s; /* time of its last token; 0 if none */
 };
 
 struct generation {
-    struct service *service; /* in use (service_hold) */
+    struct service *service; /* held (service_hold) */
     struct http_request *r;
     struct request request;
     struct response *response;
-    pl_grammar *grammar; /* counted in service->grammars; NULL: none */
-    bool reasons;        /* the grammar covers reasoning, too */
-    char *prompt;        /* owned; of a conversation; NULL: none */
-    double arrival_s;    /* arrival, by loop_now */
-    double last_sent_s;  /* likewise: when data was last sent */
+    pl_grammar *grammar; /* taken from service->grammars; NULL if none */
+    bool reasons;        /* the grammar also covers reasoning before the
+                            answer */
+    char *prompt;        /* rendered conversation; owned; NULL if none */
+    double arrival_s;    /* time of arrival, by loop_now */
+    double last_sent_s;  /* time when data was last sent, by loop_now */
     atomic_bool gone;    /* the client has disconnected */
-    bool begun;          /* a stream has begun */
-    bool answered;       /* r has ended, or was rejected */
-    int n_left;          /* tasks that have not ended */
+    bool begun;          /* http_begin was called */
+    bool answered;       /* the request `r` has been answered */
+    int n_left;          /* number of tasks that have not ended */
     int n_choice;
     struct choice choice[]; /* [n_choice] */
 };
@@ -71,13 +77,14 @@ static void generation_free(struct generation *g)
     free(g);
 }
 
-/* ---- to the client ------------------------------------------------------- */
+/* ---- output to the client ------------------------------------------------ */
 
 static bool write_out(void *user, const void *data, size_t n)
 {
     struct generation *g = user;
 
-    if (g->answered) /* rejected because another choice failed */
+    if (g->answered) /* the request was rejected because another choice
+                        failed */
         return false;
     g->last_sent_s = loop_now();
     if (g->request.stream) {
@@ -98,7 +105,8 @@ static void set_gone(void *user)
 
 /* ---- output of a choice -------------------------------------------------- */
 
-/* Skips content that the client already has. */
+/* Removes from *part the content that is request.begun, because the client
+ * already has it. */
 static void skip_begun(struct choice *c, pl_reply_part *part)
 {
     const char *begun = c->of->request.begun;
@@ -106,7 +114,7 @@ static void skip_begun(struct choice *c, pl_reply_part *part)
 
     for (; part->len > 0 && c->n_begun < n; c->n_begun++) {
         if (*part->text != begun[c->n_begun]) {
-            c->n_begun = n; /* it contains markers */
+            c->n_begun = n; /* the content differs, so skip no more */
             return;
         }
         part->text++;
@@ -134,7 +142,7 @@ static void send_part(void *user, const pl_reply_part *part)
         c->broken |= !response_part(c->of->response, c->index, part);
 }
 
-/* Takes text that precedes any stop string. */
+/* Handles output that is not part of a stop string. A stop_write_fn. */
 static bool take_text(void *user, const char *text, size_t len)
 {
     struct choice *c = user;
@@ -179,7 +187,7 @@ struct piece {
     size_t len;
 };
 
-/* Writes the text of a single token. */
+/* Fills *out with the text of a single token, truncated to MAX_PIECE bytes. */
 static void name_token(struct choice *c, int32_t id, struct piece *out)
 {
     const char *s = pl_detokenize(c->piece, id);
@@ -221,7 +229,7 @@ static bool send_token(struct choice *c, int32_t id, const float *logits)
     return response_token(g->response, c->index, &t);
 }
 
-/* ---- callbacks of the loop ----------------------------------------------- */
+/* ---- task callbacks ------------------------------------------------------ */
 
 static bool on_token(void *user, int32_t id, const float *logits)
 {
@@ -240,8 +248,9 @@ static bool on_token(void *user, int32_t id, const float *logits)
     return !c->broken && !is_written(c);
 }
 
-/* Returns true once output is content, or calls in its place: a grammar does
- * not apply to what comes before, such as reasoning. */
+/* Returns true if the grammar applies from here on. A grammar describes the
+ * content or tool calls, so it does not apply to reasoning before them, unless
+ * it covers that, too. */
 static bool on_grammar_applies(void *user)
 {
     const struct choice *c = user;
@@ -273,8 +282,8 @@ static enum response_end_reason finish_reason(const struct choice *c,
     return why == FINISH_LENGTH ? RESPONSE_LENGTH : RESPONSE_ENDED;
 }
 
-/* Emits the rest of a choice's text. Returns false if memory was short and the
- * text is incomplete. */
+/* Emits the rest of a choice's text, held back until its end was known. Returns
+ * false if the text is incomplete because memory was short. */
 static bool finish_text(struct choice *c, const struct task_report *report)
 {
     const char *rest = pl_detokenize_flush(c->text);
@@ -348,20 +357,20 @@ static void on_end(void *user, const struct task_report *report)
     if (c->broken || !ended || !finish_text(c, report) ||
         !send_end(c, report)) {
         fail_all(g, &why);
-        atomic_store(&g->gone, true); /* cancels its other tasks */
+        atomic_store(&g->gone, true); /* cancels the other tasks */
     }
     if (--g->n_left > 0)
         return;
     if (g->begun)
         http_end(g->r);
     else if (!g->answered)
-        service_reject(g->r, &why); /* the client has disconnected */
+        service_reject(g->r, &why); /* the client has left */
     generation_free(g);
 }
 
-/* ---- starting ------------------------------------------------------------ */
+/* ---- creation and submission --------------------------------------------- */
 
-/* Sets *ids to the tokens of prompt p, malloc'ed. */
+/* Sets *ids to the n tokens of prompt p, malloc'ed. */
 static bool read_prompt(const struct generation *g, int p, int32_t **ids,
                         int64_t *n, struct api_error *why)
 {
@@ -376,8 +385,9 @@ static bool read_prompt(const struct generation *g, int p, int32_t **ids,
     return s == PL_OK || api_error_set_status(why, s, &err);
 }
 
-/* Feeds the reply parser the text that the client already has. Text held back
- * because it may begin a marker is emitted later, and skipped then. */
+/* Feeds request.begun, which the client already has, to the reply parser. The
+ * parser may hold back the end of it, as a possible beginning of a marker. That
+ * text is emitted later and skipped by skip_begun. */
 static pl_status begin_reply(struct choice *c, pl_err *err)
 {
     const char *begun = c->of->request.begun;
@@ -408,7 +418,8 @@ static bool make_choice(struct generation *g, int index, struct api_error *why)
         s = pl_reply_create(&c->reply, g->service->form, g->prompt,
                             strlen(g->prompt) - n_begun, g->request.tools,
                             send_part, c, &err);
-    if (s == PL_OK && c->reply) /* whole responses are parsed as streams are */
+    if (s == PL_OK && c->reply) /* so that whole responses are the same as
+                                   streamed ones */
         pl_reply_in_pieces(c->reply);
     if (s == PL_OK && c->reply && g->request.schema)
         pl_reply_of_document(c->reply);
@@ -417,12 +428,13 @@ static bool make_choice(struct generation *g, int index, struct api_error *why)
     return s == PL_OK || api_error_set_status(why, s, &err);
 }
 
-/* Parameters of a generation's tasks, until they are submitted. */
+/* The parameters of a generation's tasks, needed until they are submitted. */
 struct making {
-    int n;                      /* prompts */
-    int32_t **ids;              /* owned, [n], each too */
-    struct task_params *params; /* owned, [choices] */
-    pl_sampling *how;           /* likewise */
+    int n;                      /* number of prompts */
+    int32_t **ids;              /* tokens of each prompt; owned with its
+                                   elements, [n] */
+    struct task_params *params; /* owned, [n_choice] */
+    pl_sampling *how;           /* sampling of each task; owned, [n_choice] */
 };
 
 static void making_fini(struct making *m)
@@ -464,7 +476,8 @@ static bool make_task_params(struct generation *g, struct making *m,
     return true;
 }
 
-/* Submits the tasks. If it returns true the loop's thread owns g. */
+/* Submits the tasks to the loop. If it returns true, the loop's thread owns
+ * `g`. */
 static bool submit_tasks(struct generation *g, const struct task_params *params,
                          struct api_error *why)
 {
@@ -488,8 +501,8 @@ static bool submit_tasks(struct generation *g, const struct task_params *params,
     return false;
 }
 
-/* Makes and submits the choices. If it returns true the loop's thread owns
- * g. */
+/* Creates the choices and submits their tasks. If it returns true, the loop's
+ * thread owns `g`. */
 static bool go(struct generation *g, struct api_error *why)
 {
     size_t n = (size_t)g->n_choice;
@@ -543,8 +556,9 @@ static bool make_response(struct generation *g, struct api_error *why)
     return s == PL_OK || api_error_set_status(why, s, &err);
 }
 
-/* Sets the grammar of the tool calls: a call is required or, if `content` is
- * given, a call or a document of that schema. */
+/* Sets the grammar that constrains the output to tool calls. If `content`, a
+ * JSON Schema, is given, the grammar also allows a document of that schema
+ * instead. */
 static pl_status set_tool_grammar(struct generation *g, const char *content,
                                   pl_err *err)
 {
@@ -580,7 +594,8 @@ static bool set_grammar(struct generation *g, struct api_error *why)
         return api_error_set(why, 400, "unsupported_value", "tool_choice",
                              "tool_choice: %s", err.message);
     }
-    /* If calls cannot be constrained, the document alone is. */
+    /* If no grammar can be made for the tool calls, the grammar allows only the
+     * document, no calls. */
     if (g->request.schema && g->request.tools &&
         set_tool_grammar(g, g->request.schema, &err) == PL_OK)
         return true;

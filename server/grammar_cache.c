@@ -31,8 +31,9 @@ static struct grammars_entry *find(struct grammars *g, pl_grammar_form form,
     return NULL;
 }
 
-/* Returns a free entry, the least recently used one, whose contents move to
- * *old, or a new one. NULL if out of memory. */
+/* Returns an entry for a new grammar: a free one, or the least recently used
+ * one that is not in use, or an added one. The old contents of the entry are
+ * moved to *old. NULL if out of memory. */
 static struct grammars_entry *evict_for(struct grammars *g,
                                         struct grammars_entry *old)
 {
@@ -63,8 +64,8 @@ static void entry_free(struct grammars_entry *e)
     free(e->text);
 }
 
-/* Returns a cached grammar of this text and counts its use, or NULL. Caller
- * holds the lock. */
+/* Returns the cached grammar for this source text and counts a use of it; NULL
+ * if not cached. Caller holds the lock. */
 static pl_grammar *use(struct grammars *g, pl_grammar_form form,
                        const char *text)
 {
@@ -77,8 +78,9 @@ static pl_grammar *use(struct grammars *g, pl_grammar_form form,
     return e->grammar;
 }
 
-/* Caches a new grammar, unless another thread has added the same meanwhile, and
- * leaves in *made what must be freed. NULL if out of memory. */
+/* Adds the new grammar *made to the cache and returns it, in use. If another
+ * thread has added the same grammar meanwhile, returns that. Leaves in *made
+ * what the caller must free. NULL if out of memory. */
 static pl_grammar *keep(struct grammars *g, struct grammars_entry *made)
 {
     struct grammars_entry old = {0}, *e;
@@ -96,9 +98,9 @@ static pl_grammar *keep(struct grammars *g, struct grammars_entry *made)
     return found;
 }
 
-/* Compiles without holding the lock, because a grammar may take long: only the
- * requesting thread waits. In particular the loop does not, when it releases
- * grammars. */
+/* Compiles a grammar without holding the lock, because that may take long. So
+ * only the requesting thread waits, and the loop's thread, which releases
+ * grammars, does not. */
 pl_status grammars_take(struct grammars *g, pl_grammar_form form,
                         const char *text, const char *name, pl_grammar **out,
                         pl_err *err)

@@ -1,4 +1,5 @@
-/* The server's HTTP listener: start, stop, and libmicrohttpd's callbacks. */
+/* Starts and stops the HTTP server, and implements the callbacks of
+ * libmicrohttpd. */
 #include "http_inner.h"
 
 #include <errno.h>
@@ -17,7 +18,8 @@
 enum {
     N_WORKER = 4,
     MAX_PEM = 1 << 20,
-    SLOWEST = 1024, /* bytes of a body per second, after the timeout */
+    SLOWEST = 1024, /* least bytes per second of a body that takes longer than
+                       timeout_s */
 };
 
 pl_status http_fail(pl_err *err, pl_status s, const char *fmt, ...)
@@ -64,9 +66,10 @@ static enum MHD_Result on_head(struct http *h, struct MHD_Connection *c,
     return http_proceed(r);
 }
 
-/* Rejects a body while it is being received. libmicrohttpd accepts no response
- * then, so this writes one to the socket. TLS connections are cut without
- * one. */
+/* Rejects a request while its body is being received. libmicrohttpd accepts no
+ * response at that time, so this function writes one to the socket. TLS
+ * connections are closed without a response. Returns MHD_NO, which closes the
+ * connection. */
 static enum MHD_Result reject_body(struct http_request *r, int status,
                                    const char *reason, const char *message)
 {
@@ -97,7 +100,8 @@ static enum MHD_Result on_body(struct http_request *r, const char *data,
     double due = o->timeout_s + (double)r->n_body / SLOWEST;
     pl_status s;
 
-    /* the size of a chunked body is only known now */
+    /* Content-Length was checked before, but a chunked body has no such
+     * header */
     if (*len > o->max_body - r->n_body)
         return reject_body(r, MHD_HTTP_CONTENT_TOO_LARGE, "Content Too Large",
                            "the request body is too large; send a smaller one");
@@ -130,7 +134,8 @@ static enum MHD_Result on_request(void *user, struct MHD_Connection *c,
     return http_proceed(r);
 }
 
-/* Copies untrusted text, replacing what could control a terminal. */
+/* Copies untrusted text to a buffer for the log, truncated. Replaces blanks and
+ * bytes that could control a terminal. */
 static void show(char *out, size_t size, const char *s)
 {
     size_t n = 0;
@@ -162,7 +167,8 @@ static void log_request(struct http_request *r, bool left)
     pthread_mutex_unlock(&r->h->log_lock);
 }
 
-/* Called when the connection has finished with a request. */
+/* Called by libmicrohttpd when it has finished a request: its response was
+ * sent, or its connection was closed. */
 static void on_completed(void *user, struct MHD_Connection *c, void **context,
                          enum MHD_RequestTerminationCode how)
 {
@@ -179,7 +185,8 @@ static void on_completed(void *user, struct MHD_Connection *c, void **context,
     http_unwatch(r);
     r->connection = NULL;
     r->suspended = false;
-    r->dropped = all; /* HEAD: headers without chunks */
+    r->dropped = all; /* the rest of a response to HEAD, whose headers were
+                         sent */
     left = !all && !r->early;
     pthread_mutex_unlock(&r->lock);
     http_set_busy(r->h, r->fd, false);
@@ -199,7 +206,8 @@ static void on_connection(void *user, struct MHD_Connection *c, void **context,
                       ->connect_fd);
 }
 
-/* Keeps paths and arguments encoded; they are decoded after they are split. */
+/* Keeps paths and arguments percent-encoded, because they are split before they
+ * are decoded. Called by libmicrohttpd, which would decode them. */
 static size_t on_unescape(void *user, struct MHD_Connection *c, char *s)
 {
     (void)user, (void)c;
@@ -221,7 +229,7 @@ static void on_complaint(void *user, const char *fmt, va_list ap)
     pthread_mutex_unlock(&h->log_lock);
 }
 
-/* ---- starting -------------------------------------------------------------*/
+/* ---- starting the server ------------------------------------------------- */
 
 static pl_status check_options(const struct http_options *o, pl_err *err)
 {
@@ -276,7 +284,7 @@ static void fill_defaults(struct http_options *o)
         o->drain_s = 1;
 }
 
-/* Reads a file's text; the caller frees it. */
+/* Reads a PEM file. *out is malloc'ed and NUL-terminated; NULL on failure. */
 static pl_status read_pem(char **out, const char *path, pl_err *err)
 {
     FILE *f = fopen(path, "rbe");
@@ -303,9 +311,10 @@ static pl_status read_pem(char **out, const char *path, pl_err *err)
     return s;
 }
 
-/* Uses poll because libmicrohttpd's epoll, at least up to 0.9.75, misses the
- * end of a connection that arrives with the last bytes. Suspended connections
- * are not polled, so few are. */
+/* Starts libmicrohttpd. Selects its poll mode: its epoll mode, at least up to
+ * version 0.9.75, misses the end of a connection that arrives together with the
+ * last bytes. Poll is fast enough, because suspended connections are not
+ * polled, so there are few. */
 static pl_status start_daemon(struct http *h, pl_err *err)
 {
     unsigned flags = MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_POLL |
@@ -326,7 +335,8 @@ static pl_status start_daemon(struct http *h, pl_err *err)
         tls[1].ptr_value = key;
     }
     if (s == PL_OK) {
-        /* its limit is per worker, and must never be reached */
+        /* The connection limit of libmicrohttpd applies to each worker, and
+         * must never be reached (see http_listen.c). */
         h->daemon = MHD_start_daemon(
             flags, 0, NULL, NULL, on_request, h, MHD_OPTION_EXTERNAL_LOGGER,
             on_complaint, h, MHD_OPTION_THREAD_POOL_SIZE, (unsigned)N_WORKER,
@@ -354,7 +364,8 @@ static pl_status start_daemon(struct http *h, pl_err *err)
     return s;
 }
 
-/* Opens descriptors and starts threads. */
+/* Opens all descriptors and starts libmicrohttpd and all threads. On failure,
+ * http_free cleans up. */
 static pl_status open_all(struct http *h, pl_err *err)
 {
     struct rlimit limit = {0};
@@ -426,7 +437,7 @@ pl_status http_start(struct http **out, const struct http_options *o,
     return s;
 }
 
-/* ---- running and stopping -------------------------------------------------*/
+/* ---- the running server, and stopping it --------------------------------- */
 
 int http_port(const struct http *h)
 {
@@ -449,8 +460,8 @@ void http_drain(struct http *h)
     http_wake(h);
 }
 
-/* Returns a request that http_stop has not handled yet, with a reference; NULL
- * if there is none. */
+/* Returns a request that http_stop has not handled yet and marks it as handled.
+ * The caller gets a reference. NULL if there is none. */
 static struct http_request *next_to_cut(struct http *h)
 {
     struct http_request *r;
@@ -466,8 +477,8 @@ static struct http_request *next_to_cut(struct http *h)
     return r;
 }
 
-/* Every connection must be resumed before libmicrohttpd stops; none is
- * suspended once `stopping` is set. */
+/* libmicrohttpd requires that all connections are resumed before it stops. No
+ * connection is suspended once `stopping` is set. */
 void http_stop(struct http *h)
 {
     struct http_request *r;

@@ -1,14 +1,15 @@
-/* HTTP for the server: connections, bodies, keys, limits, TLS, events. It does
- * not know what requests mean. Only these files use libmicrohttpd; http_inner.h
- * describes the threads.
+/* The HTTP layer of the server: connections, request bodies, API keys, limits,
+ * TLS, streamed responses. It does not interpret requests. Only the files
+ * http*.c use libmicrohttpd; http_inner.h describes the threads.
  *
- * A complete request is passed to its route's handler on one of the listener's
- * threads. The handler owns it from then on and may pass it to any other
- * thread. It ends the request by one http_respond, or by http_begin, any number
- * of http_send, and http_end; the request is invalid after that. None of these
- * calls waits for the client: unread data is buffered, and http_backlog returns
- * its size. If a client disconnects early, only http_send reports it. Closing
- * the sending half counts as disconnecting. */
+ * Once a request has been received completely, its route's handler is called on
+ * one of the listener's threads. The handler then owns the request and may pass
+ * it to another thread. The owner ends the request either by one http_respond,
+ * or by http_begin, any number of http_send, and http_end. After that the
+ * request is invalid. None of these calls waits for the client: data that the
+ * client has not read is buffered, and http_backlog returns its size. If a
+ * client disconnects early, only http_send reports it. A client that closes its
+ * sending half counts as disconnected. */
 #ifndef SERVER_HTTP_H
 #define SERVER_HTTP_H
 
@@ -19,120 +20,140 @@ struct http_request;
 
 typedef void http_handler_fn(void *user, struct http_request *r);
 
-enum { HTTP_OPEN = 1 }; /* a route that needs no key */
+enum { HTTP_OPEN = 1 }; /* a flag: the route needs no API key */
 
-/* GET also answers HEAD; OPTIONS is answered from the table. */
+/* A method and path, and the function that handles such requests. A GET route
+ * also handles HEAD. OPTIONS is answered by the HTTP layer itself. */
 struct http_route {
-    const char *method; /* "GET", "POST", "DELETE" */
-    const char *path;   /* "/v1/models"; "/slots/{}": {} is any one segment */
+    const char *method; /* such as "GET" or "POST" */
+    const char *path;   /* such as "/v1/models" or "/slots/{}"; {} matches any
+                           one segment */
     http_handler_fn *handle;
     unsigned flags;
 };
 
-/* Zeros are the defaults. Strings are borrowed until http_stop. */
+/* Options of a server. Fields that are 0 or NULL select the defaults. Strings
+ * are borrowed until http_stop. */
 struct http_options {
-    const char *host; /* address to listen on; NULL: 127.0.0.1 */
-    int port;         /* 0: any free one, see http_port */
+    const char *host; /* address to listen on; NULL for 127.0.0.1 */
+    int port;         /* 0 for any free port, see http_port */
+    /* The API keys, [n_key]. If there are any, a request must send one of them
+     * as "Authorization: Bearer KEY" or "x-api-key: KEY". */
     const char *const *key;
-    int n_key; /* a request must have one of them as "Authorization: Bearer KEY"
-                  or "x-api-key: KEY"; 0: no key is needed */
-    const char *cert_file, *cert_key_file; /* PEM; NULL: no TLS */
-    const char *prefix;                    /* of every path; NULL: none */
-    /* a foreign origin whose pages browsers may let read responses ("*": any);
-     * NULL: none. Without keys, requests from pages of all others are
-     * rejected */
+    int n_key;
+    const char *cert_file, *cert_key_file; /* PEM files; both NULL if no TLS */
+    const char *prefix;                    /* prefix of every path, such as
+                                              "/api"; NULL if none */
+    /* Another origin whose pages may use this server from a browser (CORS); "*"
+     * for any, NULL if none. If there are no keys, requests from pages of all
+     * other origins are rejected. */
     const char *origin;
-    /* further names of this server, comma-separated ("*": any). Without keys, a
-     * server that is local or has this list accepts only its own names, these,
-     * and IP addresses as Host */
+    /* Further host names of this server, separated by commas; "*" for any, NULL
+     * if none. Without keys, a server that listens on a loopback address or has
+     * this list checks the Host header. It accepts its own names, these names,
+     * and IP addresses. */
     const char *hosts;
-    size_t max_body;     /* bytes; 0: 64 MiB */
-    size_t max_bodies;   /* bytes of all bodies held at once, not counting the
-                            first 64 KiB of each; 0: 4 times max_body */
-    int max_connections; /* 0: 1024 */
-    int max_of_address;  /* connections per address; 0: any number */
-    /* seconds without a byte in either direction, unless a response is being
-     * made; 0: 600. A request head must be complete within twice that. A body
-     * that takes longer must arrive at 1 KiB/s */
+    size_t max_body;     /* most bytes of one body; 0 for 64 MiB */
+    size_t max_bodies;   /* Most bytes of all bodies in memory together, without
+                            the first 64 KiB of each; 0 for 4 times max_body. */
+    int max_connections; /* most open connections; 0 for 1024 */
+    int max_of_address;  /* connections per client address; 0 for any number */
+    /* Seconds after which a connection that transfers no byte in either
+     * direction is closed, except while a handler works on its request; 0 for
+     * 600. A request head must be complete within twice this time. A body that
+     * takes longer than this time must arrive at 1 KiB/s at least. */
     int timeout_s;
     int drain_s;    /* seconds that an idle connection stays open while the
-                            server drains; 0: 1 */
-    pl_log_fn *log; /* logs one line per request, serialized; NULL: none */
+                       server drains; 0 for 1 */
+    pl_log_fn *log; /* called for each request with one line of text, never by
+                       two threads at once; NULL if none */
     void *log_user;
 };
 
-/* Makes the body of an error that is sent before a handler runs (unknown path,
- * missing key, too large, ...), malloc'ed. */
+/* Returns the body of an error response, malloc'ed; NULL if out of memory. It
+ * is called for requests that are rejected before a handler runs (unknown path,
+ * missing key, body too large). */
 typedef char *http_error_fn(int status, const char *message, const char *path);
 
-/* Starts a server; `user` is passed to handlers. BAD_ARGUMENT, IO: it cannot
- * listen there, or a TLS file cannot be read; the message names which. */
+/* Starts a server with a table of routes [n_route], which is borrowed until
+ * http_free. `user` is passed to the handlers. BAD_ARGUMENT: an option is
+ * invalid. UNSUPPORTED: libmicrohttpd has no TLS. IO: the address cannot be
+ * used, a TLS file cannot be read, or a thread cannot be started. Other errors:
+ * NO_MEMORY. */
 pl_status http_start(struct http **out, const struct http_options *o,
                      const struct http_route *route, int n_route,
                      http_error_fn *error, void *user, pl_err *err);
 int http_port(const struct http *h);
-/* Counts open connections, and requests that have not ended or whose response
- * has not been read completely. */
+/* Sets *n_connection to the number of open connections. Sets *n_request to the
+ * number of requests that still run, or whose response the client has not read
+ * completely. */
 void http_load(const struct http *h, int *n_connection, int *n_request);
-/* Stops accepting connections, answers new requests with 503, and closes each
- * connection after its current response. */
+/* Prepares for stopping: accepts no more connections, responds to new requests
+ * with 503, and closes each connection after its current response. */
 void http_drain(struct http *h);
-/* Cuts remaining connections and waits for running handlers. Requests held
- * elsewhere stay valid, with their client marked gone, until they are ended;
- * that must happen before http_free. */
+/* Closes the remaining connections and waits for running handlers. Requests
+ * that were passed to other threads stay valid, with their clients marked as
+ * disconnected. Their owners must end them before http_free. */
 void http_stop(struct http *h);
-/* Stops the server too; takes NULL. */
+/* Calls http_stop, then frees the server. NULL is allowed. */
 void http_free(struct http *h);
 
 /* ---- requests ------------------------------------------------------------ */
 
-/* Results are valid until the request ends. */
+/* The strings that these functions return are valid until the request ends. */
 const char *http_method(const struct http_request *r);
-/* Returns the path as received, without prefix and arguments. */
+/* Returns the path of the URL as received, without the server's prefix and
+ * without the query. */
 const char *http_path(const struct http_request *r);
-/* Returns the segment at the route's {}, decoded, so that it may contain a
- * slash; NULL if the route has no {}. */
+/* Returns the path segment that matched the route's {}, with percent encoding
+ * decoded, so it may contain a slash. NULL if the route has no {}. */
 const char *http_name(const struct http_request *r);
 /* Returns the index of the request's route in the table. */
 int http_route_index(const struct http_request *r);
-/* Returns the first argument of that name, decoded; NULL if there is none. */
+/* Returns the first query argument (?name=value) with this name, decoded; NULL
+ * if there is none. */
 const char *http_query(const struct http_request *r, const char *name);
 const char *http_header(const struct http_request *r, const char *name);
-/* Returns the body, terminated; never NULL. */
+/* Returns the body, NUL-terminated, and sets *len to its length. Never NULL. */
 const char *http_body(const struct http_request *r, size_t *len);
-/* Returns the client's identity for fair sharing: a hash of the key or, if no
- * key is needed, of the address; never 0. */
+/* Returns a number that identifies the client for fair scheduling, never 0. It
+ * is a hash of the API key or, if the server has no keys, of the client's
+ * address. */
 uint64_t http_client(const struct http_request *r);
 
-/* Queues `act`, in place of the route's handler, to run on a handler thread:
- * for handlers that have to wait for something and do so elsewhere. It runs
- * even if the client has disconnected. Returns false if the server is stopping;
- * then nothing runs. */
+/* Queues a call of act(user, r) on a handler thread. A handler that has to
+ * wait, for example for a model to load, uses this to continue later. `act` is
+ * called even if the client has disconnected by then. Returns false without
+ * queueing if the server is stopping. */
 bool http_hand(struct http_request *r, http_handler_fn *act, void *user);
 
 /* ---- responses ----------------------------------------------------------- */
 
-/* Adds a header line, before the response begins. A line that contains a line
- * end is omitted. */
+/* Adds a header line to the response; called before http_respond or http_begin.
+ * If `name` or `value` contains a line end, the line is omitted. */
 void http_set_header(struct http_request *r, const char *name,
                      const char *value);
-/* Sends a whole response; `body` is copied. */
+/* Sends a whole response and ends the request. `type` is the Content-Type.
+ * `body` is copied. */
 void http_respond(struct http_request *r, int status, const char *type,
                   const void *body, size_t len);
-/* Begins a chunked response; its head is sent at once. */
+/* Begins a chunked response by sending the status and headers at once. */
 void http_begin(struct http_request *r, int status, const char *type);
-/* Returns false if the client is gone or memory is short; http_end is still
- * required. */
+/* Sends `len` bytes of a chunked response. Returns false if the client has
+ * disconnected or memory is short; http_end must still be called. */
 bool http_send(struct http_request *r, const void *data, size_t len);
-/* Returns how many bytes of the response the client has not read yet. */
+/* Returns how many bytes of the response are buffered because the client has
+ * not read them yet. */
 size_t http_backlog(const struct http_request *r);
 void http_end(struct http_request *r);
-/* Has `gone` called at most once if the client disconnects before the request
- * ends, on a listener thread or in http_stop; immediately, before this returns,
- * if it already has. It must neither wait nor end the request, because ending
- * the request or replacing `gone` waits for it. NULL: removes it. */
+/* Registers a callback: gone(user) is called at most once, if the client
+ * disconnects before the request ends. If the client has already disconnected,
+ * it is called before this function returns; else on a listener thread or in
+ * http_stop. The callback must neither wait nor end the request, because ending
+ * the request, and replacing the callback, waits until the callback returns.
+ * NULL removes the callback. */
 void http_on_gone(struct http_request *r, void (*gone)(void *user), void *user);
-/* Returns true if the client is known to have disconnected. */
+/* Returns true if the client has disconnected, as far as is known. */
 bool http_has_left(const struct http_request *r);
 
 #endif

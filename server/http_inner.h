@@ -1,12 +1,12 @@
 /* Shared by the files of the HTTP layer; not included elsewhere.
  *
- * Threads: libmicrohttpd's workers read requests and write responses. A few
- * threads of our own run the handlers of requests that have a body
- * (http_worker.c). One accepts connections and notices clients that disconnect
- * while their connection is suspended (http_listen.c). Handlers' threads make
- * responses. The listener's lock may be taken while a request's lock is held,
- * never the other way round; libmicrohttpd's own locks are taken within
- * both. */
+ * Threads: libmicrohttpd's workers receive requests and send responses.
+ * HTTP_N_HAND threads of this layer call the handlers of requests that have a
+ * body (http_worker.c). One thread accepts connections and notices clients that
+ * disconnect while their connection is suspended (http_listen.c). Responses are
+ * made on whatever thread owns the request. Lock order: a request's lock, then
+ * the listener's lock (h->lock). libmicrohttpd's own locks are taken while
+ * these are held, never the other way round. */
 #ifndef SERVER_HTTP_INNER_H
 #define SERVER_HTTP_INNER_H
 
@@ -19,42 +19,42 @@
 #include <stdatomic.h>
 
 enum {
-    HTTP_MAX_SEGMENT = 16, /* segments of a path; "/a/b" has two */
-    HTTP_MAX_LINGER = 64,  /* lingering connections at once */
-    HTTP_N_HAND = 4,       /* handler threads */
+    HTTP_MAX_SEGMENT = 16, /* most segments of a path; "/a/b" has two */
+    HTTP_MAX_LINGER = 64,  /* most lingering connections at once */
+    HTTP_N_HAND = 4,       /* number of handler threads */
     HTTP_LINGER_BYTES = 64 << 20,
-    HTTP_HEAD_BYTES = 32 << 10, /* for a request line and its headers */
-    HTTP_SMALL_BODY = 64 << 10, /* bytes of a body that are not counted */
+    HTTP_HEAD_BYTES = 32 << 10, /* memory for a request line and headers */
+    HTTP_SMALL_BODY = 64 << 10, /* bytes of a body not counted in body_bytes */
 };
 
 struct http_pair {
     const char *name, *value;
 };
 
-/* A connection whose request was rejected before its body was read. What still
- * arrives is discarded for a while, because closing at once would make the
- * kernel discard the response. */
+/* A connection whose request was rejected before its body was read. The body
+ * that still arrives is received and discarded for a while. If the socket were
+ * closed at once, the kernel would also discard the response. */
 struct http_linger {
-    int fd; /* owned, a duplicate of the connection's */
+    int fd; /* owned, a duplicate of the connection's socket */
     double until;
-    size_t n_left; /* bytes */
+    size_t n_left; /* bytes that will still be discarded */
 };
 
 struct http {
-    struct http_options o;          /* defaults filled in */
+    struct http_options o;          /* with the defaults filled in */
     const struct http_route *route; /* borrowed, [n_route] */
     int n_route;
     http_error_fn *error;
     void *user;
 
     struct MHD_Daemon *daemon;
-    char said[256]; /* libmicrohttpd's last complaint while it starts */
+    char said[256]; /* libmicrohttpd's last error message while it starts */
     bool running;
     int port;
     bool loopback; /* listens on a loopback address */
-    int listen_fd; /* -1: closed; closed by the listening thread */
-    int watch_fd;  /* epoll: sockets of suspended requests */
-    int wake_fd;   /* eventfd: wakes the listening thread */
+    int listen_fd; /* -1 if closed; the listening thread closes it */
+    int watch_fd;  /* epoll set of the sockets of suspended requests */
+    int wake_fd;   /* eventfd that wakes the listening thread */
     pthread_t thread;
     bool has_thread;
 
@@ -64,77 +64,85 @@ struct http {
     pthread_t hand[HTTP_N_HAND];
     int n_hand;
 
-    pthread_mutex_t lock;                   /* of the following */
-    pthread_cond_t wake;                    /* a request was queued */
-    struct http_request *queue, *queue_end; /* for handler threads, linked by
-                                               `behind` */
-    bool no_more;                           /* no more are accepted */
-    struct http_request *first;             /* of all requests */
+    pthread_mutex_t lock;                   /* guards the following fields */
+    pthread_cond_t wake;                    /* signalled when a request is
+                                               queued */
+    struct http_request *queue, *queue_end; /* requests for the handler threads,
+                                               linked by `behind` */
+    bool no_more;                           /* no more requests are queued */
+    struct http_request *first;             /* list of all requests */
     int n_request, n_connection;
-    size_t body_bytes; /* of all bodies, beyond HTTP_SMALL_BODY of each */
-    double *idle; /* [n_idle], by socket: since when a connection has had no
-                     request; 0: not a connection of ours; HTTP_BUSY: it has
-                     one */
-    int n_idle, max_fd; /* max_fd: the highest ever used */
+    size_t body_bytes; /* size of all bodies, without the first HTTP_SMALL_BODY
+                          of each */
+    /* Indexed by socket, [n_idle]: the time since which a connection has had no
+     * request; HTTP_BUSY while it has one; 0 if the socket is not a connection
+     * of this server. */
+    double *idle;
+    int n_idle, max_fd; /* max_fd: the highest socket ever used */
     struct http_linger linger[HTTP_MAX_LINGER];
     int n_linger;
 };
 
-/* A time later than any other. */
+/* A value of http.idle: greater than any time, so such a connection is never
+ * idle for too long. */
 #define HTTP_BUSY 1e300
 
 enum http_kind { HTTP_NO_RESPONSE, HTTP_WHOLE, HTTP_PARTS };
 
 struct http_request {
     struct http *h;
-    struct http_request *next, *prev; /* h->lock */
-    struct http_request *behind;      /* h->lock */
-    http_handler_fn *act;             /* set by http_hand; NULL: the route's */
+    struct http_request *next, *prev; /* guarded by h->lock */
+    struct http_request *behind;      /* guarded by h->lock */
+    http_handler_fn *act;             /* set by http_hand; NULL for the route's
+                                         handler */
     void *act_user;
-    bool cut;         /* h->lock: http_stop has handled it */
-    atomic_int n_ref; /* held by the connection, the handler, and threads that
-                         inspect it */
+    bool cut;         /* guarded by h->lock; http_stop has handled the
+                         request */
+    atomic_int n_ref; /* references: of the connection, of the request's owner,
+                         and of threads that inspect it */
 
-    /* Constant once a handler has the request. */
-    const struct http_route *route;   /* NULL: none */
-    struct http_pair *header, *query; /* owned as one allocation, with their
-                                         strings */
+    /* Constant once the request has been passed to a handler. */
+    const struct http_route *route;   /* NULL if no route matched */
+    struct http_pair *header, *query; /* owned, one allocation that includes
+                                         their strings */
     int n_header, n_query;
     const char *method, *path;
-    const char *segment[HTTP_MAX_SEGMENT]; /* of the path, decoded */
-    int n_segment;                         /* -1: the path is malformed */
+    const char *segment[HTTP_MAX_SEGMENT]; /* the segments of the path,
+                                              decoded */
+    int n_segment;                         /* -1 if the path is malformed */
     const char *name;
     uint64_t client;
-    bool odd;       /* a header that no well-behaved client sends */
-    bool old;       /* HTTP/1.0 */
-    bool close;     /* the connection must close: what follows on it cannot be
-                       trusted */
-    char said[512]; /* the error message, if it contains names */
-    char *body;     /* owned, [n_body], terminated */
+    bool odd;       /* a header line is malformed */
+    bool old;       /* the request uses HTTP/1.0 */
+    bool close;     /* close the connection after the response, because the
+                       framing of further requests cannot be trusted */
+    char said[512]; /* buffer of an error message that contains names */
+    char *body;     /* owned, [n_body], NUL-terminated; NULL if empty */
     size_t n_body, cap_body;
     double began;
 
-    /* Used only by the worker that has the connection. */
-    bool handed;   /* passed to a handler */
-    bool has_body; /* a body is announced */
-    bool early;    /* rejected before its body was read */
+    /* Used only by the libmicrohttpd worker of the connection. */
+    bool handed;   /* the request was passed to a handler */
+    bool has_body; /* the headers announce a body */
+    bool early;    /* the request was rejected before its body was read */
 
-    pthread_mutex_t lock; /* of the following */
+    pthread_mutex_t lock; /* guards the following fields */
     pthread_cond_t notified;
-    struct MHD_Connection *connection; /* NULL: it has finished with this
-                                          request */
-    int fd;                            /* its socket */
+    struct MHD_Connection *connection; /* NULL once libmicrohttpd has finished
+                                          this request */
+    int fd;                            /* socket of the connection */
     bool watched, suspended;
     bool gone;    /* the client has disconnected */
-    bool broken;  /* out of memory: the connection must be cut */
-    bool dropped; /* the rest of the response is discarded: HEAD */
+    bool broken;  /* memory was short, so the connection must be cut */
+    bool dropped; /* discard the rest of the response, of a HEAD request */
     bool queued, ended;
     enum http_kind kind;
     int status;
-    char *type;             /* owned; NULL: none */
-    struct http_pair *line; /* owned, as are its strings: response headers */
+    char *type;             /* Content-Type; owned; NULL if none */
+    struct http_pair *line; /* response headers; owned with their strings */
     int n_line;
-    char *data; /* owned, [cap]: the response, of which from..end is unsent */
+    char *data; /* owned, [cap]; bytes from ... end - 1 of the response are
+                   unsent */
     size_t from, end, cap;
     void (*on_gone)(void *user);
     void *gone_user;
@@ -143,7 +151,8 @@ struct http_request {
 
 /* ---- http.c -------------------------------------------------------------- */
 
-/* Writes an error message, as pl.h's functions do. */
+/* Sets *err, which may be NULL, to a status and a formatted message. Returns
+ * `s`. */
 pl_status http_fail(pl_err *err, pl_status s, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 double http_now(void);
@@ -151,61 +160,71 @@ double http_now(void);
 /* ---- http_listen.c: sockets ---------------------------------------------- */
 
 pl_status http_listen(struct http *h, pl_err *err);
-/* Accepts and watches until h->stopping, then closes its sockets. */
+/* The listening thread: accepts connections, notices suspended clients that
+ * disconnect, and closes connections of slow ones. When h->stopping is set,
+ * closes the listening socket and lingering connections, and returns NULL. */
 void *http_listen_thread(void *http);
 void http_wake(struct http *h);
-/* Marks the connection as having a request, or as idle until the next one. */
+/* Marks a connection as having a request, or as idle from now on. */
 void http_set_busy(struct http *h, int fd, bool busy);
-/* Forgets a connection that was closed. */
+/* Removes a closed connection from the counts. */
 void http_forget_fd(struct http *h, int fd);
-/* Watches for the client disconnecting. Caller holds r->lock. */
+/* Adds the request's socket to the epoll set that reports disconnecting
+ * clients, or removes it. Caller holds r->lock. */
 void http_watch(struct http_request *r);
 void http_unwatch(struct http_request *r);
-/* Keeps a duplicate of fd open for a while; called before the connection is
- * closed. */
+/* Keeps a connection open for a while with a duplicate of `fd` (struct
+ * http_linger). Called before the connection is closed. */
 void http_keep_open(struct http *h, int fd);
 
 /* ---- http_worker.c: handlers --------------------------------------------- */
 
-/* Returns false if a thread cannot be created. */
+/* Starts the handler threads. Returns false if one cannot be created. */
 bool http_workers_start(struct http *h);
-/* Waits for running handlers; those that have not begun are not run. */
+/* Stops the handler threads: waits for running handlers, and answers queued
+ * requests with 503 instead of calling their handlers. */
 void http_hands_stop(struct http *h);
-/* Passes a complete request to its handler, which then owns a reference. */
+/* Passes a complete request to its handler, which then owns a reference.
+ * Without a body, the handler is called directly, else on a handler thread. */
 void http_dispatch(struct http_request *r);
 
 /* ---- http_request.c: requests -------------------------------------------- */
 
-/* Returns NULL if out of memory. The connection owns the reference. */
+/* Creates a request from its head, with one reference, which the connection
+ * owns. Returns NULL if out of memory. */
 struct http_request *http_request_create(struct http *h,
                                          struct MHD_Connection *c,
                                          const char *method, const char *url,
                                          const char *version);
 void http_request_hold(struct http_request *r);
 void http_request_drop(struct http_request *r);
-/* Returns true if a body of len bytes fits in addition to those of other
- * requests. */
+/* Returns true if a body of `len` bytes is within the limit of all bodies
+ * together (max_bodies). */
 bool http_has_room(struct http *h, size_t len);
-/* Appends to the body. FULL: all bodies together are too large. */
+/* Appends to the body. FULL: the limit of all bodies together is exceeded.
+ * Other errors: NO_MEMORY. */
 pl_status http_request_add_body(struct http_request *r, const char *data,
                                 size_t len);
-/* Marks the client as gone and notifies the handler once. */
+/* Marks the client as disconnected, calls the on_gone callback if that was not
+ * done yet, and resumes the connection. */
 void http_request_leave(struct http_request *r);
 
 /* ---- http_route.c: routing ----------------------------------------------- */
 
-/* Returns 0 after setting r->route, r->name and r->client, or the status that
- * rejects the request, with its *message. */
+/* Finds the route of a request and checks its framing, key, origin and
+ * announced size. Returns 0 after setting r->route, r->name and r->client. Else
+ * returns the HTTP status of the rejection and sets *message. */
 int http_route_find(struct http_request *r, const char **message);
 
 /* ---- http_response.c: responses ------------------------------------------ */
 
-/* Called by libmicrohttpd's worker: queues the response, or suspends the
- * connection until there is one. MHD_NO: cut the connection. */
+/* Called on libmicrohttpd's worker: queues the response if there is one, else
+ * suspends the connection until there is one. Returns MHD_NO if the connection
+ * must be cut. */
 enum MHD_Result http_proceed(struct http_request *r);
-/* Sets an error response made by http.error. */
+/* Makes h->error's error response the response of the request and ends it. */
 void http_reject(struct http_request *r, int status, const char *message);
-/* Wakes the connection. Caller holds r->lock. */
+/* Resumes the connection if it is suspended. Caller holds r->lock. */
 void http_resume(struct http_request *r);
 
 #endif

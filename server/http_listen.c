@@ -1,10 +1,11 @@
-/* Sockets: listening, new connections, clients that disconnect while their
- * connection is suspended, and data that follows a rejected body.
+/* Sockets: accepting connections, noticing clients that disconnect while their
+ * connection is suspended, and discarding the body of rejected requests.
  *
- * Connections are accepted here rather than by libmicrohttpd, for three
- * reasons. It cannot stop listening without a race (MHD_quiesce_daemon, when
- * its limit is reached at that moment). Its limit is per thread. Up to 0.9.75,
- * a thread beyond its limit keeps a lock for ever. */
+ * Connections are accepted here instead of by libmicrohttpd, for three reasons.
+ * First, its MHD_quiesce_daemon, which stops listening, has a race if the
+ * connection limit is reached at the same time. Second, its connection limit
+ * applies to each thread, not to the server. Third, up to 0.9.75, a thread that
+ * exceeds the limit never releases a lock. */
 #include "http_inner.h"
 
 #include <errno.h>
@@ -21,11 +22,12 @@
 
 enum {
     LINGER_S = 5,
-    LOOK_MS = 1000, /* between checks for slow senders */
-    BUSY_MS = 100,  /* between retries of accepting without sockets */
+    LOOK_MS = 1000, /* milliseconds between checks for slow clients */
+    BUSY_MS = 100,  /* milliseconds until accepting is tried again after the
+                       system ran out of sockets */
 };
 
-/* ---- listening ------------------------------------------------------------*/
+/* ---- listening sockets --------------------------------------------------- */
 
 static const char *host_of(const struct http *h)
 {
@@ -48,7 +50,8 @@ static pl_status cannot_listen(const struct http *h, int e, pl_err *err)
                      host_of(h), h->o.port, strerror(e), remedy);
 }
 
-/* Returns a socket that listens at this address, or -1. */
+/* Returns a socket that listens on this address; -1 with errno set on
+ * failure. */
 static int listen_at(const struct addrinfo *a)
 {
     int fd =
@@ -58,7 +61,7 @@ static int listen_at(const struct addrinfo *a)
     if (fd < 0)
         return -1;
     setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-    if (a->ai_family == AF_INET6) /* "::" accepts IPv4 too */
+    if (a->ai_family == AF_INET6) /* so that "::" also accepts IPv4 */
         setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
     if (bind(fd, a->ai_addr, a->ai_addrlen) == 0 && listen(fd, SOMAXCONN) == 0)
         return fd;
@@ -70,7 +73,8 @@ static int listen_at(const struct addrinfo *a)
 
 static int port_of(int fd)
 {
-    struct sockaddr_in6 a = {0}; /* its port has the same offset as IPv4's */
+    struct sockaddr_in6 a = {0}; /* the port has the same offset as in
+                                    sockaddr_in */
     socklen_t n = sizeof a;
 
     getsockname(fd, (struct sockaddr *)(void *)&a, &n);
@@ -121,9 +125,9 @@ pl_status http_listen(struct http *h, pl_err *err)
 
 /* ---- new connections ----------------------------------------------------- */
 
-/* Counts a connection; false if its number is too high. A socket that was
- * closed without notification, because memory ran out, returns here as a new
- * one with the same number and is already counted. */
+/* Counts a new connection. Returns false if its descriptor is too large for
+ * h->idle. A descriptor may be counted already: if memory was short,
+ * libmicrohttpd closed the old connection without notification. */
 static bool count(struct http *h, int fd)
 {
     bool known = fd < h->n_idle;
@@ -161,10 +165,11 @@ void http_set_busy(struct http *h, int fd, bool busy)
     pthread_mutex_unlock(&h->lock);
 }
 
-/* Closes connections that send a request head or a TLS handshake too slowly;
- * libmicrohttpd closes only silent ones. While the server drains, stops reading
- * from idle connections; requests already received are still answered. Returns
- * true if it must be called again in a second. */
+/* Closes connections whose clients send a request head or a TLS handshake too
+ * slowly; libmicrohttpd closes only those that send nothing. While the server
+ * drains, stops reading from idle connections, but answers requests already
+ * received. Returns true if there are connections, so that it must be called
+ * again in a second. */
 static bool close_slow_clients(struct http *h)
 {
     bool drains = atomic_load(&h->draining);
@@ -191,8 +196,8 @@ static bool has_room(struct http *h)
     return room;
 }
 
-/* Accepts all waiting connections up to the limit. Returns false if the system
- * has run out of sockets. */
+/* Accepts all pending connections within the limit. Returns false if the system
+ * has run out of sockets or memory for them. */
 static bool accept_clients(struct http *h)
 {
     while (has_room(h)) {
@@ -211,7 +216,7 @@ static bool accept_clients(struct http *h)
         if (!count(h, fd))
             close(fd);
         else if (MHD_add_connection(h->daemon, fd, a, n) != MHD_YES)
-            http_forget_fd(h, fd); /* it has closed fd */
+            http_forget_fd(h, fd); /* libmicrohttpd has closed fd */
     }
     return true;
 }
@@ -241,8 +246,9 @@ void http_unwatch(struct http_request *r)
     r->watched = false;
 }
 
-/* Handles clients that have disconnected. References are taken under the lock:
- * a request found then is still watched, so it still exists. */
+/* Handles clients that the epoll set reports as disconnected. References are
+ * taken with the lock held: a request that is reported then is still in the
+ * set, so it still exists. */
 static void check_disconnects(struct http *h)
 {
     struct epoll_event e[64];
@@ -276,7 +282,8 @@ void http_keep_open(struct http *h, int fd)
         http_wake(h);
 }
 
-/* Discards received data. Returns false when lingering ends. */
+/* Discards data that has been received on a lingering connection. Returns false
+ * if the connection should be closed now. */
 static bool linger_on(struct http_linger *l)
 {
     char rest[16 << 10];
@@ -321,7 +328,7 @@ static int poll_lingering(struct http *h, struct pollfd *p)
     return n;
 }
 
-/* ---- the thread -----------------------------------------------------------*/
+/* ---- the listening thread ------------------------------------------------ */
 
 void http_wake(struct http *h)
 {
@@ -335,7 +342,7 @@ static void stop_listening(struct http *h)
     h->listen_fd = -1;
 }
 
-/* Closes lingering connections when the server ends. */
+/* Closes all lingering connections because the server stops. */
 static void stop_lingering(struct http *h)
 {
     pthread_mutex_lock(&h->lock);

@@ -1,27 +1,29 @@
-/* Requests as objects: the request, copied out of the connection, which may
- * close first; its references; and the notice that its client has
- * disconnected. */
+/* The request object: a copy of the request's head and body, because the
+ * connection may be closed first. Also its references, and the notification
+ * that its client has disconnected. */
 #include "http_inner.h"
 
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
-/* ---- copying --------------------------------------------------------------*/
+/* ---- copying a request's head -------------------------------------------- */
 
-/* Collects headers and arguments from libmicrohttpd. Trailing blanks do not
- * belong to a value. */
+/* Collects headers and query arguments from libmicrohttpd: the first pass
+ * counts them, the second copies them. Trailing blanks of header values are
+ * removed. */
 struct gather {
-    struct http_pair *pair; /* NULL: only count */
+    struct http_pair *pair; /* where to copy to; NULL to count only */
     int n;
     char *text;
     size_t n_text;
     bool odd;
 };
 
-/* Returns true for blanks in a name, or line ends or zeros in a value: a proxy
- * may have understood another request. Source: RFC 9110, 5.1 and 5.5; RFC 9112,
- * 11.2. */
+/* Returns true if a header's name contains a blank or another invalid
+ * character, or its value contains a control character. A proxy in front of
+ * this server may interpret such a request differently (request smuggling).
+ * Source: RFC 9110, 5.1 and 5.5; RFC 9112, 11.2. */
 static bool is_odd(const char *name, size_t n_name, const char *value,
                    size_t n_value)
 {
@@ -83,7 +85,8 @@ static int hex(char c)
     return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
-/* Decodes %XX in place. Returns false if one is malformed or NUL; it stays. */
+/* Decodes %XX sequences in place. A sequence that is malformed or means NUL is
+ * left as it is, and false is returned. */
 static bool decode(char *s)
 {
     bool good = true;
@@ -105,8 +108,8 @@ static bool decode(char *s)
     return good;
 }
 
-/* Returns the path after the prefix, NULL if it lacks that. "http://host/path"
- * is a path too. */
+/* Returns the path of a URL after the server's prefix; NULL if it does not
+ * begin with the prefix. The URL may have the form "http://host/path". */
 static const char *own_path(const struct http *h, const char *url)
 {
     size_t n = h->o.prefix ? strlen(h->o.prefix) : 0;
@@ -121,7 +124,8 @@ static const char *own_path(const struct http *h, const char *url)
     return n ? NULL : url;
 }
 
-/* Splits the path in `text` at slashes and decodes the segments. */
+/* Splits the path in `text`, which is modified, into r->segment and decodes
+ * each segment. Sets r->n_segment to -1 if the path is malformed. */
 static void split(struct http_request *r, char *text)
 {
     while (text && *text == '/') {
@@ -141,7 +145,8 @@ static void split(struct http_request *r, char *text)
     }
 }
 
-/* Copies the request except for its body. */
+/* Copies the head of the request from libmicrohttpd. Returns false if out of
+ * memory. */
 static bool copy(struct http_request *r, const char *method, const char *url)
 {
     const char *path = own_path(r->h, url);
@@ -239,14 +244,15 @@ static void request_free(struct http_request *r)
     free(r);
 }
 
-/* Returns the bytes that count for a body of this capacity. */
+/* Returns how many bytes a body of this capacity adds to http.body_bytes. */
 static size_t counted(size_t cap)
 {
     return cap > HTTP_SMALL_BODY ? cap - HTTP_SMALL_BODY : 0;
 }
 
-/* Requests are looked up and referenced under h->lock, so the last reference is
- * dropped under it too. */
+/* Other threads find requests in the list and take references with h->lock
+ * held. So a reference is also dropped with h->lock held, because it may be the
+ * last. */
 void http_request_drop(struct http_request *r)
 {
     struct http *h = r->h;
@@ -278,8 +284,8 @@ bool http_has_room(struct http *h, size_t len)
     return room;
 }
 
-/* Counts a body as one of `cap` bytes. Returns false if that exceeds the
- * limit. */
+/* Sets the counted capacity of the request's body to `cap` bytes. Returns
+ * false, without a change, if all bodies together would exceed the limit. */
 static bool count_body(struct http_request *r, size_t cap)
 {
     struct http *h = r->h;
@@ -319,8 +325,8 @@ pl_status http_request_add_body(struct http_request *r, const char *data,
 
 /* ---- disconnected clients ------------------------------------------------ */
 
-/* Calls on_gone, at most once. Caller holds r->lock, which is released
- * meanwhile. */
+/* Calls the on_gone callback if there is one, and removes it so that it is
+ * called only once. Caller holds r->lock, which is released during the call. */
 static void notify_gone(struct http_request *r)
 {
     void (*gone)(void *user) = r->on_gone;

@@ -1,13 +1,13 @@
-/* Responses: data from handlers' threads, buffered until libmicrohttpd's worker
- * takes it; and the worker's side, where a connection without data to send is
- * suspended. */
+/* Responses: handlers' threads append data to a buffer, and libmicrohttpd's
+ * worker takes data from it. While the buffer is empty, the worker suspends the
+ * connection. */
 #include "http_inner.h"
 
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- the worker's side ----------------------------------------------------*/
+/* ---- sending by libmicrohttpd's workers ---------------------------------- */
 
 void http_resume(struct http_request *r)
 {
@@ -17,7 +17,8 @@ void http_resume(struct http_request *r)
     MHD_resume_connection(r->connection);
 }
 
-/* Suspends the connection. Caller holds r->lock. */
+/* Suspends the connection until http_resume, and adds its socket to the epoll
+ * set that reports disconnecting clients. Caller holds r->lock. */
 static void sleep_on(struct http_request *r)
 {
     http_watch(r);
@@ -25,7 +26,9 @@ static void sleep_on(struct http_request *r)
     MHD_suspend_connection(r->connection);
 }
 
-/* Copies the next bytes of a chunked response. */
+/* Copies the next bytes of a chunked response, at most `max`, for
+ * libmicrohttpd. Suspends the connection and returns 0 if there are none
+ * yet. */
 static ssize_t take(void *user, uint64_t at, char *buf, size_t max)
 {
     struct http_request *r = user;
@@ -59,7 +62,8 @@ static struct MHD_Response *response_of(struct http_request *r)
 {
     struct MHD_Response *response;
 
-    /* for HEAD it would send the last chunk */
+    /* libmicrohttpd would send the last chunk of a chunked response even to
+     * HEAD */
     if (r->kind == HTTP_PARTS && !strcmp(r->method, "HEAD"))
         return MHD_create_response_from_buffer(0, NULL, MHD_RESPMEM_PERSISTENT);
     if (r->kind == HTTP_PARTS)
@@ -74,8 +78,8 @@ static struct MHD_Response *response_of(struct http_request *r)
     return response;
 }
 
-/* Makes libmicrohttpd's response; NULL if out of memory. Caller holds
- * r->lock. */
+/* Creates the response object of libmicrohttpd with all headers; NULL if out of
+ * memory. Caller holds r->lock. */
 static struct MHD_Response *prepare(struct http_request *r)
 {
     const char *origin = r->h->o.origin;
@@ -99,8 +103,9 @@ static struct MHD_Response *prepare(struct http_request *r)
     return response;
 }
 
-/* Queues a response without r->lock: libmicrohttpd locks responses, and calls
- * `take` with that lock held. */
+/* Queues the response without holding r->lock. libmicrohttpd holds a lock of
+ * the response while it calls `take`, which locks r->lock, so the opposite
+ * order could deadlock. */
 enum MHD_Result http_proceed(struct http_request *r)
 {
     struct MHD_Response *response = NULL;
@@ -123,7 +128,7 @@ enum MHD_Result http_proceed(struct http_request *r)
     return ok;
 }
 
-/* ---- the handler's side ---------------------------------------------------*/
+/* ---- functions for handlers ---------------------------------------------- */
 
 void http_set_header(struct http_request *r, const char *name,
                      const char *value)
@@ -147,7 +152,8 @@ void http_set_header(struct http_request *r, const char *name,
     pthread_mutex_unlock(&r->lock);
 }
 
-/* Makes space for len bytes after r->end. Caller holds r->lock. */
+/* Makes space for `len` bytes after r->end, by moving or enlarging the buffer.
+ * Returns false if out of memory. Caller holds r->lock. */
 static bool reserve(struct http_request *r, size_t len)
 {
     char *bigger;
@@ -172,7 +178,8 @@ static bool reserve(struct http_request *r, size_t len)
     return true;
 }
 
-/* Caller holds r->lock. */
+/* Appends to the buffer of the response. Returns false if out of memory. Caller
+ * holds r->lock. */
 static bool append(struct http_request *r, const void *data, size_t len)
 {
     if (len && !reserve(r, len)) {
@@ -185,7 +192,8 @@ static bool append(struct http_request *r, const void *data, size_t len)
     return true;
 }
 
-/* Caller holds r->lock. */
+/* Sets the kind, status and Content-Type of the response, which makes it ready
+ * to be sent. Caller holds r->lock. */
 static void begin(struct http_request *r, enum http_kind kind, int status,
                   const char *type)
 {
@@ -196,8 +204,8 @@ static void begin(struct http_request *r, enum http_kind kind, int status,
     r->broken |= type && !r->type;
 }
 
-/* Ends the request: on_gone is not called any more, and a call in progress is
- * waited for. Caller holds r->lock. */
+/* Ends the request. Removes the on_gone callback, and waits if it is being
+ * called. Caller holds r->lock. */
 static void end(struct http_request *r)
 {
     r->ended = true;

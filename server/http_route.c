@@ -1,4 +1,5 @@
-/* Routing: paths to routes, methods, keys, and checks of browsers' requests. */
+/* Finds the route of a request, and checks its method, its API key, its
+ * framing, and where a browser's request comes from. */
 #include "http_inner.h"
 
 #include <stdio.h>
@@ -8,7 +9,8 @@
 
 /* ---- paths ----------------------------------------------------------------*/
 
-/* Returns true if the request has the route's path; *name is its {}. */
+/* Returns true if the path of the request matches the route's `path`. Sets
+ * *name to the segment that matched {}, NULL if there is no {}. */
 static bool matches(const struct http_request *r, const char *path,
                     const char **name)
 {
@@ -32,15 +34,15 @@ static bool matches(const struct http_request *r, const char *path,
     return *path == '\0';
 }
 
-/* Returns true if the route serves the method. */
+/* Returns true if the route handles this method. */
 static bool serves(const struct http_route *route, const char *method)
 {
     return !strcmp(route->method, method) ||
            (!strcmp(route->method, "GET") && !strcmp(method, "HEAD"));
 }
 
-/* Lists the methods of the request's path for "Allow". Returns false if no
- * route has the path. */
+/* Writes the methods of all routes with the request's path to `text`, for an
+ * Allow header. Returns false if there is no such route. */
 static bool allowed(const struct http_request *r, char *text, size_t size)
 {
     const char *name;
@@ -75,7 +77,8 @@ static void find(struct http_request *r)
 
 /* ---- keys -----------------------------------------------------------------*/
 
-/* Compares in a time that depends only on `given`. */
+/* Compares two keys. The time depends only on `given`, so it reveals nothing
+ * about `key`. */
 static bool equal(const char *given, const char *key)
 {
     size_t n = strlen(given), n_key = strlen(key);
@@ -95,7 +98,7 @@ static bool known(const struct http *h, const char *given)
     return found;
 }
 
-/* Returns the valid key of the request, or NULL. */
+/* Returns the API key that the request sent if it is valid, else NULL. */
 static const char *key_of(const struct http_request *r)
 {
     const char *bearer = http_header(r, "Authorization");
@@ -109,9 +112,10 @@ static const char *key_of(const struct http_request *r)
     return known(r->h, key) ? key : NULL;
 }
 
-/* ---- foreign pages ------------------------------------------------------- */
+/* ---- cross-origin requests ----------------------------------------------- */
 
-/* Returns the host of "host:port", without brackets or a trailing dot. */
+/* Returns the host in "host:port", without brackets or a trailing dot; *n is
+ * its length. */
 static const char *host_of(const char *s, size_t *n)
 {
     if (*s == '[') {
@@ -129,7 +133,8 @@ static bool is_same(const char *host, size_t n, const char *name, size_t n_name)
     return n == n_name && !strncasecmp(host, name, n);
 }
 
-/* Returns true if a comma-separated list contains the host. */
+/* Returns true if `list`, names separated by commas, contains the host name
+ * host[0 ... n - 1]. `list` may be NULL. */
 static bool is_listed(const char *list, const char *host, size_t n)
 {
     while (list && *list) {
@@ -142,9 +147,9 @@ static bool is_listed(const char *list, const char *host, size_t n)
     return false;
 }
 
-/* Returns true if "host:port" names this server or is an IP address. Anybody
- * can make a name resolve to this machine (DNS rebinding), but not an
- * address. */
+/* Returns true if the host in "host:port" is a name of this server or an IP
+ * address. An attacker can make a domain name resolve to this machine (DNS
+ * rebinding), but cannot do that with an address. */
 static bool is_ours(const struct http *h, const char *s)
 {
     size_t n;
@@ -160,8 +165,9 @@ static bool is_ours(const struct http *h, const char *s)
            is_listed(h->o.hosts, host, n);
 }
 
-/* Returns true if the request was sent to a name other than this server's.
- * Browsers send the name that they resolved. */
+/* Returns true if the Host header shows that a browser reached this server by a
+ * name that is not its own. Only checked if the server listens on a loopback
+ * address or has a list of names. */
 static bool is_dns_rebinding(const struct http_request *r)
 {
     const char *host = http_header(r, "Host"), *let_in = r->h->o.hosts;
@@ -172,12 +178,13 @@ static bool is_dns_rebinding(const struct http_request *r)
     return !is_ours(r->h, host);
 }
 
-/* Returns true if a browser sends the request for a page that is neither ours
- * nor allowed. A browser sends what any page tells it to, also to this machine,
- * without a preflight. To servers with TLS and on this machine it reports the
- * site. Source: Fetch Metadata Request Headers, 2.4. To others, and to names
- * rebound to this machine, it sends the page's origin, "http://host:port" or
- * "null", but not with GET. */
+/* Returns true if a browser sent the request on behalf of a page that is
+ * neither from this server nor allowed (http_options.origin). A browser sends
+ * such requests without asking, even to servers on the local machine. To
+ * servers with TLS or on the local machine it sends Sec-Fetch-Site. Source:
+ * Fetch Metadata Request Headers, 2.4. To other servers, and to names rebound
+ * to this machine, it sends Origin, "http://host:port" or "null", but not with
+ * GET. */
 static bool is_cross_origin(const struct http_request *r)
 {
     const char *site = http_header(r, "Sec-Fetch-Site");
@@ -192,7 +199,8 @@ static bool is_cross_origin(const struct http_request *r)
     return origin && r->h->loopback && !(host && is_ours(r->h, host + 3));
 }
 
-/* Copies untrusted text for a message, replacing unprintable bytes. */
+/* Copies n bytes of untrusted text to a buffer for a message, truncated.
+ * Replaces blanks and unprintable bytes. */
 static void show(char *out, size_t size, const char *s, size_t n)
 {
     size_t i = 0;
@@ -202,8 +210,9 @@ static void show(char *out, size_t size, const char *s, size_t n)
     out[i] = '\0';
 }
 
-/* Rejects requests made for foreign pages, if no key is needed. Returns 0 or a
- * status. */
+/* Checks that the request does not come from a page of another site. Returns 0
+ * if so, else an HTTP status, and sets *message. Called only if the server has
+ * no keys. */
 static int check_origin(struct http_request *r, const char **message)
 {
     const char *origin = http_header(r, "Origin"), *host = origin;
@@ -235,9 +244,9 @@ static int check_origin(struct http_request *r, const char **message)
     return MHD_HTTP_FORBIDDEN;
 }
 
-/* ---- clients --------------------------------------------------------------*/
+/* ---- client identity ----------------------------------------------------- */
 
-/* FNV-1a. */
+/* Returns the FNV-1a hash of n bytes, with 0 replaced by 1. */
 static uint64_t hash(const void *data, size_t n)
 {
     const unsigned char *byte = data;
@@ -248,8 +257,9 @@ static uint64_t hash(const void *data, size_t n)
     return x ? x : 1;
 }
 
-/* Hashes the address; of IPv6 only the first 64 bits, because a client usually
- * has all addresses of its /64. */
+/* Returns a hash of the client's address. Uses only the first 64 bits of an
+ * IPv6 address, because a client usually owns all addresses of its /64
+ * network. */
 static uint64_t hash_address(const struct http_request *r)
 {
     const struct sockaddr *a =
@@ -268,10 +278,11 @@ static uint64_t hash_address(const struct http_request *r)
     return hash(&((const struct sockaddr_in *)(const void *)a)->sin_addr, 4);
 }
 
-/* ---- the whole check ----------------------------------------------------- */
+/* ---- complete check of a request ----------------------------------------- */
 
-/* Returns 0, or a status if the request's framing is invalid or ambiguous.
- * Ambiguous framing allows request smuggling. */
+/* Checks the headers that determine the framing of the request. Returns 0 if
+ * they are valid, else an HTTP status, and sets *message. Ambiguous framing
+ * would allow request smuggling. */
 static int framing(const struct http_request *r, const char **message)
 {
     const char *coding = NULL, *length = NULL;
@@ -292,11 +303,12 @@ static int framing(const struct http_request *r, const char **message)
                            "send Content-Length";
                 return MHD_HTTP_NOT_IMPLEMENTED;
             }
-            length = coding ? p->value : length; /* rejected below */
+            length = coding ? p->value : length; /* so that it is rejected
+                                                    below */
             coding = p->value;
         } else if (!strcasecmp(p->name, "Content-Length")) {
             if (length && strcmp(length, p->value) != 0)
-                coding = p->value; /* likewise */
+                coding = p->value; /* so that it is rejected below */
             length = p->value;
         }
     }
@@ -314,7 +326,8 @@ static int framing(const struct http_request *r, const char **message)
     return 0;
 }
 
-/* Checks the announced length of the body. Returns 0 or a status. */
+/* Checks the announced size of the body against the limits. Returns 0 if it is
+ * allowed, else an HTTP status, and sets *message. */
 static int check_body_size(struct http_request *r, const char **message)
 {
     const char *length = http_header(r, "Content-Length");
@@ -331,7 +344,9 @@ static int check_body_size(struct http_request *r, const char **message)
     return MHD_HTTP_SERVICE_UNAVAILABLE;
 }
 
-/* Answers OPTIONS, and methods that the path does not have. */
+/* Called if no route has the path and method of the request. Returns the HTTP
+ * status: 204 for OPTIONS, 404 if no route has the path, else 405. Adds the
+ * headers of the response. */
 static int other_method(struct http_request *r, const char **message)
 {
     const char *asked = http_header(r, "Access-Control-Request-Headers");

@@ -1,11 +1,12 @@
-/* Handlers of requests with a body run on threads of their own: reading
- * megabytes of text takes seconds, during which other connections of the same
- * libmicrohttpd worker would wait. Requests without a body are short and are
- * answered at once, however many handlers run, unless they have to wait for
- * something (http_hand). */
+/* The handler threads, on which handlers of requests with a body run. Parsing
+ * megabytes of text takes seconds. During this time other connections of the
+ * same libmicrohttpd worker would have to wait. Requests without a body are
+ * short, so their handlers run directly on the worker. A handler that has to
+ * wait for something continues later on a handler thread (http_hand). */
 #include "http_inner.h"
 
-/* Caller holds the lock. */
+/* Appends a request to the queue of the handler threads. Caller holds
+ * h->lock. */
 static void queue(struct http *h, struct http_request *r)
 {
     r->behind = NULL;
@@ -47,7 +48,7 @@ bool http_hand(struct http_request *r, http_handler_fn *act, void *user)
     return ok;
 }
 
-/* Waits for a request. Returns NULL if no more come. */
+/* Waits for a queued request and returns it; NULL if the threads should end. */
 static struct http_request *next(struct http *h)
 {
     struct http_request *r;

@@ -1,18 +1,19 @@
-/* Typed access to JSON fields. */
+/* Typed access to JSON fields. See json_field.h. */
 #include "json_field.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { SHOWN = 80 }; /* bytes of a value in a message */
+enum { SHOWN = 80 }; /* most bytes of a value shown in a message */
 
 static void name_of(const struct fields *f, const char *name, char out[96])
 {
     snprintf(out, 96, "%s%s", f->path, name);
 }
 
-/* Formats a value for a message: ASCII, truncated. */
+/* Formats a JSON value for a message, in ASCII and truncated. Objects and lists
+ * are shown only by their sizes. */
 static void show_value(const json_t *value, char out[SHOWN])
 {
     char *json = NULL;
@@ -80,7 +81,7 @@ bool fields_read(struct fields *f, json_t **root, const char *body, size_t len,
                              "JSON values; send less at once",
                              FIELD_MOST_VALUES);
     *root = json_loadb(body, len, 0, &e);
-    /* An unknown error means out of memory, too. */
+    /* For jansson an unknown error also means out of memory. */
     if (*root == NULL && (json_error_code(&e) == json_error_unknown ||
                           json_error_code(&e) == json_error_out_of_memory))
         return api_error_set_memory(why);
@@ -91,7 +92,7 @@ bool fields_read(struct fields *f, json_t **root, const char *body, size_t len,
             "%d, column %d), which is not supported; leave it out",
             e.line, e.column);
     if (*root == NULL) {
-        json_t *text = json_string(e.text); /* NULL: not UTF-8 */
+        json_t *text = json_string(e.text); /* NULL if not UTF-8 */
 
         api_error_set(
             why, 400, "invalid_json", NULL,
@@ -157,7 +158,7 @@ bool field_int(const struct fields *f, const char *name, int64_t least,
 
     if (v == NULL)
         return true;
-    if (json_is_real(v)) { /* 5.0 is 5 */
+    if (json_is_real(v)) { /* 5.0 counts as an integer */
         double real = json_real_value(v);
 
         whole = fabs(real) <= 0x1p53 && real == floor(real);

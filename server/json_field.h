@@ -1,6 +1,6 @@
-/* Reads fields of a request's JSON, each with its type and range. null counts
- * as absent. An invalid field is rejected with its path, its value and what is
- * allowed. */
+/* Reads fields of a JSON request and checks their types and ranges. A field
+ * that is null counts as absent. An invalid field rejects the request: the
+ * error message names the field's path, its value, and the allowed values. */
 #ifndef SERVER_JSON_FIELD_H
 #define SERVER_JSON_FIELD_H
 
@@ -8,35 +8,40 @@
 
 #include <jansson.h>
 
-/* An object within a request, and its path for messages. */
+/* A JSON object within a request, whose fields are read. */
 struct fields {
     const json_t *in;
-    char path[72]; /* "messages[2]."; "": the request itself */
+    char path[72]; /* path of the object for messages, such as "messages[2].";
+                      "" for the whole request */
     struct api_error *why;
 };
 
-/* Returns an upper bound of the number of values in a JSON text, counted before
- * it is parsed. Values take more memory than their text: "{}," has 3 bytes and
- * takes 200. FIELD_MOST_VALUES limits a request. */
+/* Returns an upper bound of the number of values in an unparsed JSON text. It
+ * limits the memory that a request takes when it is parsed: the 3 bytes "{},"
+ * become a value of 200 bytes. A request may have FIELD_MOST_VALUES. */
 size_t field_values(const char *text, size_t len);
 enum { FIELD_MOST_VALUES = 1 << 20 };
-/* Parses the request: one JSON object. The caller owns *root, which may be
- * NULL. */
+/* Parses a request body, which must be one JSON object, and initializes *f for
+ * it. Returns false with *why filled if it is invalid. Sets *root to the
+ * object, or to NULL on failure; the caller owns it. */
 bool fields_read(struct fields *f, json_t **root, const char *body, size_t len,
                  struct api_error *why);
-/* Reads item i of a list that is the field `name` of f; it must be an
- * object. */
+/* Initializes *item for item i of `list`, which is the value of f's field
+ * `name`. Rejects the request if the item is not an object. */
 bool fields_item(const struct fields *f, const char *name, const json_t *list,
                  size_t i, struct fields *item);
-/* Reads the field's object; within->in is NULL if it is absent. */
+/* Initializes *within for the object that is the value of field `name`. Sets
+ * within->in to NULL if the field is absent. */
 bool fields_within(const struct fields *f, const char *name,
                    struct fields *within);
 
-/* Returns NULL if absent. Borrowed from the request, as all values are. */
+/* Returns the value of a field; NULL if absent. All values that these functions
+ * return are borrowed from the parsed request. */
 const json_t *field(const struct fields *f, const char *name);
 
-/* These leave *out unchanged if the field is absent. They return false if it
- * was rejected. */
+/* Set *out to the value of a field of this type. `least` and `most` are its
+ * allowed range. If the field is absent, *out is unchanged and they return
+ * true. They return false after rejecting an invalid field. */
 bool field_bool(const struct fields *f, const char *name, bool *out);
 bool field_int(const struct fields *f, const char *name, int64_t least,
                int64_t most, int64_t *out);
@@ -45,14 +50,17 @@ bool field_number(const struct fields *f, const char *name, double least,
 bool field_text(const struct fields *f, const char *name, const char **out);
 bool field_list(const struct fields *f, const char *name, const json_t **out);
 bool field_object(const struct fields *f, const char *name, const json_t **out);
-/* Sets *out to the index of the field's value in `allowed` [n]. */
+/* Sets *out to the index of the field's value, a string, in `allowed` [n].
+ * Absent and invalid fields are treated as above. */
 bool field_choice(const struct fields *f, const char *name,
                   const char *const *allowed, int n, int *out);
-/* Rejects the request if the field is absent. */
+/* Returns true if the field is present, else rejects the request and returns
+ * false. */
 bool field_need(const struct fields *f, const char *name);
 
-/* Reject a field's value as invalid ("must be ALLOWED"), or as unsupported
- * because of `what`. Both return false. */
+/* Reject a request because of a field: field_wrong because its value is invalid
+ * ("must be ALLOWED"), field_unsupported because `what` is not supported
+ * ("images are"). Both return false. */
 bool field_wrong(const struct fields *f, const char *name, const json_t *value,
                  const char *allowed);
 bool field_unsupported(const struct fields *f, const char *name,

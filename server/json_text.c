@@ -1,4 +1,5 @@
-/* Makes UTF-8 valid byte by byte, and closes truncated JSON. */
+/* Converts bytes to valid UTF-8, and repairs truncated JSON. See
+ * json_text.h. */
 #include "json_text.h"
 
 #include <stdint.h>
@@ -34,7 +35,8 @@ void text_free(struct text *t)
     *t = (struct text){0};
 }
 
-/* Returns the length of a character with this first byte; 0 if invalid. */
+/* Returns the length in bytes of a character with this first byte; 0 if no
+ * character begins with it. */
 static size_t length_of(unsigned char lead)
 {
     return lead < 0x80                   ? 1
@@ -44,8 +46,9 @@ static size_t length_of(unsigned char lead)
                                          : 0;
 }
 
-/* Returns true if `b` may follow the n > 0 bytes of a tail. The second byte's
- * range excludes overlong forms, surrogates and values above U+10FFFF. */
+/* Returns true if byte `b` may follow the bytes of the incomplete character *t,
+ * which has at least one. The range of the second byte excludes overlong forms,
+ * surrogates and values above U+10FFFF. */
 static bool goes_on(const struct utf8_tail *t, unsigned char b)
 {
     unsigned char low = 0x80, high = 0xbf;
@@ -107,14 +110,15 @@ char *utf8_copy(const char *s, size_t n)
 
 json_t *json_text(const char *s, size_t n)
 {
-    json_t *j = json_stringn(s, n); /* NULL: perhaps not UTF-8 */
+    json_t *j = json_stringn(s, n); /* NULL if not UTF-8, or if out of memory */
     struct utf8_tail tail = {0};
     struct text valid = {0};
 
     if (j != NULL)
         return j;
     if (utf8_add(&tail, &valid, s, n) && utf8_end(&tail, &valid) && n > 0 &&
-        (valid.n != n || memcmp(valid.s, s, n) != 0)) /* else out of memory */
+        (valid.n != n || memcmp(valid.s, s, n) != 0)) /* s was valid, so out of
+                                                         memory */
         j = json_stringn(valid.s, valid.n);
     text_free(&valid);
     return j;
@@ -122,13 +126,13 @@ json_t *json_text(const char *s, size_t n)
 
 /* ---- truncated JSON ------------------------------------------------------ */
 
-/* A position within a JSON text. */
+/* The state of a scan at a position in a JSON text. */
 struct within {
-    struct text open; /* the closing brackets of what is open */
+    struct text open; /* closing brackets of the open lists and objects */
     bool in_string, escaped;
-    bool is_key;  /* the string is a key, or the next one would be */
-    bool in_word; /* a number, true, false, null */
-    size_t end;   /* of the last complete value */
+    bool is_key;  /* the present or next string is a key */
+    bool in_word; /* within a number, true, false or null */
+    size_t end;   /* offset after the last complete value */
 };
 
 static char innermost(const struct within *w)

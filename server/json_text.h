@@ -1,6 +1,7 @@
-/* Converts text for JSON: valid UTF-8 from any bytes, in chunks cut anywhere.
- * Each maximal subpart of an ill-formed sequence becomes U+FFFD, as Unicode
- * advises (chapter 3, "substitution of maximal subparts"). */
+/* Converts arbitrary bytes to valid UTF-8 for JSON strings. The bytes may
+ * arrive in chunks that split characters. Each maximal subpart of an ill-formed
+ * sequence becomes U+FFFD, as Unicode recommends (chapter 3, "substitution of
+ * maximal subparts"). */
 #ifndef SERVER_JSON_TEXT_H
 #define SERVER_JSON_TEXT_H
 
@@ -8,36 +9,43 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* A growing string; {0} is empty. */
+/* A string that text_add enlarges; {0} is the empty string. */
 struct text {
-    char *s; /* owned, terminated; NULL: nothing was added */
+    char *s; /* owned, NUL-terminated; NULL until something is added */
     size_t n, cap;
 };
 
-/* Returns false if out of memory; then nothing was added. */
+/* Appends n bytes. Returns false and leaves *t unchanged if out of memory. */
 bool text_add(struct text *t, const char *s, size_t n);
 void text_free(struct text *t);
 
-/* An incomplete character at the end of a chunk. */
+/* The first bytes of a character that a chunk ended in; the next chunk
+ * completes it. */
 struct utf8_tail {
     unsigned char byte[4];
     size_t n;
 };
 
-/* Appends the complete characters of the tail and s. Returns false if out of
- * memory. */
+/* Appends to *out the bytes of the tail and of s [n] up to the last complete
+ * character, as valid UTF-8. Keeps an incomplete character in *tail. Returns
+ * false if out of memory. */
 bool utf8_add(struct utf8_tail *tail, struct text *out, const char *s,
               size_t n);
-/* Ends the text: an incomplete character becomes U+FFFD. */
+/* Ends the text: appends U+FFFD to *out if *tail holds an incomplete character.
+ * Returns false if out of memory. */
 bool utf8_end(struct utf8_tail *tail, struct text *out);
 
-/* Closes truncated JSON after its last complete value; an open list or object
- * counts as one. Returns false if there is none, or if out of memory. */
+/* Repairs a truncated JSON text: copies it to *out up to the last complete
+ * value, and closes the open lists and objects. An empty list or object that is
+ * still open counts as a complete value. Returns false if there is no complete
+ * value, or if out of memory. */
 bool json_text_close(const char *s, size_t n, struct text *out);
 
-/* Returns a valid copy, malloc'ed; NULL if out of memory. */
+/* Returns a NUL-terminated copy of s [n] as valid UTF-8, malloc'ed; NULL if out
+ * of memory. */
 char *utf8_copy(const char *s, size_t n);
-/* Returns a JSON string of any bytes; NULL if out of memory. */
+/* Returns a JSON string of the bytes s [n], converted to valid UTF-8; NULL if
+ * out of memory. */
 json_t *json_text(const char *s, size_t n);
 
 #endif

@@ -1,5 +1,6 @@
-/* Log-softmax in double. The likeliest are inserted into a sorted list; most
- * tokens are rejected by one comparison with its last. */
+/* Computes the logarithm of the softmax in double precision. The likeliest
+ * tokens are inserted into a sorted list. Most tokens are rejected by one
+ * comparison with its last item. */
 #include "logprob.h"
 
 #include <math.h>

@@ -1,5 +1,5 @@
-/* Probabilities of tokens from a model's raw logits: before penalties, biases
- * and other samplers. */
+/* Computes probabilities of tokens from the raw logits of a model, that is,
+ * before penalties, biases and other samplers. */
 #ifndef SERVER_LOGPROB_H
 #define SERVER_LOGPROB_H
 
@@ -10,9 +10,9 @@ struct logprob {
     double p; /* natural logarithm of the probability */
 };
 
-/* Computes the probability of the chosen token, whose id is set in *of, and the
- * n_top likeliest tokens, in descending order and by id if equal. Returns how
- * many there are, at most n_vocab. */
+/* Computes of->p for the token of->id, the one that was sampled. Fills `top`
+ * with the n_top likeliest tokens in descending order, equal ones by id.
+ * Returns how many tokens it wrote to `top`: n_top, but at most n_vocab. */
 int logprob_read(const float *logits, int64_t n_vocab, struct logprob *of,
                  struct logprob *top, int n_top);
 

@@ -1,5 +1,5 @@
-/* The loop's thread, and the calls of other threads. See loop.h; loop_step.c
- * has a step. */
+/* The thread of the loop, and the functions that other threads call. See
+ * loop.h. A step is in loop_step.c. */
 #include "loop_inner.h"
 
 #include <inttypes.h>
@@ -107,7 +107,8 @@ void loop_finish_task(struct loop *l, struct task *w, enum task_finish why,
     loop_tiers_cancel(l, w);
     if (w->at == TASK_RUNNING)
         loop_save_slot_tokens(l, w);
-    task_free(w); /* before `end`, which may release the task's grammar */
+    task_free(w); /* before `end` is called, which may release the grammar that
+                     the sampler uses */
     j.end(j.user, &r);
 }
 
@@ -142,7 +143,8 @@ static pl_status check_params(const struct loop *l,
     return PL_OK;
 }
 
-/* Creates the sampler; DRY looks back at most n_ctx tokens. */
+/* Creates the sampler of a task. Limits the window of the DRY sampler to the
+ * context. */
 static pl_status make_sampler(struct task *w, const struct loop *l,
                               const pl_sampling *given, pl_err *err)
 {
@@ -189,7 +191,8 @@ static pl_status task_create(struct task **out, const struct loop *l,
     return PL_OK;
 }
 
-/* Estimates the wait from the mean step time per task so far. */
+/* Estimates the seconds until a slot is free: the mean step time per task so
+ * far, limited to 1 ... 60. */
 static double retry_after_s(const struct loop *l)
 {
     double per_task_s =
@@ -198,7 +201,8 @@ static double retry_after_s(const struct loop *l)
     return per_task_s < 1 ? 1 : per_task_s > 60 ? 60 : per_task_s;
 }
 
-/* Adds all tasks or none. Caller holds the lock. */
+/* Adds n tasks to the queue, all or none; see loop_add. Caller holds the
+ * lock. */
 static pl_status enqueue_tasks(struct loop *l, struct task **w, int n,
                                double *retry_s, pl_err *err)
 {
@@ -234,7 +238,8 @@ static pl_status enqueue_tasks(struct loop *l, struct task **w, int n,
     }
     for (int i = 0; i < n; i++) {
         w[i]->id = ++l->last_id;
-        l->task[l->n_task++] = w[i]; /* max_task bounds n_task */
+        l->task[l->n_task++] = w[i]; /* n_task is less than max_task, as checked
+                                        above */
     }
     l->counts.n_waiting += n;
     l->counts.n_task += (uint64_t)n;
@@ -264,7 +269,7 @@ pl_status loop_add(struct loop *l, const struct task_params *params, int n,
     return s;
 }
 
-/* ---- calls between steps ------------------------------------------------- */
+/* ---- calls between two steps --------------------------------------------- */
 
 pl_status loop_run_between_steps(struct loop *l,
                                  pl_status (*act)(void *user, pl_engine *e,
@@ -289,7 +294,8 @@ pl_status loop_run_between_steps(struct loop *l,
     return a.status;
 }
 
-/* Caller holds the lock, which is released during each call. */
+/* Runs all queued calls. Caller holds the lock, which is released during each
+ * call. */
 static void run_pending_calls(struct loop *l)
 {
     struct loop_call *a;
@@ -299,12 +305,13 @@ static void run_pending_calls(struct loop *l)
         pthread_mutex_unlock(&l->lock);
         a->status = a->act(a->user, l->e, a->err);
         pthread_mutex_lock(&l->lock);
-        a->done = true; /* its owner may return and free it from here on */
+        a->done = true; /* from here on its owner may return, and *a is
+                           invalid */
         pthread_cond_broadcast(&l->done);
     }
 }
 
-/* ---- the thread ---------------------------------------------------------- */
+/* ---- the loop's thread --------------------------------------------------- */
 
 static void *loop_thread(void *user)
 {
@@ -319,11 +326,12 @@ static void *loop_thread(void *user)
         while (!busy && !l->stops && !l->loop_call && l->n_task == 0 &&
                !loop_tiers_backlogged(l)) {
             pthread_cond_wait(&l->wake, &l->lock);
-            busy = l->n_task > 0; /* a new task is served at once */
+            busy = l->n_task > 0; /* if a task was added, run the next step at
+                                     once */
         }
         if (!busy && !l->stops && !l->loop_call) {
-            /* All running tasks are paused, and no signal reports when clients
-             * or tiers have caught up: check again soon. */
+            /* All tasks wait or are paused, and no signal tells when their
+             * clients or the tiers are ready. So check again after 5 ms. */
             struct timespec soon;
 
             clock_gettime(CLOCK_MONOTONIC, &soon);
@@ -387,7 +395,8 @@ static bool find_eog_tokens(struct loop *l)
     return l->end && l->end_logit;
 }
 
-/* Timed waits use the monotonic clock, which is never set. */
+/* Initializes the locks. Timed waits use the monotonic clock, because the
+ * real-time clock may be set while they wait. */
 static bool init_locks(struct loop *l)
 {
     pthread_condattr_t a;

@@ -1,5 +1,5 @@
-/* Shared by loop.c (calls and the thread), loop_step.c (one step), loop_slots.c
- * and loop_tiers.c. */
+/* Shared by loop.c (the thread, and functions for other threads), loop_step.c
+ * (one step), loop_slots.c (tokens of slots) and loop_tiers.c (cache tiers). */
 #ifndef SERVER_LOOP_INNER_H
 #define SERVER_LOOP_INNER_H
 
@@ -10,45 +10,47 @@
 #include <pthread.h>
 
 enum task_state {
-    TASK_WAITING,   /* for a sequence */
-    TASK_RUNNING,   /* has one */
-    TASK_PREEMPTED, /* `saved` has what its sequence held */
+    TASK_WAITING,   /* waits for a sequence */
+    TASK_RUNNING,   /* has a sequence */
+    TASK_PREEMPTED, /* its sequence's state is in `saved` */
 };
 
-/* A task from loop_add to its end. Members guarded by `lock` are marked; all
- * others belong to the loop's thread. */
+/* A task, from loop_add to its end. Members marked "guarded" are accessed with
+ * loop.lock held; all others belong to the loop's thread. */
 struct task {
     uint64_t id;
-    /* prompt and sampling are NULL here: copied */
+    /* params.prompt and params.sampling are NULL here, because their data was
+     * copied */
     struct task_params params;
     pl_sampler *sampler;
     bool grammar_active; /* the sampler applies the task's grammar */
     enum task_state at;  /* guarded */
     enum client_state client_state;
-    int seq;       /* if TASK_RUNNING */
+    int seq;       /* its sequence, if TASK_RUNNING */
     int32_t *text; /* owned, [n_text]: prompt and generated tokens */
     int64_t n_text, max_text;
-    int64_t n_done; /* tokens computed: the sequence's length */
+    int64_t n_done; /* tokens computed or loaded, the length of its sequence */
     int64_t n_cached, n_written;
-    int64_t n_shared; /* of n_cached, those found on the devices */
-    bool counted;     /* n_cached is in the totals */
-    void *saved;      /* owned, if TASK_PREEMPTED */
+    int64_t n_shared; /* part of n_cached found on the devices, not in a tier */
+    bool counted;     /* n_cached was added to loop_counts */
+    void *saved;      /* owned; set if TASK_PREEMPTED */
     size_t saved_bytes;
-    double arrival_s, admitted_s, first_token_s; /* by loop_now; 0: not yet */
+    double arrival_s, admitted_s, first_token_s; /* times by loop_now; 0 if not
+                                                    reached */
     bool tiers_searched;   /* its prompt was looked up in the tiers */
-    double tiers_deadline; /* when it stops waiting for them */
-    /* owned: the tier lookup; NULL: none, or over */
+    double tiers_deadline; /* when it stops waiting for the tiers */
+    /* its lookup in the tiers; owned; NULL if none, or if finished */
     struct tiers_lookup *search;
-    int n_loaded; /* entries of it that its sequence has */
+    int n_loaded; /* pages of the lookup that its sequence has */
 };
 
-/* The tokens that a slot had last. */
+/* The tokens remembered for a slot (loop_slot_tokens). */
 struct last {
     int32_t *token; /* owned, [n] */
     int64_t n;
 };
 
-/* A call to make between two steps. */
+/* A queued call of loop_run_between_steps. */
 struct loop_call {
     pl_status (*act)(void *user, pl_engine *e, pl_err *err);
     void *user;
@@ -63,24 +65,26 @@ struct loop {
     const pl_tokenizer *t; /* borrowed */
     struct loop_options o;
     int64_t n_ctx, n_vocab;
-    int32_t *end;     /* owned, [n_end]: the tokens that end a text */
-    float *end_logit; /* owned, [n_end]: their logits while they are masked */
+    int32_t *end;     /* owned, [n_end]: the end-of-text tokens */
+    float *end_logit; /* owned, [n_end]: their logits, saved while they are
+                         masked */
     int n_end;
 
     pthread_t thread;
     bool started;
     pthread_mutex_t lock;
-    pthread_cond_t wake;         /* there is something to do */
-    pthread_cond_t done;         /* a call has returned */
+    pthread_cond_t wake;         /* the loop's thread has something to do */
+    pthread_cond_t done;         /* a loop_call is done */
     bool stops;                  /* guarded */
-    struct loop_call *loop_call; /* guarded; a queue */
+    struct loop_call *loop_call; /* guarded; queue of calls */
     bool is_lost;                /* guarded; a device has failed */
-    pl_err lost;                 /* guarded; its error */
+    pl_err lost;                 /* guarded; the error, if is_lost */
 
-    /* In order of arrival. Only the loop's thread removes tasks, and it moves
-     * them only under the lock. */
+    /* All tasks in order of arrival. Only the loop's thread removes tasks, and
+     * only with the lock held. */
     struct task **task;         /* owned, [n_task]; guarded */
-    int n_task, max_task;       /* most tasks at once, in all states */
+    int n_task, max_task;       /* max_task: most tasks in all states
+                                   together */
     uint64_t last_id;           /* guarded */
     struct schedule schedule;   /* guarded */
     struct loop_counts counts;  /* guarded */
@@ -89,62 +93,68 @@ struct loop {
     pl_device_counters *device; /* owned, [n_device]; guarded */
     int n_device;
 
-    /* For one step; owned. */
-    struct task **run;           /* [n_seq], running tasks, the oldest first */
+    /* Buffers for one step; owned. */
+    struct task **run;           /* [n_seq]: the n_run running tasks, oldest
+                                    first */
     struct schedule_entry *plan; /* [n_seq] */
     int n_run;
-    bool *taken;          /* [n_seq], sequences in use */
-    uint64_t *client;     /* [max_task] */
+    bool *taken;          /* [n_seq]: true if the sequence is in use */
+    uint64_t *client;     /* [max_task]: scratch list of clients */
     int32_t *token, *seq; /* [max_batch] */
     uint8_t *wanted;
     int64_t max_batch;
-    struct ahead ahead; /* for tasks with an active grammar */
-    float *logits;      /* [n_seq, n_vocab] */
-    int32_t *path;      /* owned, [n_ctx], tokens of a page being stored in the
-                           tiers */
-    float *row;         /* [max_batch, d_model]; NULL: the engine keeps none */
-    bool *rows;         /* [n_seq], for `run`: it returns rows */
+    struct ahead ahead; /* computes masks of tasks with an active grammar */
+    float *logits;      /* [n_seq][n_vocab] */
+    int32_t *path;      /* owned, [n_ctx]: the tokens up to the end of a page
+                           that is being stored in the tiers */
+    float *row;         /* [max_batch][d_model]; NULL if the engine keeps no
+                           rows */
+    bool *rows;         /* [n_seq]: true if task run[i] returns rows */
 };
 
-/* Runs one step: admits tasks, computes, calls back. Returns false if there is
- * nothing to do but wait. */
+/* Runs one step: admits tasks, computes, and calls the callbacks. Returns false
+ * if nothing was done, so the thread may sleep. */
 bool loop_step(struct loop *l);
 
-/* loop_tiers.c. All of these do nothing without tiers. */
+/* ---- loop_tiers.c: functions that do nothing without tiers --------------- */
 
-/* Starts a lookup of a waiting task's prompt in the tiers. Returns true if the
- * task has to wait for the result. */
+/* Starts looking up a waiting task's prompt in the tiers, at most once per
+ * task. Returns true if the task has to wait for the result. */
 bool loop_tiers_lookup(struct loop *l, struct task *w);
-/* Returns true while the lookup is being waited for. Takes no lock. */
+/* Returns true while a task waits for the result of its lookup. Takes no
+ * lock. */
 bool loop_tiers_is_pending(const struct loop *l, const struct task *w);
-/* Starts loading once the task's sequence has what the devices have. */
+/* Starts loading the pages that were found. Called after the task's sequence
+ * got the cached prefix that is on the devices. */
 void loop_tiers_start(struct loop *l, struct task *w);
-/* Returns true while pages from the tiers are still being loaded; the task is
- * left out of steps until then. */
+/* Returns true while a task's pages are being loaded from the tiers. Until then
+ * it is left out of steps. */
 bool loop_tiers_is_loading(const struct task *w);
-/* Loads entries for a limited time. Returns true if it loaded any, or some are
- * left. */
+/* Loads pages for a limited time. Returns true if it loaded any. */
 bool loop_tiers_load(struct loop *l);
-/* Ends loading because the task is preempted; its sequence is trimmed to where
- * it can resume. */
+/* Ends loading because the task will be preempted. Trims its sequence to a
+ * length at which it can continue. */
 void loop_tiers_abort(struct loop *l, struct task *w);
-/* Drops the task's lookup. */
+/* Frees the task's lookup, if there is one. */
 void loop_tiers_cancel(struct loop *l, struct task *w);
-/* Copies pages to the tiers for some seconds, at least one page. Returns true
- * if it copied any. */
+/* Copies cached pages to the tiers for `seconds`, but at least one page if the
+ * tiers have space. Returns true if it copied any. */
 bool loop_tiers_offload(struct loop *l, double seconds);
-/* Returns true if pages have to wait because the tiers are full. */
+/* Returns true if the tiers cannot take pages for now. */
 bool loop_tiers_backlogged(struct loop *l);
 
-/* loop_slots.c. Remembers the tokens of a task that leaves its slot; takes over
- * its text. */
+/* Remembers the tokens of a task that leaves its slot, and takes ownership of
+ * w->text. In loop_slots.c. */
 void loop_save_slot_tokens(struct loop *l, struct task *w);
 
-/* Copies the engine's counters for callers on other threads. */
+/* Copies the engine's counters to loop_counts, where other threads can read
+ * them. */
 void loop_read_counters(struct loop *l);
-/* Returns the counter of tasks in a state. Caller holds the lock. */
+/* Returns the counter in loop_counts of tasks in state `at`. Caller holds the
+ * lock. */
 int *loop_state_counter(struct loop *l, enum task_state at);
-/* Removes a task, frees it and calls its `end`. err: for FINISH_ERROR. */
+/* Removes a task from the loop, frees it and calls its `end` callback. `err` is
+ * the error for FINISH_ERROR, else NULL. */
 void loop_finish_task(struct loop *l, struct task *w, enum task_finish why,
                       const pl_err *err);
 void loop_log(const struct loop *l, pl_log_level level, const char *form, ...)

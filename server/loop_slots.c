@@ -1,6 +1,6 @@
-/* The tokens that slots had last, so that a client can save and restore what it
- * sees as a slot. Between tasks no slot has a sequence; what a task computed is
- * a cached prefix (pl_seq_share). See loop.h. */
+/* Remembers the last tokens of each slot, so that a client can save and restore
+ * the contents of a slot. Between tasks a slot has no sequence; the state that
+ * a task computed remains as a cached prefix (pl_seq_share). See loop.h. */
 #include "loop_inner.h"
 
 #include <inttypes.h>
@@ -8,7 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Caller holds the lock. */
+/* Replaces the remembered tokens of a slot and takes ownership of `token`.
+ * Caller holds the lock. */
 static void set_slot_tokens(struct loop *l, int slot, int32_t *token, int64_t n)
 {
     free(l->last[slot].token);
@@ -65,7 +66,9 @@ struct restore {
     size_t bytes;
 };
 
-/* Restores into a free sequence; emptied, it becomes a cached prefix. */
+/* Restores the state into a free sequence and then empties it, which makes its
+ * contents a cached prefix. A loop_run_between_steps callback; `user` is a
+ * struct restore. */
 static pl_status restore(void *user, pl_engine *e, pl_err *err)
 {
     const struct restore *r = user;

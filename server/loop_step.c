@@ -1,4 +1,5 @@
-/* One step of the loop: retire, admit, compute, emit results. See loop.h. */
+/* One step of the loop: ends cancelled tasks, admits tasks, computes, and emits
+ * results. See loop.h. */
 #include "loop_inner.h"
 
 #include <inttypes.h>
@@ -6,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- retiring ------------------------------------------------------------ */
+/* ---- ending tasks early -------------------------------------------------- */
 
 static bool abort_reason(const struct task *w, double now,
                          enum task_finish *why)
@@ -20,8 +21,8 @@ static bool abort_reason(const struct task *w, double now,
     return true;
 }
 
-/* Returns task n, or NULL. Only the loop's thread removes tasks, so it stays
- * valid. */
+/* Returns task n in order of arrival, or NULL. It stays valid without the lock,
+ * because only the loop's thread removes tasks. */
 static struct task *task_at(struct loop *l, int n)
 {
     struct task *w;
@@ -50,7 +51,7 @@ static void retire_cancelled(struct loop *l)
     }
 }
 
-/* ---- slots --------------------------------------------------------------- */
+/* ---- admission and preemption -------------------------------------------- */
 
 static void set_task_state(struct loop *l, struct task *w, enum task_state at)
 {
@@ -61,7 +62,7 @@ static void set_task_state(struct loop *l, struct task *w, enum task_state at)
     pthread_mutex_unlock(&l->lock);
 }
 
-/* Returns a free sequence that the task may have, or -1. */
+/* Returns a free sequence that the task may use, or -1. */
 static int find_free_slot(const struct loop *l, const struct task *w)
 {
     const int slot = w->params.slot;
@@ -74,9 +75,10 @@ static int find_free_slot(const struct loop *l, const struct task *w)
     return -1;
 }
 
-/* Returns true if the cache holds the task's tokens plus 64 to generate, on top
- * of the uncomputed tokens plus 64 of each running task. The margin avoids an
- * immediate preemption. A task always fits if none runs. */
+/* Returns true if the KV cache has space for the task's tokens and 64 generated
+ * ones. Space for the uncomputed tokens of each running task, and 64 more, is
+ * reserved. This margin avoids preempting a task soon after admission. A task
+ * always fits if no other runs. */
 static bool fits_in_cache(struct loop *l, const struct task *w)
 {
     enum { TO_WRITE = 64 };
@@ -96,7 +98,8 @@ static bool fits_in_cache(struct loop *l, const struct task *w)
     return n == 0 || n_needed <= pl_engine_free_tokens(l->e, -1);
 }
 
-/* Returns the paused task in the slot, or NULL. Caller holds the lock. */
+/* Returns the running task in the slot if it is paused because its client is
+ * backlogged, else NULL. Caller holds the lock. */
 static struct task *paused_task_in_slot(const struct loop *l, int slot)
 {
     for (int i = 0; i < l->n_task; i++)
@@ -106,9 +109,10 @@ static struct task *paused_task_in_slot(const struct loop *l, int slot)
     return NULL;
 }
 
-/* Returns true if the task is in state `at`, its client is ready, its tier
- * lookup is done, and a slot is free or can be freed. A task pinned to a busy
- * slot does not block those after it. */
+/* Returns true if the task can be admitted: it is in state `at`, its client is
+ * ready, no tier lookup is pending, and its slot is free or can be freed. So a
+ * task that requires a certain slot does not block tasks after it. Caller holds
+ * the lock. */
 static bool is_admissible(const struct loop *l, const struct task *w,
                           enum task_state at)
 {
@@ -118,9 +122,9 @@ static bool is_admissible(const struct loop *l, const struct task *w,
             paused_task_in_slot(l, w->params.slot));
 }
 
-/* Picks the next task to admit: preempted tasks first, so that every admitted
- * task can finish, then waiting tasks by fair share. NULL if none is
- * admissible. */
+/* Returns the next task to admit; NULL if no task is admissible. Preempted
+ * tasks are first, so that every admitted task can finish. Then waiting tasks
+ * follow by fair share (schedule_next). */
 static struct task *pick_next_task(struct loop *l)
 {
     struct task *next = NULL;
@@ -141,8 +145,9 @@ static struct task *pick_next_task(struct loop *l)
     return next;
 }
 
-/* Returns a paused task to preempt: the one in the slot that `w` is pinned to,
- * else the newest. NULL if none is paused. */
+/* Returns a paused task to preempt, NULL if there is none. If `w`, unless NULL,
+ * requires a slot that is busy, only the task in this slot is considered. Else
+ * returns the newest. */
 static struct task *find_paused_task(struct loop *l, const struct task *w)
 {
     bool named = w && w->params.slot >= 0 && find_free_slot(l, w) < 0;
@@ -159,29 +164,31 @@ static struct task *find_paused_task(struct loop *l, const struct task *w)
     return idle;
 }
 
-/* Restores a preempted task. Returns false if it has to wait on, or has
- * ended. */
+/* Restores the state of a preempted task. Returns false if it has to wait
+ * longer, or has ended with an error. */
 static bool resume(struct loop *l, struct task *w)
 {
     pl_err err;
     pl_status s = pl_state_restore_memory(l->e, w->seq, w->saved,
                                           w->saved_bytes, 0, &err);
 
-    if (s == PL_FULL && l->counts.n_running > 1) { /* others grew */
+    if (s == PL_FULL && l->counts.n_running > 1) { /* other tasks took the
+                                                      space */
         l->taken[w->seq] = false;
         set_task_state(l, w, TASK_PREEMPTED);
         return false;
     }
     free(w->saved);
     w->saved = NULL;
-    if (s == PL_OK) /* to cache its prefix; it runs without, too */
+    if (s == PL_OK) /* needed only to cache its prefix, so errors are ignored */
         pl_seq_set_tokens(l->e, w->seq, w->text, w->n_done, NULL);
     if (s != PL_OK)
         loop_finish_task(l, w, FINISH_ERROR, &err);
     return s == PL_OK;
 }
 
-/* Starts a task; the cached part of its prompt is not computed. */
+/* Starts the prompt of a newly admitted task. Takes its cached prefix from the
+ * devices and starts loading more of it from the tiers. */
 static void start_prefill(struct loop *l, struct task *w)
 {
     w->admitted_s = loop_now();
@@ -192,7 +199,8 @@ static void start_prefill(struct loop *l, struct task *w)
     loop_tiers_start(l, w);
 }
 
-/* Preempts a task: swaps its sequence out to host memory. */
+/* Preempts a task: swaps its sequence out to host memory. A task that has no
+ * tokens in its sequence waits again from the start. */
 static void preempt(struct loop *l, struct task *w)
 {
     pl_err err;
@@ -212,7 +220,7 @@ static void preempt(struct loop *l, struct task *w)
     set_task_state(l, w, w->n_done > 0 ? TASK_PREEMPTED : TASK_WAITING);
 }
 
-/* Makes a slot and cache space free for a task, preempting paused tasks.
+/* Makes a slot and cache space free for a task by preempting paused tasks.
  * Returns false if that is not enough. */
 static bool make_slot_free(struct loop *l, const struct task *w)
 {
@@ -246,14 +254,14 @@ static void admit(struct loop *l)
     }
 }
 
-/* ---- computing ----------------------------------------------------------- */
+/* ---- batches ------------------------------------------------------------- */
 
 static bool is_decoding(const struct task *w)
 {
     return w->n_written > 0 && w->n_text - w->n_done == 1;
 }
 
-/* Plans the step; returns its number of tokens. */
+/* Fills l->run and l->plan for the next step. Returns its number of tokens. */
 static int64_t build_step(struct loop *l)
 {
     int64_t n;
@@ -280,7 +288,7 @@ static int64_t build_step(struct loop *l)
     return n;
 }
 
-/* Appends a task's tokens of this step to the batch. */
+/* Appends the tokens of task run[i] in this step to the batch. */
 static void append_to_batch(struct loop *l, int i, pl_batch *b)
 {
     const struct task *w = l->run[i];
@@ -295,7 +303,8 @@ static void append_to_batch(struct loop *l, int i, pl_batch *b)
     }
 }
 
-/* Starts computing masks for tasks that sample after this step. */
+/* Starts computing the grammar masks of those tasks run[from ... to - 1] that
+ * sample a token after this step. */
 static void start_mask_worker(struct loop *l, int from, int to)
 {
     for (int i = from; i < to; i++) {
@@ -307,7 +316,8 @@ static void start_mask_worker(struct loop *l, int from, int to)
     ahead_begin(&l->ahead);
 }
 
-/* Computes those of tasks [from, to) that generate, or those with rows. */
+/* Computes the step for tasks run[from ... to - 1]: if `rows`, for those that
+ * return rows, else for those that generate tokens. */
 static pl_status decode_batch(struct loop *l, int from, int to, bool rows,
                               pl_err *err)
 {
@@ -334,15 +344,16 @@ static pl_status decode_batch(struct loop *l, int from, int to, bool rows,
     return s;
 }
 
-/* Frees pages by preempting a paused task, else the newest task of the client
- * served most. A task that runs alone ends: with FINISH_LENGTH if it generated
- * anything, else with the error. */
+/* Called when pages ran out. Preempts a paused task if there is one, else the
+ * newest task of the client that was served most. A task that runs alone ends
+ * instead: with FINISH_LENGTH if it has generated tokens, else with the
+ * error. */
 static void preempt_for_pages(struct loop *l, const pl_err *err)
 {
     struct task *victim = find_paused_task(l, NULL);
     int n = 0;
 
-    if (l->counts.n_running == 1) { /* tasks of both sorts */
+    if (l->counts.n_running == 1) { /* counting tasks with and without rows */
         if (l->run[0]->n_written > 0)
             loop_finish_task(l, l->run[0], FINISH_LENGTH, NULL);
         else
@@ -381,7 +392,8 @@ static bool append_token(struct loop *l, struct task *w, int32_t id)
     return true;
 }
 
-/* Samples any token except end-of-text tokens. */
+/* Samples a token with the end-of-text tokens masked. Restores the logits
+ * afterwards. */
 static int32_t sample_without_eog(const struct loop *l, struct task *w,
                                   float *logits)
 {
@@ -392,13 +404,15 @@ static int32_t sample_without_eog(const struct loop *l, struct task *w,
         logits[l->end[i]] = -INFINITY;
     }
     id = pl_sample(w->sampler, logits);
-    for (int i = 0; i < l->n_end; i++) /* the listener gets all logits */
+    for (int i = 0; i < l->n_end; i++) /* the listener gets the unmasked
+                                          logits */
         logits[l->end[i]] = l->end_logit[i];
     return id;
 }
 
-/* Samples the next token; -1 and *err if that fails. A task whose grammar does
- * not apply yet cannot end its text. */
+/* Samples the next token of a task. Returns -1 with *err set if that fails.
+ * While the grammar of a task does not apply yet, no end-of-text token is
+ * sampled. */
 static int32_t sample_next(const struct loop *l, struct task *w, float *logits,
                            pl_err *err)
 {
@@ -420,7 +434,8 @@ static int32_t sample_next(const struct loop *l, struct task *w, float *logits,
     return id;
 }
 
-/* Samples and passes on a task's next token; the task may end and be freed. */
+/* Samples the next token of a task and passes it to the listener. The task may
+ * end and be freed. */
 static void emit_next_token(struct loop *l, struct task *w, float *logits)
 {
     pl_err err;
@@ -428,7 +443,7 @@ static void emit_next_token(struct loop *l, struct task *w, float *logits)
 
     if (w->first_token_s == 0)
         w->first_token_s = loop_now();
-    if (w->params.max_tokens == 0) { /* only the prompt was requested */
+    if (w->params.max_tokens == 0) { /* only the prompt was to be computed */
         if (w->params.keep)
             w->params.keep(w->params.listener.user, l->e, w->seq);
         loop_finish_task(l, w, FINISH_LENGTH, NULL);
@@ -451,8 +466,9 @@ static void emit_next_token(struct loop *l, struct task *w, float *logits)
     }
 }
 
-/* Updates a task's slot and the totals. Cached tokens are counted at its first
- * step, because less may be used than was found. */
+/* Updates the public state of a task's slot, and the counters, by `n_prompt`
+ * prompt tokens computed in this step. Cached tokens are counted at the task's
+ * first step, because fewer may be used than were found. */
 static void publish_slot(struct loop *l, struct task *w, int64_t n_prompt)
 {
     pthread_mutex_lock(&l->lock);
@@ -471,8 +487,8 @@ static void publish_slot(struct loop *l, struct task *w, int64_t n_prompt)
     pthread_mutex_unlock(&l->lock);
 }
 
-/* Passes the rows of this step, at *row, to the task, which ends with its
- * prompt. */
+/* Passes a task's rows of this step to its listener and advances *row past
+ * them. Ends the task if its prompt is complete. */
 static void emit_embedding_rows(struct loop *l, struct task *w, int64_t n_now,
                                 const float **row)
 {
@@ -489,8 +505,8 @@ static void emit_embedding_rows(struct loop *l, struct task *w, int64_t n_now,
     loop_finish_task(l, w, FINISH_EOG, NULL);
 }
 
-/* Handles results of those of tasks [from, to) that generate, or those with
- * rows; logits or rows are in task order. */
+/* Handles the results of a step that decode_batch computed, with the same
+ * arguments. Logits or rows are in the order of tasks. */
 static void emit_results(struct loop *l, int from, int to, bool rows)
 {
     const float *row = l->row;
@@ -517,8 +533,8 @@ static void emit_results(struct loop *l, int from, int to, bool rows)
     }
 }
 
-/* Ends all tasks after a device failure: their sequences may be corrupt, and
- * nothing can be computed any more. */
+/* Ends all tasks after a device failure, because their sequences may be corrupt
+ * and the engine can compute nothing more. */
 static void fail_all_device_lost(struct loop *l, const pl_err *why)
 {
     struct task *w;
@@ -529,14 +545,16 @@ static void fail_all_device_lost(struct loop *l, const pl_err *why)
     pthread_mutex_unlock(&l->lock);
     loop_log(l, PL_LOG_WARN, "device lost, all requests of this model fail: %s",
              why->message);
-    /* First, because a client may retry at once after its error. */
+    /* Before the tasks end, because a client may retry as soon as it gets the
+     * error. */
     if (l->o.lost)
         l->o.lost(l->o.lost_user, why);
     while ((w = task_at(l, 0)))
         loop_finish_task(l, w, FINISH_ERROR, why);
 }
 
-/* Repeats a failed step task by task, because one of them may be the cause. */
+/* Repeats a failed step for each task separately, because a single task may be
+ * the cause. */
 static void retry_one_by_one(struct loop *l, bool rows, const pl_err *why)
 {
     pl_err err;
@@ -561,8 +579,9 @@ static void retry_one_by_one(struct loop *l, bool rows, const pl_err *why)
     }
 }
 
-/* Re-reads sequence lengths after a failed step. A sequence whose logits or
- * rows are lost is emptied and computed again. */
+/* Updates the tasks' n_done from the engine after a failed step. If a sequence
+ * has advanced but its logits or rows are lost, it is emptied, and its tokens
+ * are computed again. */
 static void resync_lengths(struct loop *l)
 {
     for (int i = 0; i < l->n_run; i++) {
@@ -571,8 +590,8 @@ static void resync_lengths(struct loop *l)
         int64_t left;
 
         w->n_done = pl_seq_length(l->e, w->seq);
-        if (w->n_done == w->n_text || /* computed, but logits are lost */
-            (l->rows[i] && w->n_done != before)) { /* or rows */
+        if (w->n_done == w->n_text ||              /* its logits are lost */
+            (l->rows[i] && w->n_done != before)) { /* its rows are lost */
             pl_seq_trim(l->e, w->seq, 0, NULL, NULL);
             w->n_done = 0;
         }
@@ -596,8 +615,8 @@ void loop_read_counters(struct loop *l)
     pthread_mutex_unlock(&l->lock);
 }
 
-/* Runs the step of one sort of tasks. Returns false if it failed; `run` is
- * invalid then. */
+/* Runs the step for the tasks that return rows, or for the others. Returns
+ * false if it failed; then l->run is invalid. */
 static bool run_sub_batch(struct loop *l, bool rows)
 {
     pl_err err;
@@ -619,8 +638,8 @@ static bool run_sub_batch(struct loop *l, bool rows)
     return false;
 }
 
-/* Runs the embedding tasks first, then removes them from `run`, because they
- * may have been freed. */
+/* Runs the step for the tasks that return rows, then removes them from l->run,
+ * because they may have been freed. Returns false if the step failed. */
 static bool run_embedding_batch(struct loop *l)
 {
     int n = 0;

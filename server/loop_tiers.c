@@ -1,22 +1,25 @@
-/* The loop and the tiers of the cache (tiers.h): pages are stored there between
- * two steps, a few at a time, and loaded before a task's first step.
+/* Connects the loop with the cache tiers (tiers.h). Pages are copied to the
+ * tiers between steps, a few at a time. They are loaded from the tiers before a
+ * task's first step.
  *
- * A waiting task is looked up once, when a slot for it is free; meanwhile
- * others are admitted. The pages found are loaded into its sequence as they are
- * read, between steps, for a limited time that other tasks can spare. Then it
- * takes part in steps. If anything fails, the rest of its prompt is
- * computed. */
+ * The prompt of a waiting task is looked up once, when a slot is free for it.
+ * While it waits for the result, other tasks are admitted. After admission, the
+ * pages found are loaded into its sequence as they are read. This is done
+ * between steps, for a limited time, so that other tasks are not delayed much.
+ * Then the task takes part in steps. If anything fails, the rest of its prompt
+ * is computed. */
 #include "loop_inner.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 
 enum {
-    MAX_LOOKING = 16, /* tasks that wait for the tiers */
+    MAX_LOOKING = 16, /* most tasks that wait for a lookup */
 };
 
-static const double alone_s = 0.05;   /* of loading, if no other task runs */
-static const double beside_s = 0.005; /* if others do */
+static const double alone_s = 0.05;   /* seconds of loading between two steps if
+                                         no other task runs */
+static const double beside_s = 0.005; /* seconds if other tasks run */
 
 /* ---- storing ------------------------------------------------------------- */
 
@@ -58,8 +61,9 @@ bool loop_tiers_backlogged(struct loop *l)
 
 /* ---- loading ------------------------------------------------------------- */
 
-/* Wakes the loop. It takes no lock, so as not to wait, so the signal may be
- * missed; a loop that waits for pages checks again soon. */
+/* Wakes the loop's thread; a callback of tiers_search. It takes no lock because
+ * it must not wait. So the signal may be missed, but the loop checks again
+ * within 5 ms. */
 static void wake(void *user)
 {
     struct loop *l = user;
@@ -91,7 +95,8 @@ bool loop_tiers_lookup(struct loop *l, struct task *w)
     length = pl_prefix_match_length(l->e, w->text, w->n_text);
     enough = w->n_text - 1 - length < TIER_TOKENS;
     w->search = tiers_search(l->o.tiers, w->text, w->n_text, length, wake, l);
-    if (enough) /* its pages are marked as used, that suffices */
+    if (enough) /* the tiers have little to add; the lookup only marks pages as
+                   used */
         loop_tiers_cancel(l, w);
     return w->search != NULL;
 }
@@ -115,7 +120,8 @@ bool loop_tiers_is_loading(const struct task *w)
     return w->at == TASK_RUNNING && w->search;
 }
 
-/* Ends loading and trims the sequence to where a state exists. */
+/* Ends loading. Trims the task's sequence to the longest length at which it can
+ * continue. */
 static void finish_loading(struct loop *l, struct task *w)
 {
     int64_t kept = 0;
@@ -155,13 +161,14 @@ void loop_tiers_start(struct loop *l, struct task *w)
         return;
     }
     if (w->n_cached % TIER_TOKENS != 0 && f.from == 0) {
-        /* Pages cannot be appended to a state within a page, and the tiers have
-         * more: start from 0. */
+        /* Pages cannot be appended to a state that ends within a page. The
+         * tiers have a longer prefix, so load all of it from 0. */
         pl_seq_trim(l->e, w->seq, 0, NULL, NULL);
         w->n_done = w->n_cached = w->n_shared = 0;
     }
     if (w->n_cached < f.from || w->n_cached % TIER_TOKENS != 0)
-        loop_tiers_cancel(l, w); /* the prefix that it continues was evicted */
+        loop_tiers_cancel(l, w); /* the prefix on the devices that these pages
+                                    continue was evicted */
     else
         w->n_loaded = (int)((w->n_cached - f.from) / TIER_TOKENS);
     w->tiers_deadline = loop_now() + l->o.look_s;
@@ -193,8 +200,8 @@ static void load_entry(struct loop *l, struct task *w,
         finish_loading(l, w);
 }
 
-/* Loads the next entry; ends loading at the last one or on failure. Returns
- * false if the entry is not read yet. */
+/* Loads the next page of a task, or ends loading after the last page, on
+ * failure or on timeout. Returns false if the page has not been read yet. */
 static bool load_next(struct loop *l, struct task *w)
 {
     bool ended,
@@ -214,7 +221,8 @@ static bool load_next(struct loop *l, struct task *w)
     return e || ended || late;
 }
 
-/* Returns task n, or NULL. Only the loop's thread removes tasks. */
+/* Returns task n in order of arrival, or NULL. It stays valid without the lock,
+ * because only the loop's thread removes tasks. */
 static struct task *nth(struct loop *l, int n)
 {
     struct task *w;

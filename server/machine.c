@@ -1,5 +1,6 @@
-/* The machine's state as JSON: counters since the start, whose differences the
- * web UI shows. metrics.c has the same for Prometheus. */
+/* Writes the state of the engine as JSON for the web UI: counters since the
+ * start, of which the UI shows the differences. metrics.c writes the same for
+ * Prometheus. */
 #include "service.h"
 
 #include <stdlib.h>
@@ -47,7 +48,8 @@ static json_t *slots_json(struct loop *l, int64_t n_ctx)
     return list;
 }
 
-/* Returns cache pages by tier, fastest first. */
+/* Returns a list of the cache tiers, of which there is only the devices', with
+ * the numbers of its pages. */
 static json_t *cache_json(const struct loop_counts *c)
 {
     return json_pack("[{s:s, s:I, s:I, s:I}]", "tier", "devices", "pages",

@@ -1,5 +1,5 @@
-/* See mask_worker.h. One thread, created on first use; it and the loop's thread
- * take samplers one by one until none are left. */
+/* See mask_worker.h. The worker is one thread, created on first use. It and the
+ * loop's thread take samplers one by one until none are left. */
 #include "mask_worker.h"
 
 #include <stdlib.h>
@@ -87,7 +87,7 @@ void ahead_end(struct ahead *a)
         return;
     prepare_all(a);
     pthread_mutex_lock(&a->lock);
-    a->due = false; /* the worker may not have started */
+    a->due = false; /* in case the worker has not begun this step */
     while (a->busy)
         pthread_cond_wait(&a->done, &a->lock);
     pthread_mutex_unlock(&a->lock);

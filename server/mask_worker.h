@@ -1,6 +1,6 @@
-/* Computes grammar masks on a worker thread during a step. A mask depends on
- * tokens sampled before the step and is needed only after it, so the work is
- * hidden. */
+/* Computes the grammar masks of samplers on a worker thread during an engine
+ * step. A mask depends only on tokens sampled before the step and is needed
+ * only after the step, so its computation is hidden by the step. */
 #ifndef SERVER_MASK_WORKER_H
 #define SERVER_MASK_WORKER_H
 
@@ -11,26 +11,27 @@
 
 struct ahead {
     pthread_t thread;
-    bool started, failed; /* failed: the thread could not be created */
+    bool started, failed; /* failed: the thread cannot be created */
     pthread_mutex_t lock;
     pthread_cond_t wake, done;
-    bool due, busy, stops; /* guarded */
-    pl_sampler **sampler;  /* owned, [n] of [most]; its elements are borrowed */
+    bool due, busy, stops; /* guarded by `lock` */
+    pl_sampler **sampler;  /* owned, [n], capacity `most`; its elements are
+                              borrowed */
     int n, most;
-    atomic_int next; /* the first one not taken by a thread */
+    atomic_int next; /* index of the first sampler that no thread has taken */
 };
 
-/* Prepares for at most `most` samplers a step. Returns false if out of
+/* Initializes *a for at most `most` samplers per step. Returns false if out of
  * memory. */
 bool ahead_init(struct ahead *a, int most);
-void ahead_fini(struct ahead *a); /* between steps; takes a zeroed one */
+void ahead_fini(struct ahead *a); /* called between steps; {0} is allowed */
 
-/* Called before a step for each sampler; the sampler must not be used until
+/* Adds a sampler whose mask is needed after the step. It must not be used until
  * ahead_end. */
 void ahead_add(struct ahead *a, pl_sampler *s);
 void ahead_begin(struct ahead *a);
-/* Called after the step: computes what is left on this thread and waits for the
- * worker. */
+/* Called after the step: computes the remaining masks on this thread and waits
+ * for the worker. */
 void ahead_end(struct ahead *a);
 
 #endif

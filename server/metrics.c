@@ -63,7 +63,7 @@ void metrics_add_token(struct metrics *m, double seconds)
     pthread_mutex_unlock(&m->lock);
 }
 
-/* ---- text ---------------------------------------------------------------- */
+/* ---- text format --------------------------------------------------------- */
 
 struct writer {
     struct text *out;
@@ -146,7 +146,8 @@ static void write_loop(struct writer *w, const struct loop_counts *c)
             "Time between engine steps: scheduling, sampling and sending.");
 }
 
-/* Counts pages, which have 64 tokens or fewer. */
+/* Writes the metrics of the cache tiers. Their pages have 64 tokens or
+ * fewer. */
 static void write_tiers(struct writer *w, const struct loop_counts *c,
                         const struct tiers_counts *t)
 {
@@ -184,7 +185,8 @@ static void write_tiers(struct writer *w, const struct loop_counts *c,
             "Pages dropped without being written to disk.");
 }
 
-/* Writes one counter for each device. */
+/* Writes a counter with a sample for each device. `field` is its offset, that
+ * of a double, in pl_device_counters. */
 static void of_devices(struct writer *w, const struct metrics_now *now,
                        const char *name, size_t field, const char *help)
 {

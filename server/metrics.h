@@ -1,4 +1,4 @@
-/* A server's counters in Prometheus's format. */
+/* The metrics of one model, in Prometheus's text format. */
 #ifndef SERVER_METRICS_H
 #define SERVER_METRICS_H
 
@@ -7,8 +7,8 @@
 
 #include <pthread.h>
 
-/* metrics.c has a table of the buckets' upper bounds; the last bucket has
- * none. */
+/* A histogram. The upper bounds of the buckets are in metrics.c; the last
+ * bucket has none. */
 enum { METRICS_BUCKETS = 16 };
 struct histogram {
     uint64_t n[METRICS_BUCKETS + 1];
@@ -18,20 +18,21 @@ struct histogram {
 
 struct metrics {
     pthread_mutex_t lock;
-    struct histogram queue;  /* seconds until a task got a sequence */
-    struct histogram prompt; /* from then to its first token */
-    struct histogram first;  /* both */
-    struct histogram next;   /* between tokens */
-    /* Tokens per second of a task: of its prompt without cached tokens, and of
-     * generation after the first token. */
+    struct histogram queue;  /* seconds from a task's arrival to its
+                                admission */
+    struct histogram prompt; /* seconds from there to its first token */
+    struct histogram first;  /* seconds from its arrival to its first token */
+    struct histogram next;   /* seconds between two tokens of a task */
+    /* Tokens per second of a task: prompt_rate for its prompt without cached
+     * tokens, `rate` for its generated tokens after the first. */
     struct histogram prompt_rate, rate;
-    uint64_t n_end[FINISH_ERROR + 1]; /* tasks, by why they ended */
+    uint64_t n_end[FINISH_ERROR + 1]; /* number of tasks, by enum task_finish */
 };
 
-/* Counters of other parts. */
+/* Current counters of other modules, which metrics_write formats. */
 struct metrics_now {
     struct loop_counts loop;
-    struct tiers_counts tiers;        /* all zero if there are none */
+    struct tiers_counts tiers;        /* all zero if there are no tiers */
     const pl_device_counters *device; /* [n_device] */
     int n_device;
     int n_connection, n_request;
@@ -42,7 +43,7 @@ void metrics_fini(struct metrics *m);
 void metrics_add(struct metrics *m, const struct task_report *report);
 /* Records the seconds between two tokens of a task. */
 void metrics_add_token(struct metrics *m, double seconds);
-/* Appends the text. Returns false if out of memory. */
+/* Appends the metrics to *out. Returns false if out of memory. */
 bool metrics_write(struct metrics *m, const struct metrics_now *now,
                    struct text *out);
 

@@ -1,4 +1,4 @@
-/* The table of models, and the counts of their users. See models.h. */
+/* The table of models and the counts of their users. See models.h. */
 #include "models_inner.h"
 
 #include <stdarg.h>
@@ -22,7 +22,7 @@ static pl_status fail(pl_err *err, pl_status s, const char *form, ...)
     return s;
 }
 
-/* ---- users --------------------------------------------------------------- */
+/* ---- users and loads ----------------------------------------------------- */
 
 void models_use(struct model *a, int more)
 {
@@ -31,7 +31,7 @@ void models_use(struct model *a, int more)
         pthread_cond_signal(&a->of->wake);
 }
 
-/* Callbacks of a loaded service. */
+/* Callbacks of a loaded service, see struct service_owner. */
 static void on_use(void *user, int more)
 {
     struct model *a = user;
@@ -48,7 +48,7 @@ static void on_lost(void *user, const pl_err *err)
     struct model *a = user;
     struct models *m = a->of;
 
-    (void)err; /* the loop has logged it */
+    (void)err; /* the loop has logged the error */
     pthread_mutex_lock(&m->lock);
     a->unload_pending = true;
     pthread_cond_signal(&m->wake);
@@ -116,7 +116,7 @@ bool models_cancel_load(struct models *m, struct model *a)
     return true;
 }
 
-/* ---- names --------------------------------------------------------------- */
+/* ---- model names --------------------------------------------------------- */
 
 int models_find(const struct models *m, const char *name)
 {
@@ -147,7 +147,7 @@ bool models_reject_name(const struct models *m, const char *name,
                          names);
 }
 
-/* ---- creation and end ---------------------------------------------------- */
+/* ---- creation and destruction -------------------------------------------- */
 
 static pl_status fill(struct models *m, const struct model_about *about,
                       pl_err *err)
@@ -175,7 +175,8 @@ static void fill_routes(struct models *m)
         m->route[i].handle = models_on_request;
 }
 
-/* Timed waits use the monotonic clock, which is never set. */
+/* Initializes the locks. Timed waits use the monotonic clock, because the
+ * real-time clock may be set while they wait. */
 static bool init_locks(struct models *m)
 {
     pthread_condattr_t a;
@@ -257,11 +258,11 @@ void models_free(struct models *m)
     for (int i = 0; m->model && i < m->n; i++) {
         struct model *a = &m->model[i];
 
-        a->unload_pending = true; /* rejects waiting requests */
+        a->unload_pending = true; /* so that waiting requests are rejected */
         fail(&a->why, PL_CANCELLED, "the server is stopping");
         models_dispatch_waiting(m, a);
         if (a->service)
-            m->o.close(m->o.user, a->service); /* waits for its users */
+            m->o.close(m->o.user, a->service); /* waits until it has no users */
         free(a->past);
     }
     pthread_cond_destroy(&m->wake);
@@ -307,7 +308,7 @@ void models_set_http(struct models *m, struct http *http)
     pthread_mutex_unlock(&m->lock);
 }
 
-/* Returns the owner that the loader sets for a service. */
+/* The loader sets this as the owner of the model's service. */
 struct service_owner models_owner(struct model *a)
 {
     return (struct service_owner){on_use, on_lost, a};

@@ -1,20 +1,20 @@
-/* The models behind one port: which exist, which are loaded, and how many
- * requests use them.
+/* The models that one server offers: which exist, which are loaded, and how
+ * many requests use them.
  *
- * A request names its model. If that is loaded, its handler runs at once.
- * Otherwise the request waits, without occupying a thread, until the loader
- * thread has loaded the model. The loader does one thing at a time. It loads
- * models in the order of their first requests. It unloads the least recently
- * used one if too many are loaded or memory is short, and those that have been
- * idle for too long. A model in use is never unloaded: its users are counted
- * (service_hold).
+ * A request names its model. If the model is loaded, the request's handler runs
+ * at once. Otherwise the request waits, without occupying a thread, until the
+ * loader thread has loaded the model. The loader loads or unloads one model at
+ * a time. It loads models in the order of their first requests. It unloads the
+ * least recently used model if too many are loaded or memory is short, and
+ * models that have been idle for too long. A model in use is never unloaded:
+ * its users are counted (service_hold).
  *
- * An endless stream of requests for loaded models must not starve another one.
- * So once requests for that have waited long, the model loaded first takes no
- * new requests: these queue for it like others, and it is unloaded when its
- * present ones have ended.
+ * An endless stream of requests for loaded models must not starve a model that
+ * is not loaded. So once requests for such a model have waited long, the model
+ * that was loaded first accepts no new requests. These wait for it to be loaded
+ * again, and it is unloaded when its present requests have ended.
  *
- * What a model is, and how it is loaded, is up to the `open` callback. */
+ * The `open` callback decides what a model is and how it is loaded. */
 #ifndef SERVER_MODELS_H
 #define SERVER_MODELS_H
 
@@ -28,37 +28,40 @@ enum model_state {
     MODEL_LOADING,
     MODEL_LOADED,
     MODEL_UNLOADING,
-    MODEL_FAILED, /* loading failed; the next request tries again */
+    MODEL_FAILED, /* loading failed; the next request loads it again */
 };
 
-/* Strings are borrowed until models_free. */
+/* Describes one model. Strings are borrowed until models_free. */
 struct model_about {
-    const char *name;        /* for clients */
-    const char *path;        /* a file, or a repository of a hub */
-    const char *const *args; /* [n_args], its command line options */
+    const char *name;        /* name that clients use */
+    const char *path;        /* a file name, or a repository of a hub */
+    const char *const *args; /* its command line options, [n_args] */
     int n_args;
-    int idle_s;  /* seconds of idling before it is unloaded; 0: never */
-    bool pinned; /* unloaded only by a client's request */
-    void *own;   /* for models_options.open */
+    int idle_s;  /* unload it after being idle for this many seconds; 0 for
+                    never */
+    bool pinned; /* unload it only if a client requests that */
+    void *own;   /* used only by the callbacks of models_options */
 };
 
 struct models_options {
-    int max_loaded;   /* 0: any number */
-    int max_waiting;  /* requests that wait for models; 0: 256 */
-    bool any_name;    /* there is one model, and any name in a request means
-                         it */
-    bool no_autoload; /* models are loaded only by /models/load and by requests
-                         with ?autoload=true; others wait only if loading is
-                         already under way */
-    double wait_s;    /* a model in use is drained once a request has waited,
-                         and that model has been loaded, for this many seconds;
-                         0: 30 */
-    double moment_s;  /* seconds to wait for memory while models in use may
-                         become idle soon; 0: 0.5 */
-    /* Called on the loader thread. NO_MEMORY, NO_DEVICE_MEMORY, FULL: called
-     * again if unloading another model frees memory. Once *cancel is nonzero,
-     * which another thread sets, it should return soon, with CANCELLED or
-     * success. */
+    int max_loaded;  /* most models loaded at once; 0 for any number */
+    int max_waiting; /* most requests that wait for models; 0 for 256 */
+    bool any_name;   /* there is one model, and the name in a request is
+                        ignored */
+    /* Models are loaded only by /models/load and by requests with
+     * ?autoload=true. Other requests wait for a model only if its load has
+     * already been requested; else they are rejected. */
+    bool no_autoload;
+    /* Seconds after which a model in use is evicted for a waiting one (see
+     * above); 0 for 30. They are counted from when the waiting model was
+     * requested or when the other was loaded, whichever is later. */
+    double wait_s;
+    double moment_s; /* seconds that a load waits for a model to become idle
+                        when memory is short; 0 for 0.5 */
+    /* Loads a model; called on the loader thread. If it returns NO_MEMORY,
+     * NO_DEVICE_MEMORY or FULL, it is called again after another model was
+     * unloaded, if one can be. Another thread may set *cancel to nonzero; then
+     * it should soon return CANCELLED or success. */
     pl_status (*open)(void *user, const struct model_about *about,
                       const volatile int *cancel, struct service **out,
                       pl_err *err);
@@ -68,26 +71,29 @@ struct models_options {
     void *log_user;
 };
 
-/* Creates the table. BAD_ARGUMENT: two models have one name. The routes are
- * those of its models (service_routes) and those of /models. */
+/* Creates the table of n models and starts the loader thread. `routes` are
+ * those of each model (service_routes); models_routes returns these and the
+ * table's own routes. BAD_ARGUMENT: two models have the same name. Other
+ * errors: NO_MEMORY. */
 pl_status models_create(struct models **out, const struct model_about *about,
                         int n, const struct models_options *o,
                         const struct http_route *routes, int n_route,
                         pl_err *err);
-/* Stops loading: a load in progress is cancelled, and the loader rejects
- * requests that wait for one. */
+/* Stops loading: cancels a load in progress. The loader then rejects requests
+ * that wait for a model. */
 void models_drain(struct models *m);
-/* Called after http_stop: rejects requests that still wait, and unloads all
- * models. Takes NULL. */
+/* Rejects requests that still wait, unloads all models, and frees the table.
+ * Called after http_stop. NULL is allowed. */
 void models_free(struct models *m);
 
-/* Loads model i and waits until it is loaded or has failed. */
+/* Loads model i and waits until it is loaded or loading has failed. Returns the
+ * result of the load. */
 pl_status models_load(struct models *m, int i, pl_err *err);
 
-/* Returns the routes for http_start, whose `user` is m; valid until
- * models_free. */
+/* Returns the routes for http_start, [*n], valid until models_free. Its `user`
+ * argument must be `m`. */
 const struct http_route *models_routes(const struct models *m, int *n);
-/* Sets the listener whose load metrics report. */
+/* Sets the HTTP server whose connections and requests the metrics count. */
 void models_set_http(struct models *m, struct http *http);
 
 #endif

@@ -16,26 +16,27 @@ struct models_waiting {
 struct model {
     struct models *of;
     struct model_about about;
-    /* All guarded by the table's lock. */
+    /* The following fields are guarded by the table's lock. */
     enum model_state state;
-    struct service *service; /* owned; NULL unless LOADED */
+    struct service *service; /* owned; NULL unless loaded or being unloaded */
     int n_use;
-    bool unload_pending; /* unload it once it is unused: a client asked for
-                            that, or its devices failed */
-    bool evict_pending;  /* likewise, because a request waits for its place */
-    double used;         /* time of the last use, by loop_now */
-    /* Sequence number of the last use, for LRU. Taken when a use begins,
-     * because uses end in any order. */
+    bool unload_pending; /* unload it once it is unused, because a client
+                            requested that or its devices failed */
+    bool evict_pending;  /* unload it once it is unused, because a request waits
+                            for another model */
+    double used;         /* end of the last use, by loop_now */
+    /* Sequence number of the last use, for LRU eviction. It is set when the use
+     * begins, because uses end in any order. */
     uint64_t requested;
-    /* position in the load queue; 0: not requested */
+    /* position in the load queue; 0 if no load is requested */
     uint64_t queue_pos;
-    double since;   /* when it was first requested */
-    double loaded;  /* time of loading */
-    uint64_t n_try; /* loads that ended, successful or not */
-    pl_err why;     /* of FAILED, or of a cancelled load */
+    double since;   /* when the queued load was first requested */
+    double loaded;  /* when it was loaded */
+    uint64_t n_try; /* number of loads that ended, successful or not */
+    pl_err why;     /* error of a failed or cancelled load */
     char *past;     /* metrics text with the totals of earlier loads; owned;
-                       NULL: none */
-    int cancel;     /* cancels its load; accessed atomically */
+                       NULL if none */
+    int cancel;     /* nonzero cancels its load; accessed atomically */
     struct models_waiting *first, *last;
 };
 
@@ -43,8 +44,8 @@ struct models {
     struct models_options o;
     struct model *model; /* owned, [n] */
     int n;
-    struct http_route *route; /* owned, [n_route]: its own, then the
-                                 services' */
+    struct http_route *route; /* owned, [n_route]: the table's own n_own routes,
+                                 then those of a model */
     int n_route, n_own;
     const struct http_route *inner; /* borrowed, [n_route - n_own] */
     int64_t created;                /* seconds since 1970 */
@@ -52,70 +53,78 @@ struct models {
     pthread_t keeper;
     bool has_keeper;
     pthread_mutex_t lock;
-    pthread_cond_t wake;       /* the loader may have something to do */
-    pthread_cond_t load_ended; /* a load has ended */
+    pthread_cond_t wake;       /* signalled when the loader may have something
+                                  to do */
+    pthread_cond_t load_ended; /* signalled when a load has ended */
     struct http *http;         /* guarded */
     bool stops;                /* guarded */
-    int n_waiting;             /* guarded: requests */
+    int n_waiting;             /* guarded; number of waiting requests */
     uint64_t last_turn;        /* guarded */
     uint64_t n_request;        /* guarded */
-    uint64_t n_load;           /* guarded: successful loads */
+    uint64_t n_load;           /* guarded; number of successful loads */
 };
 
-/* Returns the index of the model of that name, or -1. */
+/* Returns the index of the model with this name, or -1. */
 int models_find(const struct models *m, const char *name);
-/* Fills *why for an unknown name; returns false. */
+/* Fills *why for a name that is unknown, or missing (NULL). Returns false. */
 bool models_reject_name(const struct models *m, const char *name,
                         struct api_error *why);
 
-/* Callers of the following hold the lock. */
+/* Callers of the following functions hold the lock. */
 
-/* Queues a load of it. */
+/* Queues a load of the model. */
 void models_request_load(struct models *m, struct model *a);
-/* Returns true if its requests may run now. */
+/* Returns true if the model is loaded and will not be unloaded, so requests for
+ * it may run now. */
 bool models_is_ready(const struct model *a);
 void models_use(struct model *a, int more);
-/* Cancels its load. If the load is only queued, requests that wait for it are
- * rejected at once. Returns false if it was not requested. */
+/* Cancels the load of a model. If it has not begun, the requests that wait for
+ * it are rejected at once. Returns false if no load was requested. */
 bool models_cancel_load(struct models *m, struct model *a);
-/* Takes it out of the load queue: waiting requests run, or are rejected with
- * a->why. */
+/* Removes a model from the load queue after its load ended. Then calls
+ * models_dispatch_waiting. */
 void models_finish_load(struct models *m, struct model *a);
-/* Passes all waiting requests to their handlers, or rejects them with
- * a->why. */
+/* Passes all requests that wait for a model to their handlers if the model is
+ * ready. Else rejects them with the error a->why. */
 void models_dispatch_waiting(struct models *m, struct model *a);
 
-/* Returns the callbacks by which its service reports to the table. */
+/* Returns the callbacks by which the model's service reports its users and a
+ * device failure to the table. */
 struct service_owner models_owner(struct model *a);
 
-/* models_loader.c: the thread. */
+/* The loader thread, in models_loader.c. Runs until models_drain. */
 void *models_loader_thread(void *models);
 
-/* models_metrics.c */
+/* ---- models_metrics.c ---------------------------------------------------- */
 struct models_text {
-    const char *model, *text; /* a name, and its metrics */
+    const char *model, *text; /* name of a model; its metrics text */
 };
-/* Appends the metrics of n models as one text. Returns false if out of
- * memory. */
+/* Appends the metrics of n models as one text, with a label that names the
+ * model of each sample. Returns false if out of memory. */
 bool models_join_metrics(struct text *out, const struct models_text *part,
                          int n);
-/* Appends `now` with the totals of `past` added: samples of the same name in
- * families other than gauges. Returns false if out of memory. */
+/* Appends the metrics text `now` with totals added: each sample of a family
+ * that is not a gauge is the sum of those in `now` and `past`. Returns false if
+ * out of memory. */
 bool models_add_past(struct text *out, const char *now, const char *past);
-/* Appends `now` with all gauges 0, as for an unloaded model. */
+/* Appends the metrics text `now` with all gauges set to 0, as is right for an
+ * unloaded model. Returns false if out of memory. */
 bool models_zero_gauges(struct text *out, const char *now);
-/* Returns the totals of a model for when `v` is unloaded, malloc'ed; NULL if
- * there are none or out of memory. Caller does not hold the lock. */
+/* Returns the metrics text to keep when service `v` is unloaded: its totals and
+ * those of `past`, malloc'ed. NULL if there are none or out of memory. Caller
+ * does not hold the lock. */
 char *models_saved_totals(struct service *v, const char *past);
 void models_on_metrics(void *models, struct http_request *r);
 
-/* models_routes.c */
+/* ---- models_routes.c ----------------------------------------------------- */
 void models_on_request(void *models, struct http_request *r);
 extern const struct http_route models_own_routes[];
 extern const int models_n_own_route;
-/* Answers a request whose model could not be loaded. */
+/* Rejects a request because its model could not be loaded. */
 void models_reject_load(struct http_request *r, const pl_err *why);
-/* Runs the service's handler for a request, which uses `model`. */
+/* Calls the handler of a model's route, then ends the use of the model that the
+ * caller began with models_use. `model` is a struct model *. An
+ * http_handler_fn. */
 void models_run(void *model, struct http_request *r);
 
 #endif

@@ -23,8 +23,10 @@ static void log_line(const struct models *m, pl_log_level level,
     m->o.log(m->o.log_user, level, text);
 }
 
-/* ---- unloading: caller holds the lock, which is released meanwhile ------- */
+/* ---- unloading ----------------------------------------------------------- */
 
+/* Unloads a loaded model and logs `why`. Caller holds the lock, which is
+ * released meanwhile. */
 static void unload(struct models *m, struct model *a, const char *why)
 {
     struct service *v = a->service;
@@ -32,10 +34,10 @@ static void unload(struct models *m, struct model *a, const char *why)
 
     a->state = MODEL_UNLOADING;
     pthread_mutex_unlock(&m->lock);
-    service_settle(v); /* its totals include pending writes */
-    past = models_saved_totals(v, a->past); /* changed only here */
+    service_settle(v); /* so that the totals below include pending writes */
+    past = models_saved_totals(v, a->past); /* a->past is changed only here */
     pthread_mutex_lock(&m->lock);
-    while (a->n_use > 0) /* readers of its metrics */
+    while (a->n_use > 0) /* wait for threads that read its metrics */
         pthread_cond_wait(&m->wake, &m->lock);
     a->service = NULL;
     if (past) {
@@ -50,7 +52,8 @@ static void unload(struct models *m, struct model *a, const char *why)
     a->unload_pending = a->evict_pending = false;
 }
 
-/* Returns the least recently used model that may be unloaded, or NULL. */
+/* Returns the least recently used model that is loaded, not in use and not
+ * pinned; NULL if there is none. */
 static struct model *lru_model(struct models *m)
 {
     struct model *least = NULL;
@@ -65,7 +68,8 @@ static struct model *lru_model(struct models *m)
     return least;
 }
 
-/* Returns true if a loaded model can ever be unloaded. */
+/* Returns true if any loaded model may be unloaded, now or when it is no longer
+ * in use. */
 static bool any_evictable(const struct models *m)
 {
     for (int i = 0; i < m->n; i++) {
@@ -77,12 +81,13 @@ static bool any_evictable(const struct models *m)
     return false;
 }
 
-/* Waits until signalled, at most until `at`. */
+/* Waits until m->wake is signalled, but at most until time `at` of loop_now.
+ * Caller holds the lock. */
 static void await_till(struct models *m, double at)
 {
     struct timespec t;
 
-    at += 1e-3; /* after it, in spite of rounding */
+    at += 1e-3; /* so that `at` has passed, in spite of rounding */
     t.tv_sec = (time_t)at;
     t.tv_nsec = (long)((at - (double)t.tv_sec) * 1e9);
     pthread_cond_timedwait(&m->wake, &m->lock, &t);
@@ -94,7 +99,9 @@ static bool is_idle_too_long(const struct model *a, double now)
            now - a->used >= a->about.idle_s;
 }
 
-/* Unloads one model that has to go. Returns false if there is none. */
+/* Unloads one model that is not in use, if its unloading or eviction is pending
+ * or it has been idle for too long. Returns false if there is none. Caller
+ * holds the lock, which is released meanwhile. */
 static bool unload_one(struct models *m)
 {
     const double now = loop_now();
@@ -123,9 +130,10 @@ static bool lacks_memory(pl_status s)
     return s == PL_NO_MEMORY || s == PL_NO_DEVICE_MEMORY || s == PL_FULL;
 }
 
-/* Returns a model to unload for its memory; NULL if none becomes idle. Waits a
- * moment, because a client may request the next model before the one that
- * answered it counts as idle. */
+/* Returns a model to unload because memory is short; NULL if no model is or
+ * becomes idle. Waits a moment for that, because a client may request the next
+ * model before its previous request counts as ended. Caller holds the lock,
+ * which is released meanwhile. */
 static struct model *find_idle_victim(struct models *m)
 {
     const double until = loop_now() + m->o.moment_s;
@@ -137,8 +145,8 @@ static struct model *find_idle_victim(struct models *m)
     return m->stops ? NULL : a;
 }
 
-/* Opens a model, unloading others as long as that frees memory. Caller does not
- * hold the lock. */
+/* Opens a model. If memory is short, unloads other models one by one and tries
+ * again. Caller does not hold the lock. */
 static pl_status open_model(struct models *m, struct model *a,
                             struct service **v, pl_err *err)
 {
@@ -158,7 +166,7 @@ static pl_status open_model(struct models *m, struct model *a,
     return s;
 }
 
-/* Sets the error of a cancelled load. */
+/* Sets a->why to the error of a cancelled load. */
 static void set_cancelled(const struct models *m, struct model *a)
 {
     a->why.status = PL_CANCELLED;
@@ -196,7 +204,8 @@ static void load(struct models *m, struct model *a)
     if (s == PL_OK) {
         v->owner = models_owner(a);
         v->http = m->http;
-        v->n_response = m->n_load++ << 24; /* makes response ids unique */
+        v->n_response = m->n_load++ << 24; /* so that ids of responses differ
+                                              from those of earlier loads */
         a->service = v;
     }
     a->why = err;
@@ -208,7 +217,8 @@ static void load(struct models *m, struct model *a)
     models_finish_load(m, a);
 }
 
-/* Returns the first requested model that is not loaded, or NULL. */
+/* Returns the model that is first in the load queue and not loaded; NULL if
+ * there is none. */
 static struct model *next_model(struct models *m)
 {
     struct model *next = NULL;
@@ -232,8 +242,8 @@ static int count_loaded(const struct models *m)
     return n;
 }
 
-/* Fails the load: every loaded model is pinned, so no place will become
- * free. */
+/* Fails the load of a model because the limit of loaded models is reached and
+ * all loaded ones are pinned. */
 static void fail_all_pinned(struct models *m, struct model *a)
 {
     a->state = MODEL_FAILED;
@@ -247,8 +257,9 @@ static void fail_all_pinned(struct models *m, struct model *a)
 
 /* ---- eviction ------------------------------------------------------------ */
 
-/* Returns the model loaded first of those that may be unloaded, all of which
- * are in use; NULL if one is about to be unloaded anyway. */
+/* Returns the model that was loaded first among those that are not pinned. NULL
+ * if there is none, or if any model is about to be unloaded anyway. Called when
+ * all of them are in use. */
 static struct model *oldest_loaded(struct models *m)
 {
     struct model *first = NULL;
@@ -266,14 +277,16 @@ static struct model *oldest_loaded(struct models *m)
     return first;
 }
 
-/* Returns when `first` has to be evicted for `a`; 0 if not applicable. */
+/* Returns the time at which `first` has to be evicted for `a`; 0 if either is
+ * NULL. */
 static double eviction_time(const struct models *m, const struct model *a,
                             const struct model *first)
 {
     return !a || !first ? 0 : m->o.wait_s + fmax(a->since, first->loaded);
 }
 
-/* Cancels pending evictions: there is a place without them. */
+/* Cancels pending evictions, because they are not needed any more. Requests
+ * that wait for these models run. */
 static void cancel_evictions(struct models *m)
 {
     for (int i = 0; i < m->n; i++) {
@@ -289,8 +302,8 @@ static void cancel_evictions(struct models *m)
     }
 }
 
-/* Starts evicting a model for `a`, if that has waited long enough. Returns
- * false if it has to wait on. */
+/* Starts evicting a model for `a` if requests for `a` have waited long enough.
+ * Returns false if they have to wait longer. */
 static bool request_eviction(struct models *m, const struct model *a)
 {
     struct model *first = oldest_loaded(m);
@@ -304,8 +317,10 @@ static bool request_eviction(struct models *m, const struct model *a)
     return true;
 }
 
-/* Loads a model, makes a place for it, or fails it. Returns false if there is
- * nothing to do, or all loaded models are in use. */
+/* Does one operation for the next model in the load queue: loads it, unloads
+ * another model or requests its eviction, or fails the load. Returns false if
+ * the queue is empty, or if all loaded models are in use and none can be
+ * evicted yet. */
 static bool load_one(struct models *m)
 {
     struct model *a = next_model(m), *other;
@@ -328,9 +343,10 @@ static bool load_one(struct models *m)
     return true;
 }
 
-/* ---- the thread ---------------------------------------------------------- */
+/* ---- the loader thread --------------------------------------------------- */
 
-/* Returns when the next model will have been idle for too long; 0: never. */
+/* Returns the earliest time at which a model that is not in use will have been
+ * idle for too long; 0 if there is none. */
 static double next_idle(const struct models *m)
 {
     double next = 0;
@@ -369,7 +385,7 @@ void *models_loader_thread(void *models)
     while (!m->stops)
         if (!unload_one(m) && !load_one(m))
             wait_for_request(m);
-    for (int i = 0; i < m->n; i++) { /* rejects waiting requests */
+    for (int i = 0; i < m->n; i++) { /* reject all requests that wait */
         struct model *a = &m->model[i];
 
         set_cancelled(m, a);

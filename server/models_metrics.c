@@ -1,9 +1,10 @@
-/* The metrics of all models as one Prometheus text: those of each model, with a
- * label that names it, joined family by family, as the format requires.
+/* Combines the metrics of all models into one Prometheus text. A label names
+ * the model of each sample. The samples of all models in the same family are
+ * adjacent, as the format requires.
  *
- * A service counts from when it was loaded. Its metrics text is kept when it is
- * unloaded, and added to that of the next load, so that totals only grow,
- * whatever is counted. */
+ * The counters of a service start at 0 when it is loaded. When it is unloaded,
+ * its metrics text is kept and added to the metrics of the next load. So totals
+ * never decrease, whatever they count. */
 #include "models_inner.h"
 
 #include <inttypes.h>
@@ -11,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Appends the label of a model, escaped. */
+/* Appends the label model="NAME", with `name` escaped. */
 static bool add_label(struct text *out, const char *name)
 {
     bool ok = text_add(out, "model=\"", 7);
@@ -25,7 +26,8 @@ static bool add_label(struct text *out, const char *name)
     return ok && text_add(out, "\"", 1);
 }
 
-/* Appends a sample, "NAME VALUE" or "NAME{LABELS} VALUE", of a model. */
+/* Appends a sample, "NAME VALUE" or "NAME{LABELS} VALUE", with the label of the
+ * model added. `line` is the sample, n bytes with its newline. */
 static bool add_sample(struct text *out, const char *line, size_t n,
                        const char *model)
 {
@@ -40,8 +42,9 @@ static bool add_sample(struct text *out, const char *line, size_t n,
     return ok && text_add(out, "}", 1) && text_add(out, line + end, n - end);
 }
 
-/* Appends the family at *at, without its comments if `bare`, and moves *at past
- * it. */
+/* Appends the family of metrics that begins at *at, with the label of the model
+ * added to its samples. If `bare`, omits its comment lines. Moves *at past the
+ * family. */
 static bool add_family(struct text *out, const char **at, const char *model,
                        bool bare)
 {
@@ -84,15 +87,15 @@ bool models_join_metrics(struct text *out, const struct models_text *part,
 
 /* ---- totals of earlier loads --------------------------------------------- */
 
-/* Returns the end of a line, after its newline. */
+/* Returns the beginning of the next line. */
 static const char *next_line(const char *line)
 {
     line += strcspn(line, "\n");
     return line + (*line == '\n');
 }
 
-/* Returns the length of "NAME{LABELS}" in a sample's line; a space and the
- * value follow. */
+/* Returns the length of the key, "NAME{LABELS}", in the line of a sample; a
+ * space and the value follow. */
 static size_t key_of(const char *line)
 {
     size_t n = strcspn(line, "\n");
@@ -102,7 +105,8 @@ static size_t key_of(const char *line)
     return n;
 }
 
-/* Returns the sample with the key of `line`, or NULL. */
+/* Returns the line in `text` of the sample with the same key as the sample
+ * `line`, or NULL. */
 static const char *find_sample(const char *text, const char *line)
 {
     size_t n = key_of(line);
@@ -129,7 +133,8 @@ static bool add_sum(struct text *out, const char *a, const char *b)
     return text_add(out, a, n + 1) && text_add(out, value, strlen(value));
 }
 
-/* Returns true for "# TYPE NAME gauge"; gauges have no totals. */
+/* Returns true if the line is "# TYPE NAME gauge". The values of gauges are not
+ * added up. */
 static bool is_gauge(const char *line)
 {
     static const char end[] = " gauge\n";
@@ -144,8 +149,9 @@ static bool is_type(const char *line)
     return strncmp(line, "# TYPE ", 7) == 0;
 }
 
-/* Appends samples of the family with this type line that only `past` has, for
- * example of a removed device. */
+/* Appends the samples of a family that are in `past` but not in `now`, for
+ * example those of a removed device. `type` is the "# TYPE" line of the
+ * family. */
 static bool add_missing(struct text *out, const char *type, const char *now,
                         const char *past)
 {
@@ -197,14 +203,15 @@ bool models_zero_gauges(struct text *out, const char *now)
     return ok;
 }
 
-/* Writes the totals of a service and earlier loads; v may be NULL. Returns
- * false if out of memory. */
+/* Appends the metrics of a service with the totals of earlier loads, `past`,
+ * added. If `v` is NULL, appends only `past`. Returns false if out of
+ * memory. */
 static bool write_totals(struct service *v, const char *past, struct text *out)
 {
     struct text now = {0};
     bool ok = !v || !v->loop || service_metrics(v, &now);
 
-    if (!now.s) /* nothing is loaded */
+    if (!now.s) /* no service is loaded */
         ok = ok && text_add(out, past, strlen(past));
     else
         ok = ok && models_add_past(out, now.s, past);
@@ -225,9 +232,10 @@ char *models_saved_totals(struct service *v, const char *past)
 
 /* ---- all models ---------------------------------------------------------- */
 
-/* Writes the text of a model, counted as a user meanwhile. Not as a recent use,
- * or reading metrics would keep it loaded. The text stays empty if it was never
- * loaded. Returns false if out of memory. */
+/* Writes the metrics of a model, and counts as a user of its service meanwhile.
+ * This does not count as a recent use, because then reading metrics would keep
+ * the model loaded. The text stays empty if the model was never loaded. Returns
+ * false if out of memory. */
 static bool write_model(struct model *a, struct text *out)
 {
     struct models *m = a->of;
@@ -278,7 +286,7 @@ void models_on_metrics(void *user, struct http_request *r)
     part = calloc((size_t)m->n + 1, sizeof *part);
     ok = text && part;
     n = ok ? write_all(m, text, part, &ok) : 0;
-    if (m->o.any_name) /* no label is needed */
+    if (m->o.any_name) /* there is one model, so no label is needed */
         ok = ok && (n == 0 || text_add(&out, text[0].s, text[0].n));
     else
         ok = ok && models_join_metrics(&out, part, n);

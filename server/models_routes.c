@@ -1,5 +1,5 @@
-/* Finds the model that a request means, and answers requests about the table
- * itself. See models.h. */
+/* Finds the model of a request and passes the request to the model's service.
+ * Also handles requests about the table of models. See models.h. */
 #include "models_inner.h"
 
 #include "json_field.h"
@@ -9,9 +9,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- running ------------------------------------------------------------- */
+/* ---- running a request --------------------------------------------------- */
 
-/* Returns the service's route of a request; the table may have its path too. */
+/* Returns the route of a service for a request. If the request matched one of
+ * the table's own routes, this is the service's route with the same path. */
 static const struct http_route *inner_of(const struct models *m,
                                          const struct http_request *r)
 {
@@ -24,8 +25,8 @@ static const struct http_route *inner_of(const struct models *m,
     return &m->inner[k];
 }
 
-/* Returns true for a read-only request, which neither keeps a model loaded nor
- * loads it. */
+/* Returns true for a read-only request (any method but POST). It neither loads
+ * a model nor keeps it loaded. */
 static bool only_looks(const struct http_request *r)
 {
     return strcmp(http_method(r), "POST") != 0;
@@ -35,14 +36,14 @@ void models_run(void *model, struct http_request *r)
 {
     struct model *a = model;
     struct models *m = a->of;
-    bool looks = only_looks(r); /* r is freed afterwards */
+    bool looks = only_looks(r); /* read now, because the handler may free `r` */
 
     if (!looks) {
         pthread_mutex_lock(&m->lock);
         a->requested = ++m->n_request;
         pthread_mutex_unlock(&m->lock);
     }
-    /* Its use count keeps the service alive. */
+    /* The use that the caller began keeps the service loaded. */
     inner_of(m, r)->handle(a->service, r);
     pthread_mutex_lock(&m->lock);
     models_use(a, -1);
@@ -56,7 +57,7 @@ void models_reject_load(struct http_request *r, const pl_err *err)
     struct api_error why;
 
     api_error_set_status(&why, err->status, err);
-    if (why.status == 400) /* not the request's fault */
+    if (why.status == 400) /* the request itself is valid */
         why.status = 500;
     else if (why.status == 429)
         why.status = 503;
@@ -74,8 +75,8 @@ static void append(struct model *a, struct models_waiting *w)
     a->last = w;
 }
 
-/* Rejects waiting requests whose client has disconnected. Caller holds the
- * lock. */
+/* Rejects those requests waiting for model `a` whose clients have disconnected.
+ * Caller holds the lock. */
 static void end_left(struct models *m, struct model *a)
 {
     const pl_err left = {PL_CANCELLED, "the client disconnected"};
@@ -89,13 +90,15 @@ static void end_left(struct models *m, struct model *a)
             continue;
         }
         m->n_waiting--;
-        models_reject_load(w->r, &left); /* the client has disconnected */
+        models_reject_load(w->r, &left); /* ends the request; nobody reads the
+                                            response */
         free(w);
     }
 }
 
-/* Queues the request for its model. Returns false if it was rejected. Caller
- * holds the lock. */
+/* Makes a request wait for its model, and requests a load of the model. Returns
+ * false with *why filled if the request must be rejected. Caller holds the
+ * lock. */
 static bool wait_for(struct models *m, struct model *a, struct http_request *r,
                      struct api_error *why)
 {
@@ -131,7 +134,7 @@ static bool may_load(const struct models *m, const struct http_request *r)
     return strcmp(autoload, "true") == 0 || strcmp(autoload, "1") == 0;
 }
 
-/* Runs the request, queues it, or rejects it. */
+/* Runs the request at once, makes it wait for its model, or rejects it. */
 static void dispatch_request(struct models *m, struct model *a,
                              struct http_request *r)
 {
@@ -139,8 +142,8 @@ static void dispatch_request(struct models *m, struct model *a,
     struct api_error why;
 
     pthread_mutex_lock(&m->lock);
-    /* A read-only request runs despite a pending eviction, because it starts
-     * nothing that others would wait for. */
+    /* A read-only request runs even if an eviction is pending, because it ends
+     * soon and does not delay the eviction. */
     run = models_is_ready(a) ||
           (only_looks(r) && a->state == MODEL_LOADED && !a->unload_pending);
     if (run)
@@ -160,9 +163,12 @@ static void dispatch_request(struct models *m, struct model *a,
         service_reject(r, &why);
 }
 
-/* ---- which model --------------------------------------------------------- */
+/* ---- finding the model --------------------------------------------------- */
 
-/* Reads the field "model" of a body, or NULL; *owner must outlive it. */
+/* Sets *name to the query argument "model" or, if there is none, to the field
+ * "model" of the JSON body. It is unchanged if there is neither. *owner is the
+ * parsed body, which owns *name; the caller releases it. Returns false with
+ * *why filled if the body is invalid. */
 static bool read_name(const struct http_request *r, const char **name,
                       json_t **owner, struct api_error *why)
 {
@@ -177,7 +183,8 @@ static bool read_name(const struct http_request *r, const char **name,
            field_text(&f, "model", name);
 }
 
-/* Returns the model that is meant, or NULL. */
+/* Returns the model of a request; NULL with *why filled if it names none or an
+ * unknown one. */
 static struct model *find_model(const struct models *m,
                                 const struct http_request *r,
                                 struct api_error *why)
@@ -218,9 +225,9 @@ void models_on_request(void *models, struct http_request *r)
         service_reject(r, &why);
 }
 
-/* ---- the list ------------------------------------------------------------ */
+/* ---- list of models ------------------------------------------------------ */
 
-/* As clients of llama.cpp's server expect them. */
+/* The names that clients of llama.cpp's server expect. */
 static const char *const state_names[] = {
     [MODEL_UNLOADED] = "unloaded", [MODEL_LOADING] = "loading",
     [MODEL_LOADED] = "loaded",     [MODEL_UNLOADING] = "unloading",
@@ -288,7 +295,7 @@ static void on_list(void *user, struct http_request *r)
     respond_json(r, json_pack("{s:s, s:o}", "object", "list", "data", list));
 }
 
-/* Answers for one model, by its exact name. */
+/* Handles GET /v1/models/{}: describes the model with this name. */
 static void on_model(void *user, struct http_request *r)
 {
     struct models *m = user;
@@ -308,7 +315,7 @@ static void on_model(void *user, struct http_request *r)
     respond_json(r, j);
 }
 
-/* ---- loading and unloading ----------------------------------------------- */
+/* ---- requests to load and unload ----------------------------------------- */
 
 static struct model *named(const struct models *m, struct http_request *r)
 {
@@ -320,7 +327,8 @@ static struct model *named(const struct models *m, struct http_request *r)
     return a;
 }
 
-/* Answers at once; the list shows the progress. */
+/* Handles /models/load: requests a load and responds at once. The list of
+ * models shows the progress. */
 static void on_load(void *user, struct http_request *r)
 {
     struct models *m = user;
@@ -335,8 +343,9 @@ static void on_load(void *user, struct http_request *r)
     respond_json(r, json_pack("{s:b}", "success", 1));
 }
 
-/* Unloads a model after its requests have ended; later ones load it again. A
- * load in progress is cancelled, and requests that wait for it are rejected. */
+/* Handles /models/unload: unloads a model once its present requests have ended.
+ * Later requests load it again. If it is being loaded, the load is cancelled,
+ * and requests that wait for it are rejected. */
 static void on_unload(void *user, struct http_request *r)
 {
     struct models *m = user;
@@ -364,7 +373,8 @@ static void on_unload(void *user, struct http_request *r)
         service_reject(r, &why);
 }
 
-/* Answers for the server if no model is named. */
+/* Handles /props: describes the server if the request names no model, else
+ * passes the request to the model. */
 static void on_props(void *user, struct http_request *r)
 {
     struct models *m = user;

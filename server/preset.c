@@ -1,4 +1,4 @@
-/* Parses lines to sections. See preset.h. */
+/* Parses preset files line by line. See preset.h. */
 #include "preset.h"
 
 #include <stdarg.h>
@@ -37,7 +37,7 @@ static bool is_blank(char c)
     return c == ' ' || c == '\t' || c == '\r';
 }
 
-/* Trims blanks around text [*s, *n). */
+/* Removes the blanks around the text *s [*n] by changing *s and *n. */
 static void trim(const char **s, size_t *n)
 {
     while (*n > 0 && is_blank(**s)) {
@@ -165,7 +165,8 @@ pl_status preset_read(struct preset *p, const char *text, size_t len,
     pl_status s = PL_OK;
 
     *p = (struct preset){0};
-    if (len >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0) { /* UTF-8's BOM */
+    if (len >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0) { /* byte order mark
+                                                               of UTF-8 */
         text += 3;
         len -= 3;
     }

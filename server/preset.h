@@ -1,5 +1,5 @@
-/* Preset files in the format of llama.cpp's server: options of models, one
- * section per model.
+/* Reads preset files in the format of llama.cpp's server: command line options
+ * of models, one section per model.
  *
  *   version = 1            may be left out
  *   [*]                    for all models
@@ -14,9 +14,9 @@
 #include "pl.h"
 
 struct preset_key {
-    char *key, *value; /* owned; without surrounding blanks; a value may be
+    char *key, *value; /* owned, without surrounding blanks; `value` may be
                           empty */
-    int line;          /* of the file, from 1 */
+    int line;          /* line number in the file, from 1 */
 };
 
 struct preset_section {
@@ -31,12 +31,13 @@ struct preset {
     int n;
 };
 
-/* Parses a file. BAD_FILE: the message begins with the line. The caller calls
- * preset_free in all cases. */
+/* Parses the contents of a file, text [len]. BAD_FILE: the file is invalid; the
+ * message begins with the line number. Other errors: NO_MEMORY. The caller
+ * calls preset_free in all cases. */
 pl_status preset_read(struct preset *p, const char *text, size_t len,
                       pl_err *err);
 void preset_free(struct preset *p);
-/* Returns the section of that name, or NULL. */
+/* Returns the section with this name, or NULL. */
 const struct preset_section *preset_find(const struct preset *p,
                                          const char *name);
 

@@ -1,11 +1,13 @@
-/* Parses a request of each protocol, part by part. */
+/* Parses requests of all protocols by calling the readers of
+ * request_parse.h. */
 #include "request_parse.h"
 
 #include <stdlib.h>
 
 typedef bool request_read_fn(struct request_reader *r);
 
-/* By enum request_kind. */
+/* The form of errors, and the readers in the order in which they are called, by
+ * enum request_kind. */
 static const struct {
     enum api_error_shape shape;
     request_read_fn *part[5];
@@ -35,7 +37,7 @@ enum api_error_shape request_shape(enum request_kind kind)
     return kinds[kind].shape;
 }
 
-/* ---- known, but unsupported ---------------------------------------------- */
+/* ---- unsupported fields -------------------------------------------------- */
 
 enum {
     TALKS = 1 << REQUEST_CHAT,
@@ -45,10 +47,11 @@ enum {
     ITEMS = 1 << REQUEST_RESPONSES,
 };
 
-/* Unsupported fields. A field requests nothing if it is null, false, empty or
- * this number. */
+/* Known but unsupported fields. A field rejects the request unless its value
+ * requests nothing: it is null, false, empty, 0, or the number `nothing`. */
 static const struct {
-    unsigned kinds; /* 1 << enum request_kind */
+    unsigned kinds; /* protocols that have the field, a set of 1 << enum
+                       request_kind */
     const char *name;
     double nothing;
     const char *what;
@@ -97,8 +100,8 @@ static bool check_beyond(const struct request_reader *r)
     return true;
 }
 
-/* Rejects features that the server lacks; the only place that checks
- * rules->can. */
+/* Rejects the request if it needs a feature that the server does not support.
+ * Only this function checks rules->can. */
 static bool check_needs(const struct request_reader *r)
 {
     const struct request *a = r->a;
@@ -127,7 +130,7 @@ static bool check_needs(const struct request_reader *r)
     return true;
 }
 
-/* ---- the whole request --------------------------------------------------- */
+/* ---- parsing the whole request ------------------------------------------- */
 
 bool request_dump(struct request_reader *r, const json_t *j, char **out)
 {
@@ -155,9 +158,9 @@ bool request_set_thinking(struct request_reader *r, bool on)
            request_set_extra(r, "thinking", json_boolean(on));
 }
 
-/* Reads the beginning of the answer: in these protocols a conversation may end
- * with it as the assistant's text, unless the request sets
- * add_generation_prompt. */
+/* Sets a->begun if the conversation ends with a text of the assistant. In chats
+ * and /v1/messages this is the beginning of the answer, which the model
+ * continues, unless the request sets add_generation_prompt. */
 static bool read_begun(struct request_reader *r)
 {
     size_t n = json_array_size(r->messages);

@@ -1,8 +1,10 @@
-/* Parses requests of all protocols: JSON to prompts or a conversation, and how
- * to continue them. Nothing is computed here, and no model runs.
+/* Parses the requests of all protocols, from JSON to struct request: prompts or
+ * a conversation, and how to continue them. Nothing is tokenized or computed
+ * here, and no model runs.
  *
- * Unknown fields are ignored, as by other servers. Known but unsupported fields
- * are rejected by name, unless their value requests nothing. */
+ * Unknown fields are ignored, as other servers do. Known but unsupported fields
+ * reject the request, unless their value requests nothing (null, false,
+ * empty). */
 #ifndef SERVER_REQUEST_H
 #define SERVER_REQUEST_H
 
@@ -16,44 +18,45 @@ enum request_kind {
     REQUEST_COMPLETION,  /* /completion */
     REQUEST_MESSAGES,    /* /v1/messages, /v1/messages/count_tokens */
     REQUEST_RESPONSES,   /* /v1/responses */
-    REQUEST_INFILL,      /* /infill; answered like /completion */
+    REQUEST_INFILL,      /* /infill; its response is that of /completion */
 };
 
-/* Most alternatives per token with probabilities. */
+/* The most alternatives per token whose probabilities a response lists. */
 enum { REQUEST_MAX_TOP = 64 };
 
-/* Features that the server may lack. */
+/* Features that a server may not support. */
 enum request_need {
-    REQUEST_GRAMMAR = 1, /* output constrained by a GBNF grammar */
-    REQUEST_SCHEMA = 2,  /* output constrained by a JSON Schema */
-    REQUEST_CALL = 4,    /* a tool must be called */
+    REQUEST_GRAMMAR = 1, /* output that is constrained by a GBNF grammar */
+    REQUEST_SCHEMA = 2,  /* output that is constrained by a JSON Schema */
+    REQUEST_CALL = 4,    /* output that must call a tool */
 };
 
 enum request_reasoning {
-    REASONING_APART,  /* in a field or block of its own */
+    REASONING_APART,  /* in a separate field or block */
     REASONING_WITHIN, /* in the content, between <think> tags */
     REASONING_BOTH,
 };
 
-/* The server's settings for all requests. */
+/* Settings of the server that apply to all requests. */
 struct request_rules {
-    const pl_sampling *sampling; /* defaults; NULL: the library's */
-    const pl_tokenizer *words;   /* for biases given as texts; NULL: these are
-                                    rejected */
+    const pl_sampling *sampling; /* default sampling; NULL for the library's */
+    const pl_tokenizer *words;   /* tokenizes the texts of biases; NULL if none,
+                                    and such biases are rejected */
     int64_t n_vocab;
-    int64_t max_tokens; /* if a request has no limit; -1: none */
-    int max_texts;      /* prompts times choices; 0: 128 */
-    uint64_t seed;      /* if a request has none */
-    unsigned can;       /* enum request_need */
-    bool calls_as_text; /* the template takes call arguments only as JSON texts,
-                           not as objects */
+    int64_t max_tokens; /* used if a request has no limit; -1 for no limit */
+    int max_texts;      /* most tasks of a request, prompts times choices; 0 for
+                           128 */
+    uint64_t seed;      /* used if a request has no seed */
+    unsigned can;       /* supported features, a set of enum request_need */
+    bool calls_as_text; /* the chat template requires call arguments as JSON
+                           text, not as objects */
 };
 
-/* A part of a prompt: a text, or token ids. */
+/* A piece of a prompt: a text, or a list of token ids. */
 struct request_piece {
-    const char *text; /* [len], borrowed; NULL: ids */
+    const char *text; /* [len], borrowed; NULL if the piece is `ids` */
     size_t len;
-    bool plain;   /* special tokens are not parsed in it */
+    bool plain;   /* text that looks like a special token stays text */
     int32_t *ids; /* [n_ids], owned */
     int64_t n_ids;
 };
@@ -65,53 +68,60 @@ struct request_prompt {
 
 struct request {
     enum request_kind kind;
-    json_t *body;      /* the request, which owns borrowed strings; owned */
-    const char *model; /* as requested; NULL: none */
+    json_t *body;      /* the parsed JSON, which owns the strings borrowed
+                          below; owned */
+    const char *model; /* name in the request; NULL if none */
 
-    /* A conversation as in pl_conversation (owned), or prompts. */
-    char *messages;            /* NULL: not a conversation */
-    char *tools;               /* NULL: none */
-    char *extra;               /* NULL: none */
-    bool no_generation_prompt; /* the rendered text ends with the last
-                                  message */
-    char *begun;               /* the beginning of the answer: the assistant's
-                                  text in the last message; owned; NULL: none */
+    /* Either a conversation, with the fields of pl_conversation as owned JSON
+     * strings, or prompts. */
+    char *messages;            /* NULL if there are only prompts */
+    char *tools;               /* NULL if none */
+    char *extra;               /* NULL if none */
+    bool no_generation_prompt; /* the rendered text ends with the last message,
+                                  without the header of a new one */
+    /* text that the answer begins with, from a last message of the assistant;
+     * owned; NULL if none */
+    char *begun;
     struct request_prompt *prompt; /* [n_prompt], owned */
     int n_prompt;                  /* 1 for a conversation */
 
-    int n;              /* choices per prompt; each one's seed is one greater */
-    int64_t max_tokens; /* -1: no limit */
+    int n;              /* choices per prompt; the seed of choice i is
+                           sampling.seed + i */
+    int64_t max_tokens; /* -1 for no limit */
     pl_sampling sampling;
     int32_t *bias_id;         /* owned, used by sampling */
     float *bias;              /* owned, used by sampling */
-    const char **dry_breaker; /* owned, its strings borrowed; used by
-                                 sampling */
+    const char **dry_breaker; /* used by `sampling`; owned, its strings
+                                 borrowed */
     const char **stop;        /* [n_stop], owned, its strings borrowed */
     int n_stop;
     bool ignore_end, no_cache;
-    int slot; /* requested (id_slot); -1: any */
+    int slot; /* requested slot (id_slot); -1 for any */
 
-    char *schema;        /* JSON Schema of the content; owned; NULL: none */
-    const char *grammar; /* GBNF; NULL: none */
-    bool must_call;      /* a tool has to be called */
-    const char *call;    /* the tool; NULL: any */
+    char *schema;        /* JSON Schema of the content; owned; NULL if none */
+    const char *grammar; /* GBNF grammar; NULL if none */
+    bool must_call;      /* the answer must call a tool */
+    const char *call;    /* name of the tool that must be called; NULL for
+                            any */
     bool single_call;    /* at most one call (parallel_tool_calls) */
 
-    bool stream, usage; /* usage: a stream ends with the usage */
-    bool progress;      /* a stream reports prompt progress */
-    bool probs;         /* return the probabilities of tokens */
-    int n_top;          /* and of this many alternatives, at most
+    bool stream, usage; /* usage: a stream ends with a usage object */
+    bool progress;      /* a stream reports the progress of the prompt */
+    bool probs;         /* return the probability of each generated token */
+    int n_top;          /* number of alternatives to return with it, at most
                            REQUEST_MAX_TOP */
     bool ids;           /* return the ids of generated tokens */
-    bool echo;          /* the prompt precedes its answer */
+    bool echo;          /* return the prompt before the generated text */
     enum request_reasoning reasoning;
 };
 
-/* Returns false if the request was rejected; then *a is empty. */
+/* Parses a request body of a protocol into *a. Returns false with *why filled
+ * if it was rejected; then *a is {0}. Else the caller frees it with
+ * request_fini. */
 bool request_parse(struct request *a, enum request_kind kind, const char *body,
                    size_t len, const struct request_rules *rules,
                    struct api_error *why);
-void request_fini(struct request *a); /* takes {0} */
+void request_fini(struct request *a); /* {0} is allowed */
 enum api_error_shape request_shape(enum request_kind kind);
 
 #endif

@@ -1,10 +1,10 @@
-/* Messages of /v1/chat/completions, and helpers for the messages of all
- * protocols. */
+/* Reads the messages of /v1/chat/completions. Also has the helpers for messages
+ * of all protocols. */
 #include "request_parse.h"
 
 #include <stdlib.h>
 
-/* ---- for all protocols --------------------------------------------------- */
+/* ---- helpers for all protocols ------------------------------------------- */
 
 static bool is_one_of(const char *s, const char *const *list)
 {
@@ -13,7 +13,8 @@ static bool is_one_of(const char *s, const char *const *list)
     return *list != NULL;
 }
 
-/* Appends the text of part i of a list. */
+/* Appends the text of part i of `list`, the value of field `name`; see
+ * request_join_text. */
 static bool join_part(const struct fields *f, const char *name,
                       const json_t *list, size_t i, const char *const *types,
                       struct text *out)
@@ -70,9 +71,9 @@ bool request_set_text(const struct fields *f, json_t *object, const char *key,
            api_error_set_memory(f->why);
 }
 
-/* Returns true if the JSON values of call arguments fit in the limit, in
- * addition to those of other calls. The request's own values are counted
- * separately. */
+/* Returns true if the JSON values in a text with call arguments are within the
+ * limit for all calls of the request, and counts them. The values of the
+ * request itself are counted separately. */
 static bool has_room(struct request_reader *r, const char *text, size_t len)
 {
     size_t n = field_values(text, len);
@@ -83,7 +84,9 @@ static bool has_room(struct request_reader *r, const char *text, size_t len)
     return true;
 }
 
-/* Returns the arguments in the template's form; NULL if out of memory. */
+/* Returns the arguments of a call in the form that the template requires, an
+ * object or its JSON text. `given` is NULL, an object or a JSON text. A text
+ * that is invalid or too large is returned unchanged. NULL if out of memory. */
 static json_t *arguments_of(struct request_reader *r, const json_t *given)
 {
     const char *text = json_string_value(given);
@@ -103,7 +106,7 @@ static json_t *arguments_of(struct request_reader *r, const json_t *given)
         (given == NULL ||
          (text != NULL && json_error_code(&e) == json_error_unknown)))
         return NULL;
-    if (!json_is_object(object)) { /* malformed earlier output of a model */
+    if (!json_is_object(object)) { /* a model generated invalid JSON earlier */
         json_decref(object);
         return json_incref((json_t *)given);
     }
@@ -171,10 +174,10 @@ static bool read_calls(struct request_reader *r, const struct fields *m,
     return true;
 }
 
-/* Passes a message to the template with all its fields, so that it finds those
- * that it knows. The content becomes one text, and the calls' arguments get the
- * template's form. Templates know "system" rather than its successor
- * "developer". */
+/* Adds a message for the template. It keeps all its fields, because templates
+ * may use any of them. The content becomes one string, and the arguments of
+ * calls get the form that the template requires. The role "developer" becomes
+ * "system", because templates know only that. */
 static bool read_message(struct request_reader *r, const json_t *list, size_t i)
 {
     static const char *const texts[] = {"text", "refusal", NULL};

@@ -1,14 +1,15 @@
-/* /infill: text between two texts, for models trained to fill in the middle.
- * The prompt has their special tokens: other files of the project, each after
- * the token of a file; the text before the gap; the text after it; the token of
- * the gap; and the beginning of its text. */
+/* Reads requests of /infill, which generate the text between two given texts,
+ * with models trained to fill in the middle. The prompt is built with the
+ * model's special tokens. It consists of: other files of the project, each
+ * after a file token; the text before the gap; the text after it; the token of
+ * the gap; the beginning of the generated text. */
 #include "request_parse.h"
 
 #include <stdlib.h>
 
 enum { MOST_EXTRA = 1024 };
 
-/* A prompt under construction. */
+/* A prompt that is being built from pieces. */
 struct pieces {
     struct request_reader *r;
     struct request_prompt *p;
@@ -35,7 +36,8 @@ static struct request_piece *add_piece(struct pieces *to)
     return &p->piece[p->n++];
 }
 
-/* Appends a text; special tokens are parsed in it only if `special`. */
+/* Appends a text [len] to the prompt. Special tokens are parsed in it only if
+ * `special`. */
 static bool add_text(struct pieces *to, const char *text, size_t len,
                      bool special)
 {
@@ -60,7 +62,7 @@ static bool add_mark(struct pieces *to, pl_fim which)
     return true;
 }
 
-/* Reads a field of text; `text` is "" if it is absent. */
+/* Reads a field that is a string; *text is "" if it is absent. */
 static bool read_text(const struct fields *f, const char *name,
                       const char **text, size_t *len)
 {
@@ -71,8 +73,8 @@ static bool read_text(const struct fields *f, const char *name,
     return true;
 }
 
-/* Appends {"filename", "text"}; for a model without file tokens a line
- * separates them. */
+/* Appends item i of "input_extra", an object {"filename", "text"}. If the model
+ * has no file token, a separator line precedes the text instead. */
 static bool add_extra(struct pieces *to, const json_t *list, size_t i)
 {
     static const char line[] = "\n\n--- snippet ---\n\n";
@@ -159,7 +161,8 @@ bool request_read_infill(struct request_reader *r)
     if (a->prompt == NULL)
         return api_error_set_memory(r->f.why);
     to.p = a->prompt;
-    /* An empty text first: the tokenizer's additions precede it. */
+    /* The first piece is an empty text, before which the tokenizer adds its
+     * special tokens, such as BOS. */
     return add_piece(&to) != NULL &&
            (a->prompt->piece[0].text = "", add_extras(&to)) &&
            add_mark(&to, PL_FIM_PREFIX) &&

@@ -1,15 +1,15 @@
-/* Messages of /v1/messages, whose content is blocks: texts, tool calls and
- * their results, reasoning. One such message may become several for a template,
- * where tool results are separate messages. */
+/* Reads the messages of /v1/messages. Their content is a list of blocks: texts,
+ * tool calls, tool results, reasoning. One message may become several messages
+ * for the template, because there tool results are separate messages. */
 #include "request_parse.h"
 
 static const char *const texts[] = {"text", NULL};
 
-/* A message under construction. */
+/* A message for the template that is being built. */
 struct making {
     struct request_reader *r;
     const char *role;
-    json_t *message; /* borrowed from the list; NULL: not begun */
+    json_t *message; /* borrowed from the list; NULL if not begun */
     struct text content, reasoning;
 };
 
@@ -23,7 +23,7 @@ static bool begin(struct making *m)
            api_error_set_memory(m->r->f.why);
 }
 
-/* Completes the message; the next block begins another. */
+/* Completes the message, if one was begun. The next block begins another. */
 static bool end(struct making *m)
 {
     const struct fields *f = &m->r->f;
@@ -93,7 +93,7 @@ static bool add_block(struct making *m, const struct fields *block)
     if (strcmp(type, "thinking") == 0)
         return add(m, &m->reasoning, block, "thinking");
     if (strcmp(type, "redacted_thinking") == 0)
-        return true; /* cannot be read here */
+        return true; /* encrypted, so it cannot be passed to the model */
     if (strcmp(type, "tool_use") == 0)
         return add_call(m, block);
     if (strcmp(type, "tool_result") == 0)
@@ -129,7 +129,7 @@ static bool read_message(struct request_reader *r, const json_t *list, size_t i)
     return end(&m) && ok;
 }
 
-/* Reads the system prompt: a string, or blocks of text. */
+/* Reads the system prompt, a string or a list of text blocks. */
 static bool read_system(struct request_reader *r)
 {
     struct making m = {.r = r, .role = "system"};
@@ -142,7 +142,8 @@ static bool read_system(struct request_reader *r)
     return end(&m) && ok;
 }
 
-/* Reads whether to reason: templates have a switch, not a budget. */
+/* Reads the field "thinking". Templates can only turn reasoning on or off, so
+ * its token budget is ignored. */
 static bool read_thinking(struct request_reader *r)
 {
     static const char *const types[] = {"enabled", "disabled", "adaptive"};

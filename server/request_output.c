@@ -1,9 +1,11 @@
-/* Reads an output's format, and what is reported along with it. */
+/* Reads the fields that select the format of the output and the details
+ * returned with it. */
 #include "request_parse.h"
 
 #include <stdlib.h>
 
-/* Takes the schema in a present field of f. */
+/* Sets r->a->schema to the JSON Schema in field `name`, which must be
+ * present. */
 static bool take_schema(struct request_reader *r, const struct fields *f,
                         const char *name)
 {
@@ -14,8 +16,9 @@ static bool take_schema(struct request_reader *r, const struct fields *f,
     return request_dump(r, schema, &r->a->schema);
 }
 
-/* Reads {"type": "json_schema", "json_schema": {"schema": {...}}} and variants;
- * in /v1/responses and /v1/messages the schema is next to the type. */
+/* Reads an output format such as {"type": "json_schema", "json_schema":
+ * {"schema": {...}}}. In /v1/responses and /v1/messages, "schema" is a field
+ * next to "type". */
 static bool read_format(struct request_reader *r, const struct fields *f)
 {
     static const char *const types[] = {"text", "json_object", "json_schema"};
@@ -42,7 +45,8 @@ static bool read_format(struct request_reader *r, const struct fields *f)
     return r->a->schema != NULL || api_error_set_memory(r->f.why);
 }
 
-/* Reads the output format from each protocol's field. */
+/* Reads the output format: a JSON Schema or a GBNF grammar, from the fields
+ * that this protocol has for it. */
 static bool read_formats(struct request_reader *r)
 {
     struct request *a = r->a;
@@ -75,7 +79,8 @@ static bool read_formats(struct request_reader *r)
     return true;
 }
 
-/* Reads "logprobs", a number in completions and a switch in chats. */
+/* Reads which token probabilities to return. "logprobs" is a number in
+ * completions, and true or false in chats. */
 static bool read_probs(struct request_reader *r)
 {
     struct request *a = r->a;

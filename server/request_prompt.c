@@ -1,5 +1,5 @@
-/* Prompts: a text; a list of token ids; a list of both, which is one prompt; or
- * a list of several of these. */
+/* Reads the prompts of a request. A prompt is a string, a list of token ids, or
+ * a list of both. A field may contain one prompt or a list of prompts. */
 #include "request_parse.h"
 
 #include <stdlib.h>
@@ -9,7 +9,8 @@ static bool is_id(const json_t *v)
     return json_is_integer(v);
 }
 
-/* Takes consecutive ids from item i on as one piece of *n ids. */
+/* Makes one piece of the consecutive token ids that begin at item i of the
+ * list; *n is their number. */
 static bool take_ids(struct request_reader *r, const json_t *list, size_t i,
                      struct request_piece *p, size_t *n)
 {
@@ -36,7 +37,7 @@ static bool take_ids(struct request_reader *r, const json_t *list, size_t i,
     return true;
 }
 
-/* Takes a text, or a list of texts and ids. */
+/* Reads one prompt: a string, or a list of strings and token ids. */
 static bool take_prompt(struct request_reader *r, const json_t *v,
                         struct request_prompt *p)
 {
@@ -67,7 +68,8 @@ static bool take_prompt(struct request_reader *r, const json_t *v,
     return true;
 }
 
-/* Returns true for a list of prompts; a list with an id is one prompt. */
+/* Returns true if `v` is a list of prompts. A list that contains a token id is
+ * one prompt. */
 static bool is_several(const json_t *v)
 {
     if (!json_is_array(v))

@@ -1,5 +1,6 @@
-/* Input of /v1/responses: a text, or items. Consecutive items by the model
- * (reasoning, message, calls) become one message. */
+/* Reads the input of /v1/responses, a string or a list of items. Consecutive
+ * items of the model (reasoning, message, calls) become one message of the
+ * assistant. */
 #include "request_parse.h"
 
 static const char *const texts[] = {"input_text", "output_text", "text",
@@ -14,7 +15,8 @@ static json_t *last_by_model(const struct request_reader *r)
     return role != NULL && strcmp(role, "assistant") == 0 ? m : NULL;
 }
 
-/* Returns NULL if out of memory, which rejects the request. */
+/* Appends a message with empty content and returns it, borrowed. Rejects the
+ * request and returns NULL if out of memory. */
 static json_t *new_message(struct request_reader *r, const char *role)
 {
     json_t *m = json_pack("{ssss}", "role", role, "content", "");
@@ -33,7 +35,7 @@ static bool add_text(struct request_reader *r, const struct fields *item,
     const json_t *had = json_object_get(message, key);
     bool ok = true;
 
-    if (json_string_length(had) > 0) /* two items of one message */
+    if (json_string_length(had) > 0) /* several items become one message */
         ok = (text_add(&t, json_string_value(had), json_string_length(had)) &&
               text_add(&t, "\n", 1)) ||
              api_error_set_memory(r->f.why);
@@ -54,7 +56,8 @@ static bool read_message(struct request_reader *r, const struct fields *item)
         !field_choice(item, "role", roles, 4, &role) ||
         !field_need(item, "content"))
         return false;
-    if (role == 1) { /* joins its reasoning, but not its calls */
+    if (role == 1) { /* a text is added to the message of its reasoning, but not
+                        to one with calls */
         message = last_by_model(r);
         if (json_object_get(message, "tool_calls") != NULL)
             message = NULL;
@@ -106,7 +109,7 @@ static bool read_reasoning(struct request_reader *r, const struct fields *item)
     json_t *message;
 
     if (!whole && json_array_size(field(item, "summary")) == 0)
-        return true; /* stored elsewhere, or encrypted */
+        return true; /* the text is not in the request */
     message = new_message(r, "assistant");
     return message != NULL && add_text(r, item, whole ? "content" : "summary",
                                        message, "reasoning_content", thoughts);

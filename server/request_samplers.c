@@ -1,12 +1,13 @@
-/* Sampler settings of llama-server's requests other than numbers: the samplers,
- * their order, and DRY's sequence breakers. */
+/* Reads those sampler settings of llama-server's requests that are not numbers:
+ * the samplers and their order, and DRY's sequence breakers. */
 #include "request_parse.h"
 #include "sampler_names.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* Reads the order: a list of names, or a string with a letter for each. */
+/* Reads the samplers in their order: a list of names, or a string with one
+ * letter per sampler. */
 static bool read_order(struct request_reader *r)
 {
     const json_t *v = field(&r->f, "samplers");

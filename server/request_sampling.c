@@ -1,4 +1,5 @@
-/* Reads how tokens are sampled, and when a text ends. */
+/* Reads the sampling parameters, limits, stop strings and biases of a
+ * request. */
 #include "request_parse.h"
 #include "sampler_names.h"
 
@@ -7,8 +8,8 @@
 #include <stdlib.h>
 
 enum {
-    MOST_STOP = 256,        /* strings */
-    MOST_STOP_BYTES = 1024, /* of each string */
+    MOST_STOP = 256,        /* stop strings */
+    MOST_STOP_BYTES = 1024, /* of each stop string */
     MOST_BIAS = 1 << 17,
 };
 
@@ -16,7 +17,7 @@ enum {
 
 static const struct {
     const char *name;
-    size_t at; /* of a float in pl_sampling */
+    size_t at; /* offset of a float in pl_sampling */
     double least, most;
 } numbers[] = {
     {"temperature", offsetof(pl_sampling, temperature), 0, 100},
@@ -66,7 +67,8 @@ static bool read_numbers(struct request_reader *r)
         return false;
     s->top_n_sigma = s->top_n_sigma < 0 ? 0 : s->top_n_sigma;
     s->dry_allowed_length = (int)dry_allowed;
-    /* -1 means the whole context; the sampler limits it. */
+    /* -1 means the whole context; the loop limits it to the context when it
+     * creates the sampler. */
     s->dry_last_n = dry_last_n < 0 || dry_last_n > SAMPLER_DRY_LAST_N
                         ? SAMPLER_DRY_LAST_N
                         : (int)dry_last_n;
@@ -77,7 +79,8 @@ static bool read_numbers(struct request_reader *r)
     return true;
 }
 
-/* Reads limits; later names take precedence. */
+/* Reads the token limit, the slot and the number of choices. If several names
+ * of the token limit are present, the last in `names` counts. */
 static bool read_limits(struct request_reader *r)
 {
     static const char *const names[] = {"n_predict", "max_tokens",
@@ -110,7 +113,7 @@ static bool add_stop(struct request_reader *r, const char *name,
     if (!json_is_string(v) || json_string_length(v) > MOST_STOP_BYTES)
         return field_wrong(&r->f, name, v,
                            "a string of at most 1024 bytes, or a list of them");
-    if (json_string_length(v) > 0) /* an empty one never matches */
+    if (json_string_length(v) > 0) /* an empty string is ignored */
         r->a->stop[r->a->n_stop++] = json_string_value(v);
     return true;
 }
@@ -176,7 +179,7 @@ static bool add_bias(struct biases *b, int64_t id, float bias)
     return true;
 }
 
-/* Adds a bias to all tokens of a text. */
+/* Adds a bias for each token of a text. */
 static bool add_text_bias(struct biases *b, const char *text, float bias)
 {
     int32_t *ids = NULL;
@@ -198,8 +201,9 @@ static bool add_text_bias(struct biases *b, const char *text, float bias)
     return ok;
 }
 
-/* Adds one bias. token: an id, or a text; with `digits` the text may be an id
- * in decimal. */
+/* Adds the bias `value` (false for minus infinity) for the token `id` or, if
+ * `id` is NULL, for the tokens of `text`. If `digits`, a text that is a decimal
+ * number is a token id. */
 static bool take_bias(struct biases *b, const json_t *id, const char *text,
                       bool digits, const json_t *value)
 {
@@ -255,8 +259,8 @@ static bool read_biases(struct request_reader *r)
     return true;
 }
 
-/* Starts from the defaults in rules. A request's list of biases replaces
- * theirs. */
+/* Starts from the defaults in r->rules and overwrites those that the request
+ * sets. A list of biases replaces the default list. */
 bool request_read_sampling(struct request_reader *r)
 {
     struct request *a = r->a;

@@ -1,4 +1,4 @@
-/* Converts requests to tasks. */
+/* Converts requests to tasks. See request_tasks.h. */
 #include "request_tasks.h"
 
 #include <inttypes.h>
@@ -28,8 +28,10 @@ static pl_status render(const struct request *a, const char *messages,
     return pl_template_render(t, &c, text, len, err);
 }
 
-/* Copies the conversation and appends a unique marker to its last text: digits,
- * which templates do not change. malloc'ed; NULL if out of memory. */
+/* Copies the conversation and appends a marker to the text of its last message.
+ * The marker, also written to `end`, is a number that occurs nowhere in the
+ * conversation; templates do not change digits. Returns the JSON text,
+ * malloc'ed; NULL if out of memory. */
 static char *mark_end(const char *messages, char end[static 32])
 {
     json_t *all = json_loads(messages, 0, NULL), *last, *content;
@@ -50,8 +52,8 @@ static char *mark_end(const char *messages, char end[static 32])
     return marked;
 }
 
-/* Renders the conversation up to the end of its last text, which must appear
- * unchanged. */
+/* Renders a conversation up to the end of its last text, a->begun. The template
+ * must render this text unchanged, else UNSUPPORTED. */
 static pl_status render_begun(const struct request *a, const pl_template *t,
                               int64_t now, char **text, size_t *len,
                               pl_err *err)
@@ -90,7 +92,7 @@ pl_status request_render(const struct request *a, const pl_template *t,
                             : render(a, a->messages, t, now, text, len, err);
 }
 
-/* Appends ids; frees `more`. */
+/* Appends `more` [n_more] to the malloc'ed list *ids [*n] and frees `more`. */
 static pl_status join(int32_t **ids, int64_t *n, int32_t *more, int64_t n_more,
                       pl_err *err)
 {
@@ -137,7 +139,8 @@ pl_status request_chat_tokens(const pl_tokenizer *words, const char *text,
     return s;
 }
 
-/* Sets *ids to a piece's tokens, malloc'ed. */
+/* Sets *ids to the tokens of a piece, malloc'ed. `flags` are those of
+ * pl_tokenize. */
 static pl_status piece_tokens(const struct request_piece *p, int flags,
                               const pl_tokenizer *words, int32_t **ids,
                               int64_t *n, pl_err *err)

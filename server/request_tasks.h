@@ -1,28 +1,33 @@
-/* Converts a parsed request to tasks of the loop: the tokens of its prompts,
- * and how each text is generated. */
+/* Converts a parsed request to tasks of the loop: renders and tokenizes its
+ * prompts, and fills the parameters of its tasks. */
 #ifndef SERVER_REQUEST_TASKS_H
 #define SERVER_REQUEST_TASKS_H
 
 #include "loop.h"
 #include "request.h"
 
-/* Renders a conversation with the template; *text is malloc'ed and ends with
- * a->begun, if that is set. now: as in pl_conversation. UNSUPPORTED: the
- * template does not reproduce that text verbatim. */
+/* Renders a conversation with the chat template. *text is malloc'ed and
+ * NUL-terminated; *len, unless NULL, is its length. It ends with a->begun, if
+ * that is set. `now` is as in pl_conversation. UNSUPPORTED: the template does
+ * not reproduce a->begun verbatim. */
 pl_status request_render(const struct request *a, const pl_template *t,
                          int64_t now, char **text, size_t *len, pl_err *err);
-/* Tokenizes a rendered text, which may contain BOS itself: BOS is added only if
- * the tokenizer requires it and it is missing. *ids is malloc'ed. */
+/* Tokenizes a rendered conversation, in which special tokens are parsed. A BOS
+ * token is added only if the tokenizer requires it and the text does not begin
+ * with one. *ids is malloc'ed, [*n]. */
 pl_status request_chat_tokens(const pl_tokenizer *words, const char *text,
                               size_t len, int32_t **ids, int64_t *n,
                               pl_err *err);
-/* Tokenizes a prompt that is not a conversation. The tokenizer's additions
- * precede a text that begins it; token ids are used unchanged. */
+/* Tokenizes a prompt that is not a conversation. The special tokens that the
+ * tokenizer adds, such as BOS, are added only if the prompt begins with a text,
+ * not with token ids. *ids is malloc'ed, [*n]. */
 pl_status request_prompt_tokens(const struct request_prompt *p,
                                 const pl_tokenizer *words, int32_t **ids,
                                 int64_t *n, pl_err *err);
-/* Fills all of *params except prompt, client, time and listener. It borrows
- * *own: the request's sampling with the seed of this choice. */
+/* Fills the fields of *params that depend only on the request: sampling,
+ * max_tokens, ignore_end, no_cache and slot. Sets *own to the request's
+ * sampling with the seed of this choice (seed + choice). params->sampling
+ * borrows *own. */
 void request_fill_params(const struct request *a, int choice,
                          struct task_params *params, pl_sampling *own);
 

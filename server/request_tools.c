@@ -1,8 +1,11 @@
-/* Tools in each protocol's form. Templates know one form: {"type": "function",
- * "function": {"name", "description", "parameters"}}. */
+/* Reads the tools and "tool_choice" of each protocol. Tools are converted to
+ * the form that templates expect: {"type": "function", "function": {"name",
+ * "description", "parameters"}}. */
 #include "request_parse.h"
 
-/* Reads the function of a tool: name, description, parameters. */
+/* Reads the name, description and parameters of a function from `f`, and
+ * appends the tool to `list`. `schema_name` is the field with the parameters'
+ * JSON Schema. */
 static bool read_function(struct request_reader *r, const struct fields *f,
                           const char *schema_name, json_t *list)
 {
@@ -64,8 +67,9 @@ static bool has_tool(const json_t *list, const char *name)
     return false;
 }
 
-/* Reads {"type": "function", "function": {"name"}}; in /v1/messages and
- * /v1/responses the name is next to the type. */
+/* Reads a "tool_choice" that is an object, such as {"type": "function",
+ * "function": {"name"}}. In /v1/messages and /v1/responses, "name" is a field
+ * next to "type". Sets *none if no tool may be called. */
 static bool read_choice_object(struct request_reader *r, bool *none)
 {
     static const char *const types[] = {"auto", "none", "any", "tool",

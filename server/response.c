@@ -1,4 +1,5 @@
-/* Responses: the part that all protocols share. */
+/* The response object: the part of response formatting that all protocols
+ * share. */
 #include "response_inner.h"
 
 #include <math.h>
@@ -14,14 +15,14 @@ static const struct response_protocol *const protocols[] = {
     [REQUEST_INFILL] = &protocol_llama,
 };
 
-/* ---- creation ------------------------------------------------------------ */
+/* ---- creation and destruction -------------------------------------------- */
 
 pl_status response_create(struct response **out, const struct request *a,
                           const struct response_about *about, pl_err *err)
 {
     struct response *w = calloc(1, sizeof(*w));
     const char *prefix = protocols[a->kind]->prefix;
-    /* an invalid byte becomes three */
+    /* utf8_copy may replace a byte by three */
     size_t n_id = strlen(prefix) + 3 * strlen(about->id) + 1;
 
     *out = w;
@@ -100,7 +101,7 @@ bool response_begun(const struct response *w)
     return w->begun;
 }
 
-/* ---- bytes --------------------------------------------------------------- */
+/* ---- writing ------------------------------------------------------------- */
 
 static bool write_all(struct response *w, const char *s, size_t n)
 {
@@ -135,7 +136,8 @@ bool response_send_done(struct response *w)
     return !w->failed && write_all(w, done, sizeof(done) - 1);
 }
 
-/* Ends the response when all choices have ended. */
+/* Ends the response after all choices have ended: writes the end of the stream,
+ * or the body. */
 static bool finish(struct response *w)
 {
     json_t *j;
@@ -198,7 +200,7 @@ static bool begin(struct response *w, struct response_choice *c)
     return !w->failed;
 }
 
-/* Appends a block; NULL if out of memory. */
+/* Appends an empty block to a choice and returns it; NULL if out of memory. */
 static struct response_block *
 add_block(struct response *w, struct response_choice *c, pl_reply_kind kind)
 {
@@ -217,7 +219,7 @@ add_block(struct response *w, struct response_choice *c, pl_reply_kind kind)
     return &c->block[c->n_block++];
 }
 
-/* Adds valid text to the last block. */
+/* Appends valid UTF-8 to the last block and, in a stream, sends it. */
 static bool emit_text(struct response *w, struct response_choice *c,
                       const struct text *t)
 {
@@ -229,7 +231,7 @@ static bool emit_text(struct response *w, struct response_choice *c,
     return !w->failed;
 }
 
-/* Completes the last block. */
+/* Completes the last block, if there is one. */
 static bool end_block(struct response *w, struct response_choice *c)
 {
     struct text t = {0};
@@ -263,7 +265,8 @@ static bool add_text(struct response *w, struct response_choice *c,
     return !w->failed;
 }
 
-/* Closes reasoning that is part of the content. */
+/* Closes the <think> section if reasoning is part of the content and has ended.
+ * For REASONING_BOTH, repeats the reasoning in the content first. */
 static bool end_thoughts(struct response *w, struct response_choice *c)
 {
     const struct text why =
@@ -285,7 +288,7 @@ static bool end_thoughts(struct response *w, struct response_choice *c)
     return !w->failed;
 }
 
-/* Adds to the arguments of the last block, a call. */
+/* Appends to the arguments of the last block, which is a tool call. */
 static bool add_arguments(struct response *w, struct response_choice *c,
                           const pl_reply_part *p)
 {
@@ -350,7 +353,7 @@ bool response_part(struct response *w, int choice, const pl_reply_part *p)
     return add_text(w, c, p->kind, p->text, p->len);
 }
 
-/* ---- other events -------------------------------------------------------- */
+/* ---- other calls --------------------------------------------------------- */
 
 bool response_ping(struct response *w)
 {
@@ -390,8 +393,8 @@ bool response_prompt(struct response *w, int choice, int64_t n_prompt,
     return add_text(w, c, PL_REPLY_CONTENT, text, strlen(text));
 }
 
-/* Writes a token; -9999 replaces minus infinity, as in OpenAI's API, because
- * JSON has none. */
+/* Returns a token with its probability as JSON; NULL if out of memory. JSON has
+ * no infinity, so -9999 replaces minus infinity, as in OpenAI's API. */
 static json_t *token_json(const struct response_token *t)
 {
     json_t *bytes = json_array();
@@ -483,7 +486,8 @@ void response_add(json_t **list, json_t *value)
     *list = NULL;
 }
 
-/* Returns the list's items and clears it, because a token's may take 50 KB. */
+/* Moves the items of a list to a new list, which it returns; NULL if empty.
+ * They are not kept, because the probabilities of one token may take 50 KB. */
 static json_t *new_of(json_t *list)
 {
     json_t *new;

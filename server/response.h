@@ -1,26 +1,29 @@
-/* Writes a response: converts a model's output to the bytes of the request's
- * protocol, streamed or whole. Uses neither engine nor HTTP.
+/* Writes a response: converts the output of a model to the bytes of the
+ * request's protocol, streamed or as one body. Uses neither the engine nor
+ * HTTP.
  *
- * The calls for a choice come in this order: any number of response_progress,
- * then texts, calls and tokens, then one response_end. Choices may be
- * interleaved. A streamed response writes events immediately; any other writes
- * its body when its last choice has ended. Texts may be cut anywhere;
- * ill-formed UTF-8 in them becomes U+FFFD. */
+ * The order of calls for one choice: any number of response_progress;
+ * response_prompt; any number of response_part and response_token; one
+ * response_end. Calls for several choices may be interleaved. A streamed
+ * response writes events immediately. Any other response writes its body when
+ * its last choice has ended. Texts may be split anywhere, even within a
+ * character; ill-formed UTF-8 becomes U+FFFD. */
 #ifndef SERVER_RESPONSE_H
 #define SERVER_RESPONSE_H
 
 #include "request.h"
 
-struct response; /* opaque; used by one thread at a time */
+struct response; /* may be used by one thread at a time */
 
-/* Returns false if the client is gone. */
+/* Sends n bytes to the client. Returns false if the client has disconnected. */
 typedef bool response_write_fn(void *user, const void *data, size_t n);
 
-/* Properties of a response. Strings are copied. */
+/* Properties of a response that do not depend on its request. Strings are
+ * copied by response_create. */
 struct response_about {
-    const char *model; /* the model's name for clients */
-    const char *id;    /* of this response, without the protocol's prefix:
-                          letters and digits */
+    const char *model; /* name of the model that clients see */
+    const char *id;    /* id of this response, letters and digits; the
+                          protocol's prefix is put before it */
     int64_t created;   /* seconds since 1970 */
     response_write_fn *write;
     void *user;
@@ -32,60 +35,65 @@ struct response_token {
     const char *text; /* [len], any bytes */
     size_t len;
     double logprob;
-    const struct response_token *top; /* [n_top], the likeliest first; their own
-                                         n_top is ignored */
+    const struct response_token *top; /* alternatives, [n_top], the likeliest
+                                         first; their n_top is ignored */
     int n_top;
 };
 
 enum response_end_reason {
-    RESPONSE_ENDED,  /* the model ended its text */
+    RESPONSE_ENDED,  /* the model ended its text, for example by an end-of-text
+                        token */
     RESPONSE_STOP,   /* a stop string was generated */
-    RESPONSE_LENGTH, /* max_tokens, or the context is full */
+    RESPONSE_LENGTH, /* max_tokens is reached, or the context is full */
 };
 
 struct response_end {
     enum response_end_reason why;
-    const char *stop;                      /* the string; NULL: none */
-    int64_t n_prompt, n_cached, n_written; /* tokens; n_cached: prompt tokens
-                                              that were not computed */
+    const char *stop; /* the stop string; NULL if none */
+    /* in tokens; n_cached: prompt tokens found in the cache; n_written:
+     * generated tokens */
+    int64_t n_prompt, n_cached, n_written;
     double prompt_s, written_s;
-    bool full; /* the context is full */
+    bool full; /* the output ended because the context is full */
 };
 
-/* Creates a response; it borrows `a` until response_free. The following return
- * false if out of memory or the client is gone; all later calls then do
- * nothing. */
+/* Creates a response, which borrows `a` until response_free. Errors: NO_MEMORY.
+ * The functions below that return bool return false if out of memory or if the
+ * client has disconnected. All later calls then do nothing and return false. */
 pl_status response_create(struct response **out, const struct request *a,
                           const struct response_about *about, pl_err *err);
 void response_free(struct response *w);
-/* Returns the number of choices: prompts times n. Choice c belongs to prompt c
- * / n. */
+/* Returns the number of choices: the number of prompts times a->n. Choice c
+ * belongs to prompt c / a->n. */
 int response_choices(const struct response *w);
-/* Returns "text/event-stream" or "application/json". */
+/* Returns the Content-Type: "text/event-stream" or "application/json". */
 const char *response_type(const struct response *w);
-/* Returns true if anything was written: it is then too late for another HTTP
- * status. */
+/* Returns true if anything was written, so that the HTTP status can no longer
+ * change. */
 bool response_begun(const struct response *w);
 
-/* Writes a keep-alive to a stream, for the client and proxies: an event or
- * comment outside the response's content, between two events or before all. */
+/* Writes a keep-alive to a stream, because clients and proxies close silent
+ * connections. It is an event or a comment outside of the response's content.
+ * It may be written between any two events. */
 bool response_ping(struct response *w);
-/* Reports that `done` of the prompt's tokens are processed, n_cached of them
- * from a cache. Written only if requested. */
+/* Reports that `done` of the prompt's `total` tokens are computed, n_cached of
+ * them taken from a cache. Written only to streams, if the request asks for
+ * it. */
 bool response_progress(struct response *w, int choice, int64_t done,
                        int64_t total, int64_t n_cached, double seconds);
-/* Reports that the prompt is processed, before the first text. text: the
- * prompt's, which is copied, for /completion and for "echo"; NULL: unknown. */
+/* Reports that the prompt is computed; called before the first text. `text` is
+ * the rendered prompt, which is copied for /completion and for "echo"; NULL if
+ * unknown. */
 bool response_prompt(struct response *w, int choice, int64_t n_prompt,
                      int64_t n_cached, const char *text);
 bool response_token(struct response *w, int choice,
                     const struct response_token *t);
-/* Adds a part, as pl_reply passes it. */
+/* Adds a part of the output, as pl_reply passes it. */
 bool response_part(struct response *w, int choice, const pl_reply_part *part);
 bool response_end(struct response *w, int choice,
                   const struct response_end *end);
-/* Ends the whole response with an error: as an event of the stream, or as the
- * body. */
+/* Ends the whole response, with all its choices, by an error: an event of the
+ * stream, or the body. */
 bool response_fail(struct response *w, const struct api_error *why);
 
 #endif

@@ -1,8 +1,10 @@
-/* /v1/chat/completions: chunks of messages, with llama-server's additions:
- * timings, progress, reasoning_content. */
+/* The protocol of /v1/chat/completions. A stream consists of chunks of
+ * messages. Includes llama-server's additions: timings, progress and
+ * reasoning_content. */
 #include "response_inner.h"
 
-/* Returns {"content": [...]} of tokens not sent yet; NULL if there are none. */
+/* Returns the "logprobs" object of the tokens not sent yet, {"content": [...]};
+ * NULL if there are none. */
 static json_t *new_probs(struct response_choice *c)
 {
     json_t *probs = response_new_probs(c);
@@ -10,7 +12,8 @@ static json_t *new_probs(struct response_choice *c)
     return probs != NULL ? json_pack("{s:o}", "content", probs) : NULL;
 }
 
-/* Returns a chunk of one choice; takes over `delta`. */
+/* Returns a chunk for one choice; takes ownership of `delta`. `finish` is the
+ * finish reason; NULL if not ended. */
 static json_t *chunk(const struct response *w, struct response_choice *c,
                      json_t *delta, const char *finish)
 {
@@ -63,8 +66,9 @@ static bool text(struct response *w, struct response_choice *c, const char *s,
     return response_send_event(w, NULL, chunk(w, c, delta, NULL));
 }
 
-/* Returns a call. index: -1 if it is complete; else the number of a call that
- * begins. */
+/* Returns a tool call as JSON. If `index` is -1, with its arguments, for a
+ * whole message. Else as the beginning of call number `index` in a stream, with
+ * empty arguments. */
 static json_t *call_json(const struct response_block *b, int index)
 {
     json_t *j =

@@ -1,8 +1,10 @@
-/* /v1/completions: chunks of plain text. */
+/* The protocol of /v1/completions. A stream consists of chunks of plain
+ * text. */
 #include "response_inner.h"
 
-/* Returns probabilities both in the form of completions, parallel lists, and in
- * llama-server's, "content". Takes over `list`; NULL gives null. */
+/* Returns the "logprobs" object. It contains the probabilities twice: as the
+ * parallel lists of OpenAI's completions, and as llama-server's "content".
+ * Takes ownership of `list`; if NULL, returns a JSON null. */
 static json_t *probs_json(json_t *list)
 {
     json_t *tokens = json_array(), *probs = json_array(), *tops = json_array();
@@ -44,7 +46,8 @@ static json_t *choice_json(const struct response_choice *c, json_t *text,
                      "logprobs", probs_json(probs), "finish_reason", finish);
 }
 
-/* Takes over `choices`. */
+/* Returns the outer object of a response or chunk; takes ownership of
+ * `choices`. */
 static json_t *around(const struct response *w, json_t *choices)
 {
     return json_pack("{s:o, s:I, s:s, s:s, s:s, s:s}", "choices", choices,
@@ -83,7 +86,7 @@ static bool text(struct response *w, struct response_choice *c, const char *s,
     return response_send_event(w, NULL, chunk(w, c, json_text(s, len), NULL));
 }
 
-/* This protocol has no tools. */
+/* Writes nothing, because this protocol has no tool calls. */
 static bool call(struct response *w, struct response_choice *c, int n)
 {
     (void)w;

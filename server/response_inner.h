@@ -1,64 +1,72 @@
-/* A response as its protocols see it. */
+/* The response object, and the interface of the protocols that format it
+ * (response_chat.c and others). Not included elsewhere. */
 #ifndef SERVER_RESPONSE_INNER_H
 #define SERVER_RESPONSE_INNER_H
 
 #include "json_text.h"
 #include "response.h"
 
-/* A run of output of one kind. */
+/* A block: consecutive output of one kind, that is content, reasoning, or one
+ * tool call. */
 struct response_block {
     pl_reply_kind kind;
-    struct text text; /* of a call: its arguments */
-    char *name, *id;  /* of a call; owned */
+    struct text text; /* the text; of a call its arguments, as JSON */
+    char *name, *id;  /* of a call, else NULL; owned */
 };
 
 struct response_choice {
     int index;
     struct response_block *block; /* [n_block], owned */
     int n_block, cap_block;
-    struct utf8_tail tail; /* incomplete character of the last block */
-    bool thinks;           /* a reasoning section is open */
-    json_t *probs, *ids;   /* of all tokens, or in a stream of those not sent
-                              yet; owned, NULL: not requested */
+    struct utf8_tail tail; /* incomplete character at the end of the last
+                              block */
+    bool thinks;           /* reasoning that will be part of the content is not
+                              closed yet */
+    /* lists of the probabilities and ids of all tokens, in a stream of the
+     * tokens not sent yet; owned; NULL if not requested */
+    json_t *probs, *ids;
     int64_t n_prompt, n_cached, n_token;
     bool begun, ended;
-    struct response_end end; /* its `stop` points to `stop` below */
+    struct response_end end; /* end.stop is the string in `stop` below, or
+                                NULL */
     struct text prompt, stop;
 };
 
 struct response {
     const struct response_protocol *protocol;
     const struct request *a;
-    struct response_about about;    /* strings owned */
-    char *id;                       /* with the protocol's prefix; owned */
+    struct response_about about;    /* its strings are owned */
+    char *id;                       /* id with the protocol's prefix; owned */
     struct response_choice *choice; /* [n], owned */
     int n, n_ended;
     bool streamed, begun, over, failed;
-    int64_t n_event; /* events sent */
-    bool open;       /* the last block is open, in protocols with block
-                        events */
+    int64_t n_event; /* number of events sent */
+    bool open;       /* the start event of the last block was sent, but not its
+                        end event; only in protocols with such events */
 };
 
-/* A protocol. `whole` makes the body, or returns NULL if out of memory. The
- * others write events and return false as response_send_event does. NULL:
- * nothing to write. */
+/* The functions of a protocol. `whole` returns the body of a response that is
+ * not streamed, NULL if out of memory. The others write events of a stream and
+ * return the result of response_send_event. A function that is NULL writes
+ * nothing. */
 struct response_protocol {
-    const char *prefix;               /* of response ids */
-    bool (*ping)(struct response *w); /* NULL: a comment is written, not an
-                                         event */
+    const char *prefix;               /* prefix of response ids */
+    bool (*ping)(struct response *w); /* NULL if a comment is written instead of
+                                         an event */
     bool (*progress)(struct response *w, struct response_choice *c,
                      int64_t done, int64_t total, double seconds);
     bool (*begin)(struct response *w, struct response_choice *c);
-    /* `text` was appended to the last block. */
+    /* Called after `text` was appended to the last block. */
     bool (*text)(struct response *w, struct response_choice *c,
                  const char *text, size_t len);
-    /* The last block is a call that begins, the nth of the choice; `text` gets
-     * its arguments. */
+    /* Called when a tool call begins, which is the last block and call number n
+     * of the choice, from 0. Its arguments are passed to `text` later. */
     bool (*call)(struct response *w, struct response_choice *c, int n);
-    /* The last block is complete; called before another one or the end. */
+    /* Called when the last block is complete: before the next block begins, or
+     * before the end of the choice. */
     bool (*block_end)(struct response *w, struct response_choice *c);
     bool (*end)(struct response *w, struct response_choice *c);
-    bool (*over)(struct response *w); /* all choices have ended */
+    bool (*over)(struct response *w); /* called when all choices have ended */
     bool (*fail)(struct response *w, const struct api_error *why);
     json_t *(*whole)(const struct response *w);
 };
@@ -66,30 +74,34 @@ struct response_protocol {
 extern const struct response_protocol protocol_chat, protocol_completions,
     protocol_llama, protocol_messages, protocol_responses;
 
-/* Put a value into an object or list and take over its reference. If that fails
- * or the value is NULL, they free the object or list and set it to NULL. */
+/* Add a value to an object or list and take ownership of it. If that fails, or
+ * the value is NULL, they free the object or list and set it to NULL. */
 void response_put(json_t **object, const char *key, json_t *value);
 void response_add(json_t **list, json_t *value);
-/* Sends one event. Takes over `j`, whose NULL means out of memory. name: NULL
- * for events without a name. */
+/* Sends one event with JSON data. Takes ownership of `j`; NULL means out of
+ * memory. `name` is NULL for events without a name. Returns false if out of
+ * memory or the client has disconnected. */
 bool response_send_event(struct response *w, const char *name, json_t *j);
-bool response_send_done(struct response *w); /* data: [DONE] */
+bool response_send_done(struct response *w); /* sends "data: [DONE]" */
 
 const struct response_block *response_last(const struct response_choice *c);
 int response_count(const struct response_choice *c, pl_reply_kind kind);
-/* Returns all texts of a kind as one JSON string; NULL if out of memory. */
+/* Returns the texts of all blocks of a kind as one JSON string; NULL if out of
+ * memory. */
 json_t *response_joined(const struct response_choice *c, pl_reply_kind kind);
 json_t *response_string(const struct text *t);
-/* Return a new list of the probabilities or ids of tokens since the last call;
- * NULL if there are none or they were not requested. */
+/* Return a new list of the probabilities or the ids of the tokens since the
+ * last call. NULL if there are none, or if they were not requested. */
 json_t *response_new_probs(struct response_choice *c);
 json_t *response_new_ids(struct response_choice *c);
-/* Return timings and usage in the forms of llama-server and OpenAI. c: NULL for
- * all choices. */
+/* Return the "timings" of llama-server and the "usage" of OpenAI as JSON; NULL
+ * if out of memory. Timings are those of choice `c`, or of all choices if `c`
+ * is NULL. */
 json_t *response_timings(const struct response *w,
                          const struct response_choice *c);
 json_t *response_usage(const struct response *w);
-/* Totals of all choices; each prompt is counted once. */
+/* Totals of all choices. A prompt that several choices share is counted
+ * once. */
 struct response_sums {
     int64_t n_prompt, n_cached, n_written;
     double prompt_s, written_s;

@@ -1,9 +1,13 @@
-/* /completion, llama-server's own protocol: flat objects, the last of which has
- * everything. A stream ends with "stop": true instead of [DONE]. */
+/* The protocol of /completion, llama-server's own. A stream consists of flat
+ * objects with a part of the text each. The last one has "stop": true, instead
+ * of a final [DONE], and also contains the settings, the prompt, the stop
+ * reason and timings. The body of a response that is not streamed is this last
+ * object with the whole text. */
 #include "response_inner.h"
 #include "sampler_names.h"
 
-/* Returns the settings that tokens were sampled with. */
+/* Returns the "generation_settings": sampling parameters, limits and stop
+ * strings of the request; NULL if out of memory. */
 static json_t *settings(const struct request *a)
 {
     json_t *all = sampler_json(&a->sampling), *stop = json_array();
@@ -23,7 +27,7 @@ static json_t *settings(const struct request *a)
     return all;
 }
 
-/* Takes over `text`. */
+/* Returns an object of a stream; takes ownership of `text`. */
 static json_t *piece(const struct response *w, struct response_choice *c,
                      json_t *text)
 {
@@ -46,8 +50,10 @@ static const char *stop_type(const struct response_choice *c)
     return types[c->end.why];
 }
 
-/* Returns the parts of the last object that "response_fields" names, nested
- * ones ("timings/prompt_n") at its top. Takes over `all`. */
+/* Returns an object with those fields of `all`, the last object, that the
+ * request's "response_fields" lists. A nested field such as "timings/prompt_n"
+ * becomes "prompt_n" of the new object. Without "response_fields", returns
+ * `all`. Takes ownership of `all`. */
 static json_t *chosen(const struct response *w, json_t *all)
 {
     const json_t *names = json_object_get(w->a->body, "response_fields");
@@ -75,7 +81,8 @@ static json_t *chosen(const struct response *w, json_t *all)
     return some;
 }
 
-/* Returns the last object; takes over text, ids and probs. */
+/* Returns the last object of a choice; takes ownership of `text`, `ids` and
+ * `probs`. */
 static json_t *last(const struct response *w, const struct response_choice *c,
                     json_t *text, json_t *ids, json_t *probs)
 {
@@ -125,7 +132,7 @@ static bool text(struct response *w, struct response_choice *c, const char *s,
     return response_send_event(w, NULL, piece(w, c, json_text(s, len)));
 }
 
-/* This protocol has no tools. */
+/* Writes nothing, because this protocol has no tool calls. */
 static bool call(struct response *w, struct response_choice *c, int n)
 {
     (void)w;
@@ -146,7 +153,8 @@ static bool fail(struct response *w, const struct api_error *why)
     return response_send_event(w, NULL, api_error_json(why, API_ERROR_OPENAI));
 }
 
-/* Returns a list if there are several choices. */
+/* Returns the object of the only choice, or a list of those of several
+ * choices. */
 static json_t *whole(const struct response *w)
 {
     json_t *list = json_array(), *only;

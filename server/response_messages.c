@@ -1,7 +1,8 @@
-/* /v1/messages: named events around blocks of content. */
+/* The protocol of /v1/messages. The content is a list of blocks. In a stream,
+ * each block has named start, delta and stop events. */
 #include "response_inner.h"
 
-/* Returns the usage; input_tokens excludes cached ones. */
+/* Returns the "usage" object; its input_tokens exclude cached tokens. */
 static json_t *usage(const struct response_choice *c)
 {
     return json_pack("{s:I, s:I, s:I, s:I}", "input_tokens",
@@ -19,7 +20,8 @@ static const char *reason_of(const struct response_choice *c)
                                                   : "end_turn";
 }
 
-/* Takes over `content`. ended: the stop reason is known. */
+/* Returns a message object; takes ownership of `content`. If `ended`, the
+ * message has a stop reason. */
 static json_t *message(const struct response *w,
                        const struct response_choice *c, json_t *content,
                        bool ended)
@@ -45,9 +47,9 @@ static bool begin(struct response *w, struct response_choice *c)
            ping(w);
 }
 
-/* Parses truncated arguments up to their last complete value, as clients do
- * with a stream. A number at their end may be incomplete. Anything but a JSON
- * object becomes an empty one. */
+/* Returns the arguments of a call as an object. Truncated JSON is parsed up to
+ * its last complete value, as clients do with a stream; a number at its end may
+ * be incomplete. Anything but a JSON object becomes an empty object. */
 static json_t *input_json(const struct text *t)
 {
     struct text whole = {0};
@@ -62,7 +64,7 @@ static json_t *input_json(const struct text *t)
     return json_object();
 }
 
-/* Returns a block, empty or with its contents. */
+/* Returns a block as JSON, with its contents if `filled`, else empty. */
 static json_t *block_json(const struct response_block *b, bool filled)
 {
     json_t *text = filled ? response_string(&b->text) : json_string("");

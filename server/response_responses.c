@@ -1,12 +1,13 @@
-/* /v1/responses: output items, each with its own events. Every block is an
- * item: reasoning, a message, a call. */
+/* The protocol of /v1/responses. The output is a list of items, and each block
+ * is an item: reasoning, a message, or a call. In a stream, each item has its
+ * own events. */
 #include "response_inner.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 
-/* Returns a request's field for the response; `otherwise`, which it takes over,
- * if it is absent. */
+/* Returns the value of a field of the request, to be repeated in the response;
+ * `otherwise` if it is absent. Takes ownership of `otherwise`. */
 static json_t *requested(const struct response *w, const char *name,
                          json_t *otherwise)
 {
@@ -31,7 +32,7 @@ static json_t *usage(const struct response *w)
                      (json_int_t)(s.n_prompt + s.n_written));
 }
 
-/* ---- items --------------------------------------------------------------- */
+/* ---- output items -------------------------------------------------------- */
 
 static void item_id(const struct response *w, int i, char id[64])
 {
@@ -43,7 +44,8 @@ static void item_id(const struct response *w, int i, char id[64])
              w->about.id, i);
 }
 
-/* Returns the content part of a text item; takes over `text`. */
+/* Returns the content part of a message or reasoning item; takes ownership of
+ * `text`. */
 static json_t *part_json(const struct response_block *b, json_t *text)
 {
     if (b->kind == PL_REPLY_REASONING)
@@ -52,7 +54,7 @@ static json_t *part_json(const struct response_block *b, json_t *text)
                      text, "annotations", "logprobs");
 }
 
-/* Returns item i, empty or with its contents. */
+/* Returns item i as JSON, with its contents if `filled`, else empty. */
 static json_t *item_json(const struct response *w, int i, bool filled,
                          const char *status)
 {
@@ -79,9 +81,9 @@ static json_t *item_json(const struct response *w, int i, bool filled,
                      "role", "assistant", "content", content, "status", status);
 }
 
-/* ---- the response -------------------------------------------------------- */
+/* ---- response object ----------------------------------------------------- */
 
-/* Sets the fields that the response copies from the request. */
+/* Sets the fields of the response that repeat those of the request. */
 static void repeat(const struct response *w, json_t **j)
 {
     const pl_sampling *s = &w->a->sampling;
@@ -108,7 +110,8 @@ static void repeat(const struct response *w, json_t **j)
                      requested(w, row[i].name, row[i].otherwise));
 }
 
-/* status: "in_progress", "completed", "incomplete", "failed". */
+/* Returns the response object. `status` is "in_progress", "completed",
+ * "incomplete" or "failed". `why` is the error, NULL if none. */
 static json_t *response(const struct response *w, const char *status,
                         const struct api_error *why)
 {
@@ -139,7 +142,8 @@ static json_t *response(const struct response *w, const char *status,
 
 /* ---- events -------------------------------------------------------------- */
 
-/* Adds the type and number that all events have; takes over `j`. */
+/* Sends an event after adding its type and sequence number. Takes ownership of
+ * `j`. */
 static bool event(struct response *w, const char *type, json_t *j)
 {
     response_put(&j, "type", json_string(type));
@@ -147,7 +151,8 @@ static bool event(struct response *w, const char *type, json_t *j)
     return response_send_event(w, type, j);
 }
 
-/* Sends an event of the last item; takes over `value`. */
+/* Sends an event about the last item, with `value` in field `key`. Takes
+ * ownership of `value`. */
 static bool item_event(struct response *w, const char *type, const char *key,
                        json_t *value)
 {
@@ -166,7 +171,8 @@ static bool item_event(struct response *w, const char *type, const char *key,
     return event(w, type, j);
 }
 
-/* Sends "response.output_item.added" or "done" for the last item. */
+/* Sends an event with the last item itself: `type` is
+ * "response.output_item.added" or "response.output_item.done". */
 static bool about_item(struct response *w, const char *type, bool filled,
                        const char *status)
 {
@@ -219,8 +225,8 @@ static bool call(struct response *w, struct response_choice *c, int n)
     return about_item(w, "response.output_item.added", false, "in_progress");
 }
 
-/* Returns the status of the response and of its last item, whose end is
- * known. */
+/* Returns the status of a response whose choice has ended, which is also that
+ * of its last item. */
 static const char *status_of(const struct response_choice *c)
 {
     return c->end.why == RESPONSE_LENGTH ? "incomplete" : "completed";

@@ -1,4 +1,5 @@
-/* Names, letters and JSON, from one table. */
+/* Converts names, letters and JSON of samplers by one table. See
+ * sampler_names.h. */
 #include "sampler_names.h"
 
 #include <string.h>
@@ -18,7 +19,7 @@ static const struct {
     {"xtc", 'x', PL_STEP_XTC},
     {"temperature", 't', PL_STEP_TEMPERATURE},
     {"infill", 'i', SAMPLER_PASSED_OVER},
-    /* common alternatives */
+    /* alternative names that clients use */
     {"top-n-sigma", '\0', PL_STEP_TOP_N_SIGMA},
     {"top-k", '\0', PL_STEP_TOP_K},
     {"typical", '\0', PL_STEP_TYPICAL},

@@ -1,11 +1,12 @@
-/* See schedule.h. Clients are sorted by id. */
+/* See schedule.h. The table of clients is sorted by id and searched by
+ * bisection. */
 #include "schedule.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_LAG_STEPS = 8 }; /* most steps that a client may lag behind */
+enum { MAX_LAG_STEPS = 8 }; /* most steps that a client's counter lags behind */
 
 static pl_status no_memory(pl_err *err)
 {
@@ -17,7 +18,7 @@ static pl_status no_memory(pl_err *err)
     return PL_NO_MEMORY;
 }
 
-/* Returns the index of a client, or where it would be inserted. */
+/* Returns the index of a client, or the index at which it would be inserted. */
 static int client_index(const struct schedule *s, uint64_t id)
 {
     int low = 0, high = s->n_client;
@@ -40,7 +41,8 @@ static struct schedule_client *find(const struct schedule *s, uint64_t id)
     return i < s->n_client && s->client[i].id == id ? &s->client[i] : NULL;
 }
 
-/* Returns a client's counter, raised to the lowest that counts. */
+/* Returns the counter of a client, but at least the highest counter minus
+ * MAX_LAG_STEPS steps. */
 static int64_t served(const struct schedule *s, const struct schedule_client *c)
 {
     int64_t floor = s->most - MAX_LAG_STEPS * s->step;
@@ -124,8 +126,8 @@ static void charge(struct schedule *s, struct schedule_entry *entry, int64_t n)
     s->most = c->given > s->most ? c->given : s->most;
 }
 
-/* Returns the next prompt to serve of those without tokens in this step, or
- * NULL. */
+/* Returns the next prompt to serve among those that have no tokens in this step
+ * yet: the oldest one of the client served least. NULL if there is none. */
 static struct schedule_entry *next_prompt(const struct schedule *s,
                                           struct schedule_entry *entry, int n)
 {

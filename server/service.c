@@ -1,5 +1,5 @@
-/* The handlers of a model's paths. See service.h; generation.c has those that
- * generate. */
+/* The routes of a service and their handlers. See service.h. Those that
+ * generate text are in generation.c. */
 #include "service.h"
 
 #include "json_text.h"
@@ -46,7 +46,7 @@ static void respond_json(struct http_request *r, json_t *j)
     service_respond(r, body);
 }
 
-/* ---- users -------------------------------------------------------------- */
+/* ---- users of a service -------------------------------------------------- */
 
 void service_hold(struct service *v)
 {
@@ -86,8 +86,8 @@ bool service_render(const struct service *v, const struct request *a,
     return s == PL_OK || api_error_set_status(why, s, &err);
 }
 
-/* Splits the text into that of each of n tokens. Returns false if out of
- * memory. */
+/* Sets piece[i] to the text of each of n tokens. The texts are in *all, which
+ * must outlive them. Returns false if out of memory. */
 static bool name_all(const struct service *v, const int32_t *ids, int64_t n,
                      struct tokens_piece *piece, struct text *all)
 {
@@ -182,7 +182,9 @@ static void on_detokenize(void *user, struct http_request *r)
     tokens_fini(&a);
 }
 
-/* Renders a conversation as a prompt. Returns false if it was rejected. */
+/* Parses a request with a conversation and renders it with the chat template.
+ * *text is malloc'ed, [*n]. Returns false with *why filled if it was
+ * rejected. */
 static bool read_conversation(const struct service *v, struct http_request *r,
                               enum request_kind kind, char **text, size_t *n,
                               struct api_error *why)
@@ -261,7 +263,7 @@ static void add_text(void *user, const char *s, size_t n)
 {
     struct text *t = user;
 
-    text_add(t, s, n); /* a truncated picture is noticed */
+    text_add(t, s, n); /* if out of memory, the picture is visibly truncated */
 }
 
 static void on_plan(void *user, struct http_request *r)
@@ -289,7 +291,8 @@ static void on_health(void *user, struct http_request *r)
     respond_json(r, json_pack("{s:s}", "status", "ok"));
 }
 
-/* Returns the default sampling parameters. */
+/* Returns the default sampling parameters and token limit; NULL if out of
+ * memory. */
 static json_t *params_json(const struct service *v)
 {
     json_t *all = sampler_json(&v->sampling);
@@ -391,7 +394,7 @@ static void on_machine(void *user, struct http_request *r)
     machine_respond(user, r);
 }
 
-/* ---- generating ---------------------------------------------------------- */
+/* ---- text generation and embeddings -------------------------------------- */
 
 #define WRITES(name, kind)                                                     \
     static void on_##name(void *user, struct http_request *r)                  \

@@ -1,6 +1,6 @@
-/* The context of a model's request handlers: the model on its devices and the
- * loop that steps it. models.h chooses the model of a request and decides when
- * each is loaded. */
+/* A service: a loaded model, its engine, the loop that runs the engine, and
+ * everything else that the request handlers of this model use. models.h decides
+ * which service handles a request, and when each is loaded. */
 #ifndef SERVER_SERVICE_H
 #define SERVER_SERVICE_H
 
@@ -14,9 +14,11 @@
 
 #include <stdatomic.h>
 
-/* Counts the users of a service; all zero: they are not counted. */
+/* Callbacks to the owner of a service. All are NULL if users are not
+ * counted. */
 struct service_owner {
-    void (*use)(void *user, int more); /* changes the count by +1 or -1 */
+    void (*use)(void *user, int more); /* adds `more`, +1 or -1, to the number
+                                          of users */
     void (*lost)(void *user, const pl_err *err);
     void *user;
 };
@@ -24,65 +26,73 @@ struct service_owner {
 struct service {
     pl_model *model;
     pl_engine *engine;
-    const pl_tokenizer *words; /* the model's */
-    pl_template *form;         /* NULL: no usable chat template */
-    pl_err no_form;            /* why there is none */
+    const pl_tokenizer *words; /* the tokenizer of the model */
+    pl_template *form;         /* chat template; NULL if there is no usable
+                                  one */
+    pl_err no_form;            /* the error, if `form` is NULL */
     struct loop *loop;
-    struct tiers *tiers; /* the loop's; NULL: none */
+    struct tiers *tiers; /* those of the loop; NULL if none */
     struct slots slots;
     struct grammars grammars;
     struct metrics metrics;
-    const char *name;     /* for clients */
+    const char *name;     /* the model's name for clients */
     int64_t created;      /* seconds since 1970 */
-    pl_sampling sampling; /* defaults for requests */
-    int64_t max_tokens;   /* likewise; -1: no limit */
-    double time_s;        /* per request; 0: no limit */
-    double ping_s;        /* silence after which a stream sends a ping; 0:
-                             never */
-    bool calls_as_text;   /* see struct request_rules */
+    pl_sampling sampling; /* defaults of requests */
+    int64_t max_tokens;   /* default of requests; -1 for no limit */
+    double time_s;        /* time limit per request in seconds; 0 if none */
+    double ping_s;        /* seconds without output after which a stream sends a
+                             ping; 0 for never */
+    bool calls_as_text;   /* see request_rules.calls_as_text */
     enum embeddings_pooling pooling;
-    _Atomic(struct http *) http;     /* for its load in metrics; NULL: not
-                                        started yet */
-    atomic_uint_fast64_t n_response; /* used in response ids */
+    _Atomic(struct http *) http;     /* its connections are reported in metrics;
+                                        NULL until it has started */
+    atomic_uint_fast64_t n_response; /* number of responses, used in their
+                                        ids */
     struct service_owner owner;
 };
 
-/* A handler may use its service until it returns. Code that uses it longer, for
- * example in a task of the loop, calls service_hold before and service_drop
- * afterwards: a service in use is never unloaded. */
+/* A handler may use its service until the handler returns. Code that uses the
+ * service longer, for example in a task of the loop, calls service_hold before
+ * and service_drop afterwards. A service that is held is never unloaded. */
 void service_hold(struct service *v);
-void service_drop(struct service *v); /* v may have been freed afterwards */
-/* Has it unloaded because its devices failed; a later request loads it again. A
- * loop_options.lost callback. */
+void service_drop(struct service *v); /* `v` may be freed from here on */
+/* Requests the owner to unload the service because a device failed; a later
+ * request loads it again. A loop_options.lost callback; `service` is a struct
+ * service *. */
 void service_lost(void *service, const pl_err *err);
 
-/* Answers with an error in the shape of the path's protocol. */
+/* Responds with an error, in the form of the protocol of the request's path. */
 void service_reject(struct http_request *r, const struct api_error *why);
-/* Answers with a JSON body, malloc'ed, and frees it; NULL: out of memory. */
+/* Responds with a malloc'ed JSON body and frees it. If `body` is NULL, responds
+ * with an out-of-memory error. */
 void service_respond(struct http_request *r, char *body);
 
-/* generation.c: generates text. */
+/* Handles a request that generates text; in generation.c. The request is
+ * answered later, on the loop's thread. */
 void generation_start(struct service *v, struct http_request *r,
                       enum request_kind kind);
-/* Renders a conversation as a prompt, malloc'ed and terminated; len may be
- * NULL. */
+/* Renders a conversation with the chat template. *text is malloc'ed and
+ * NUL-terminated; *len, unless NULL, is its length. Returns false with *why
+ * filled on failure. */
 bool service_render(const struct service *v, const struct request *a,
                     char **text, size_t *len, struct api_error *why);
 
-/* A route that needs no model: its handler gets NULL instead of a struct
- * service. */
+/* A flag of struct http_route: the route needs no model. Its handler's `user`
+ * is NULL instead of a struct service. */
 enum { SERVICE_NONE = 2 };
 
-/* Finishes pending writes of a service without users, so that its counters are
- * final. */
+/* Finishes pending writes to the cache tiers, so that the counters are final.
+ * Called when the service has no users. */
 void service_settle(struct service *v);
-/* Appends its metrics for Prometheus. Returns false if out of memory. */
+/* Appends the metrics of a service in Prometheus's format. Returns false if out
+ * of memory. */
 bool service_metrics(struct service *v, struct text *out);
 
-/* machine.c: answers with the data of the web UI's machine view. */
+/* Responds with the data of the web UI's machine view; in machine.c. */
 void machine_respond(struct service *v, struct http_request *r);
 
-/* Returns the routes of a model, for models_create. */
+/* Returns the routes of a service, [*n]. The `user` of their handlers is the
+ * service. For models_create. */
 const struct http_route *service_routes(int *n);
 
 #endif

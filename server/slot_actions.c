@@ -14,14 +14,15 @@
 enum { MAX_BUSY = 16, WAIT_S = 60 };
 
 struct slot_action {
-    struct service *service; /* in use once it has started */
+    struct service *service; /* held (service_hold) while the thread runs */
     struct http_request *r;
     enum { SAVE, RESTORE, ERASE } what;
     int slot;
-    char name[256]; /* of the file */
+    char name[256]; /* file name */
     char path[4096];
 
-    /* For saving: results of its task. */
+    /* Used only for saving: the results of its task, which the callbacks below
+     * set. */
     pthread_mutex_t lock;
     pthread_cond_t ended;
     bool end;
@@ -80,7 +81,7 @@ static bool on_token(void *user, int32_t id, const float *logits)
     return false;
 }
 
-/* Cancels the task when the server ends, also while it waits. */
+/* Cancels the task when the server stops, even while the task waits. */
 static enum client_state on_poll_client(void *user)
 {
     const struct slot_action *t = user;
@@ -99,7 +100,8 @@ static void on_end(void *user, const struct task_report *report)
     pthread_mutex_unlock(&t->lock);
 }
 
-/* Gets the state of a slot's tokens, computing what is not cached. */
+/* Sets t->state to the state of the given tokens by running a task for them,
+ * which computes the part that is not cached. Waits for the task. */
 static bool fetch(struct slot_action *t, const int32_t *token, int64_t n,
                   struct api_error *why)
 {
@@ -151,7 +153,8 @@ static bool save(struct slot_action *t, struct api_error *why)
 
     if (!loop_slot_tokens(t->service->loop, t->slot, &f.token, &f.n))
         return api_error_set_memory(why);
-    /* A prompt must leave space for a token in the context. */
+    /* A prompt must be shorter than the context, because there must be space
+     * for one more token. */
     if (f.n >= pl_engine_n_ctx(t->service->engine))
         f.n = pl_engine_n_ctx(t->service->engine) - 1;
     ok = f.n > 0 ||
@@ -229,8 +232,9 @@ static bool erase(struct slot_action *t)
 
 /* ---- requests ------------------------------------------------------------ */
 
-/* Runs an action. Only one state is in memory at a time, because it is as large
- * as its sequence in the cache. */
+/* Runs an action and sends its response. Returns false with *why filled if it
+ * failed. Only one save or restore runs at a time, because a state in memory is
+ * as large as its sequence in the KV cache. */
 static bool run_slot_action(struct slot_action *t, struct api_error *why)
 {
     struct slots *s = &t->service->slots;
@@ -260,7 +264,8 @@ static void *task(void *user)
     pthread_cond_destroy(&t->ended);
     pthread_mutex_destroy(&t->lock);
     free(t);
-    service_drop(v); /* v stays valid until n_busy is decremented */
+    service_drop(v); /* `v` stays valid until n_busy is decremented
+                        (slots_fini) */
     pthread_mutex_lock(&s->lock);
     s->n_busy--;
     pthread_cond_broadcast(&s->idle);
@@ -268,8 +273,9 @@ static void *task(void *user)
     return NULL;
 }
 
-/* Returns true for a plain file name: no path, no hidden or partial file, and
- * nothing special to a terminal. */
+/* Returns true if `name` is a plain file name: without a folder, a leading dot,
+ * the suffix ".part", or characters that are special to a terminal or a file
+ * system. */
 static bool is_plain_filename(const char *name)
 {
     size_t n = strlen(name);

@@ -40,7 +40,8 @@ void slot_file_fini(struct slot_file *f)
     *f = (struct slot_file){0};
 }
 
-/* Computes the checksum of head and tokens, without its own field. */
+/* Computes the checksum of a file's head, before the checksum field, and of its
+ * n tokens. `room` is a scratch buffer of AT_SUM + 4 * n bytes. */
 static void sum_of(const unsigned char *head, const unsigned char *token,
                    int64_t n, struct tier_key *sum, unsigned char *room)
 {
@@ -49,10 +50,10 @@ static void sum_of(const unsigned char *head, const unsigned char *token,
     tier_key_root(sum, room, AT_SUM + 4 * (size_t)n);
 }
 
-/* ---- writing ------------------------------------------------------------- */
+/* ---- writing a slot file ------------------------------------------------- */
 
-/* Returns PL_OK if there is no file or a slot's. The folder may contain a model
- * or other files that must not be replaced. */
+/* Returns PL_OK if `path` does not exist or is a slot file, which may be
+ * replaced. The folder may contain models and other files that must not be. */
 static pl_status guard(const char *path, pl_err *err)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
@@ -98,7 +99,7 @@ pl_status slot_file_write(struct slot_file *f, const char *path,
     }
     sum_of(head, head + HEAD, f->n, &sum, room);
     memcpy(head + AT_SUM, &sum, sizeof sum);
-    (void)fchmod(pl_file_fd(file), 0600); /* it is still empty */
+    (void)fchmod(pl_file_fd(file), 0600); /* before any data is written */
     pl_file_write(file, head, n);
     pl_file_write(file, f->state, f->state_bytes);
     s = pl_file_commit(file, err);
@@ -110,7 +111,7 @@ done:
     return s;
 }
 
-/* ---- reading ------------------------------------------------------------- */
+/* ---- reading a slot file ------------------------------------------------- */
 
 static uint32_t get4(const unsigned char *p)
 {

@@ -1,13 +1,14 @@
-/* A slot's file: the tokens of a sequence, and its state.
+/* Slot files, which hold the tokens of a sequence and its state.
  *
- * All numbers little endian:
+ * The format, in which all numbers are little endian; columns are offset, size
+ * in bytes, and contents:
  *
  *       0   8  "plaitslt"
- *       8   4  version, 2: 1 had states of an older form
- *      12   4  n, tokens
- *      16  32  what computed it (tiers_root)
- *      48  32  SHA-256 of the 48 bytes before and the tokens
- *      80  4n  tokens
+ *       8   4  version, 2
+ *      12   4  n, the number of tokens
+ *      16  32  key of the engine that computed it (tiers_root)
+ *      48  32  SHA-256 of the 48 bytes before and of the tokens
+ *      80  4n  tokens, 4 bytes each
  *              the state, as pl_state_save writes it, with its own checksums */
 #ifndef SERVER_SLOT_FILE_H
 #define SERVER_SLOT_FILE_H
@@ -18,22 +19,27 @@
 struct slot_file {
     int64_t n;
     int32_t *token; /* owned, [n] */
-    void *bytes;    /* owned: the file that was read; NULL: none */
+    void *bytes;    /* owned: contents of the file that was read, which `state`
+                       points into; NULL if none was read */
     const void *state;
     size_t state_bytes;
-    uint64_t size; /* of the file */
+    uint64_t size; /* size of the file in bytes */
 };
 
 void slot_file_fini(struct slot_file *f);
-/* Writes it by pl_file_open's rules, replacing only a slot's file: another file
- * or a link is BAD_ARGUMENT. Sets f->size. */
+/* Writes a slot file atomically, by the rules of pl_file_open. An existing slot
+ * file is replaced. If `path` is any other file, or a link, returns
+ * BAD_ARGUMENT. Sets f->size. Other errors are those of pl_file_open and
+ * pl_file_commit, and NO_MEMORY. */
 pl_status slot_file_write(struct slot_file *f, const char *path,
                           const struct tier_key *root, pl_err *err);
-/* Reads it. BAD_FILE: invalid; BAD_ARGUMENT: another model or configuration
- * computed it. */
+/* Reads a slot file. NOT_FOUND: there is no such file. BAD_FILE: it is invalid.
+ * BAD_ARGUMENT: it was computed with another model or configuration. Other
+ * errors: NO_MEMORY. The caller calls slot_file_fini in all cases. */
 pl_status slot_file_read(struct slot_file *f, const char *path,
                          const struct tier_key *root, pl_err *err);
-/* Does the same for bytes in memory, which f owns from then on. */
+/* Parses the contents of a slot file, n bytes. Takes ownership of `bytes`,
+ * which is malloc'ed. Errors are those of slot_file_read except NOT_FOUND. */
 pl_status slot_file_parse(struct slot_file *f, void *bytes, size_t n,
                           const struct tier_key *root, pl_err *err);
 

@@ -1,6 +1,7 @@
-/* One Knuth-Morris-Pratt automaton per string. The text held back is as long as
- * the longest prefix that any of them has matched, so the cost does not depend
- * on how the text is cut. Source: doi:10.1137/0206024. */
+/* Runs one Knuth-Morris-Pratt automaton per stop string. The text held back is
+ * as long as the longest prefix that any of them has matched. So the cost does
+ * not depend on how the text is divided into chunks. Source:
+ * doi:10.1137/0206024. */
 #include "stop_strings.h"
 
 #include <stdio.h>
@@ -8,10 +9,10 @@
 
 struct stop_match {
     char *s;      /* owned, [len] */
-    size_t *back; /* owned, [len]: for s[0..i], the length of the longest proper
-                     prefix that is its suffix too */
+    size_t *back; /* owned, [len]: back[i] is the length of the longest proper
+                     prefix of s[0 ... i] that is also a suffix of it */
     size_t len;
-    size_t n; /* length of its prefix that the text ends with */
+    size_t n; /* length of the longest prefix of `s` that the text ends with */
 };
 
 static bool match_init(struct stop_match *m, const char *s)
@@ -53,7 +54,8 @@ pl_status stop_init(struct stops *s, const char *const *string, int n,
     s->held = malloc(s->cap + 1);
     if (s->match != NULL && s->n == n && s->held != NULL)
         return PL_OK;
-    s->n += s->match != NULL && s->n < n; /* the one that is incomplete */
+    s->n += s->match != NULL && s->n < n; /* include the one whose
+                                             initialization failed */
     stop_fini(s);
     snprintf(err->message, sizeof(err->message),
              "out of memory for %d stop strings", n);
@@ -71,7 +73,8 @@ void stop_fini(struct stops *s)
     *s = (struct stops){.hit = -1};
 }
 
-/* Advances all automata by a byte. Returns how many bytes must be held. */
+/* Advances all automata by one byte. Returns how many of the last bytes of the
+ * text must be held back. If a stop string was found, this is its length. */
 static size_t step(struct stops *s, char b)
 {
     size_t most = 0;
@@ -108,7 +111,7 @@ bool stop_add(struct stops *s, const char *text, size_t len,
         return false;
     memcpy(all, s->held, held);
     memcpy(all + held, text, n);
-    n += held - keep; /* cannot belong to a stop string */
+    n += held - keep; /* bytes that cannot belong to a stop string */
     s->n_held = s->hit >= 0 ? 0 : keep;
     memcpy(s->held, all + n, s->n_held);
     ok = n == 0 || write(user, all, n);

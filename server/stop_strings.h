@@ -1,34 +1,38 @@
-/* Finds stop strings in a text that arrives in chunks. Text that may begin one
- * is held back until that is decided. The result does not depend on how the
- * text is cut. */
+/* Finds stop strings in a text that arrives in chunks. Text that may be the
+ * beginning of a stop string is held back until that is decided. The result
+ * does not depend on how the text is divided into chunks. */
 #ifndef SERVER_STOP_STRINGS_H
 #define SERVER_STOP_STRINGS_H
 
 #include "pl.h"
 
-struct stop_match; /* one of the strings */
+struct stop_match; /* a stop string and the state of matching it */
 
 struct stops {
     struct stop_match *match; /* [n], owned */
     int n;
-    char *held; /* the end of the text that may begin a string; owned */
+    char *held; /* the end of the text, held back because it may begin a stop
+                   string; owned */
     size_t n_held, cap;
-    int hit; /* index of the string found; -1: none yet */
+    int hit; /* index of the stop string that was found; -1 if none */
 };
 
 typedef bool stop_write_fn(void *user, const char *text, size_t len);
 
-/* Copies the strings; an empty one is PL_BAD_ARGUMENT. n may be 0. */
+/* Initializes *s for n stop strings, which are copied; n may be 0.
+ * BAD_ARGUMENT: a string is empty. Other errors: NO_MEMORY. */
 pl_status stop_init(struct stops *s, const char *const *string, int n,
                     pl_err *err);
-void stop_fini(struct stops *s); /* takes {0} */
-/* Adds text. What cannot belong to a stop string is passed to `write`, in at
- * most one call, and nothing once a string was found. If several end at one
- * byte the longest counts. Returns false if out of memory or `write` returned
- * false. */
+void stop_fini(struct stops *s); /* {0} is allowed */
+/* Adds a chunk of text. Passes the text that cannot belong to a stop string to
+ * `write`, in at most one call. Once a stop string is found, sets s->hit and
+ * passes nothing more. If several stop strings end at the same byte, the
+ * longest is the one found. Returns false if out of memory, or if `write`
+ * returned false. */
 bool stop_add(struct stops *s, const char *text, size_t len,
               stop_write_fn *write, void *user);
-/* Ends a text without stop string: writes what was held back. */
+/* Ends a text in which no stop string was found: passes the text held back to
+ * `write`. Returns false if `write` did. */
 bool stop_end(struct stops *s, stop_write_fn *write, void *user);
 
 #endif

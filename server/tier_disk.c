@@ -1,5 +1,6 @@
-/* See tier_disk.h. Linux: O_TMPFILE makes a file without a name, linkat names
- * it, renameat moves it to its final name. */
+/* See tier_disk.h. Uses Linux's O_TMPFILE to create a file without a name.
+ * linkat gives it a temporary name, and renameat moves it atomically to its
+ * final name, replacing an older file. */
 #include "tier_disk.h"
 
 #include <dirent.h>
@@ -21,7 +22,7 @@
 enum {
     HEX = 2 * sizeof(struct tier_key),
     MAX_NAME = HEX + 64,
-    PART_S = 600, /* age at which an unfinished file is abandoned */
+    PART_S = 600, /* age in seconds after which an unfinished file is deleted */
 };
 
 static void name_of(const struct tier_key *key, char name[static MAX_NAME])
@@ -31,7 +32,7 @@ static void name_of(const struct tier_key *key, char name[static MAX_NAME])
     memcpy(name + HEX, ENDING, sizeof ENDING);
 }
 
-/* ---- the folder ---------------------------------------------------------- */
+/* ---- folder and eviction ------------------------------------------------- */
 
 struct found {
     char name[MAX_NAME];
@@ -45,14 +46,16 @@ struct listing {
     uint64_t bytes;
 };
 
-/* Returns true for a key's file; the folder may contain other files. */
+/* Returns true if `name` is that of an entry. The folder may contain other
+ * files. */
 static bool is_page(const char *name)
 {
     return strspn(name, "0123456789abcdef") == HEX &&
            strcmp(name + HEX, ENDING) == 0;
 }
 
-/* Returns true for a name made by new_file. */
+/* Returns true if `name` is the temporary name of an unfinished file, made by
+ * new_file. */
 static bool is_part(const char *name)
 {
     int n = 0;
@@ -62,7 +65,8 @@ static bool is_part(const char *name)
            strcmp(name + n, PART) == 0;
 }
 
-/* Adds one of our files to the listing; deletes old unfinished ones. */
+/* Adds a file to the listing if it is an entry or an unfinished entry. Deletes
+ * old unfinished ones. Returns false if out of memory. */
 static bool look_at(int dir, const char *name, struct listing *l)
 {
     bool part = is_part(name);
@@ -87,7 +91,8 @@ static bool look_at(int dir, const char *name, struct listing *l)
         l->cap = cap;
     }
     f = &l->file[l->n++];
-    memcpy(f->name, name, strlen(name) + 1); /* it fits: the name was checked */
+    memcpy(f->name, name, strlen(name) + 1); /* fits, because is_page or is_part
+                                                checked the name */
     f->bytes = (uint64_t)st.st_size;
     f->used = st.st_mtim;
     l->bytes += f->bytes;
@@ -121,8 +126,9 @@ static int older(const void *a, const void *b)
     return (x->tv_nsec > y->tv_nsec) - (x->tv_nsec < y->tv_nsec);
 }
 
-/* Scans the folder. If it and `more` bytes exceed the limit, deletes the
- * oldest. */
+/* Scans the folder. If its files and `more` bytes together exceed the limit,
+ * deletes the oldest files. Returns false with errno set if the folder cannot
+ * be read. */
 static bool evict_for(struct tier_disk *d, uint64_t more)
 {
     struct listing l;
@@ -156,8 +162,9 @@ static pl_status cannot_open(struct tier_disk *d, const char *path, pl_status s,
     return s;
 }
 
-/* Returns the folder's descriptor, or -1 and errno: it does not exist, or is
- * world-writable (EACCES). */
+/* Opens the folder, creating it if needed, and returns its descriptor. Returns
+ * -1 with errno set if that fails. If the folder is world-writable, errno is
+ * EACCES and *open_to_all is set. */
 static int open_folder(const char *path, bool *open_to_all)
 {
     struct stat st;
@@ -194,8 +201,9 @@ pl_status tier_disk_open(struct tier_disk *d, const char *path, uint64_t limit,
                        strerror(errno), err);
 }
 
-/* Opens the folder at the path again after it was removed, with the same
- * descriptor, so that readers find it too. Returns false and errno. */
+/* Opens the folder again after it was removed or replaced. The new folder gets
+ * the same descriptor, so that readers use it too. Returns false with errno set
+ * on failure. */
 static bool reopen(struct tier_disk *d)
 {
     bool open_to_all;
@@ -218,15 +226,17 @@ void tier_disk_close(struct tier_disk *d)
     d->path = NULL;
 }
 
-/* ---- writing ------------------------------------------------------------- */
+/* ---- writing an entry ---------------------------------------------------- */
 
-/* Creates a file without a name, or, if that is not supported, with the name of
- * an unfinished one. */
+/* Creates a file and returns its descriptor; -1 with errno set on failure. The
+ * file has no name if the file system supports that, else the temporary name
+ * `part`, and *named is set. `part` is filled in both cases. */
 static int new_file(struct tier_disk *d, char part[static MAX_NAME],
                     bool *named)
 {
-    /* Shared by the process, because its models may share a folder. Processes
-     * in two containers may have the same id, so the name has a random part. */
+    /* One counter for the whole process, because the caches of several models
+     * may share a folder. Processes in different containers may have the same
+     * process id, so the name also contains a random number. */
     static uint64_t n_name;
     int fd = openat(d->dir, ".", O_WRONLY | O_TMPFILE | O_CLOEXEC, 0600);
     uint32_t chance = (uint32_t)time(NULL);
@@ -312,7 +322,7 @@ bool tier_disk_write(struct tier_disk *d, const struct tier_entry *e)
            (errno == ENOENT && reopen(d) && write_file(d, e));
 }
 
-/* ---- reading ------------------------------------------------------------- */
+/* ---- reading an entry ---------------------------------------------------- */
 
 static bool read_whole(int fd, void *data, size_t n)
 {
@@ -328,7 +338,8 @@ static bool read_whole(int fd, void *data, size_t n)
     return true;
 }
 
-/* Returns NULL with *damaged false if out of memory. */
+/* Reads an entry from an open file. Returns NULL if the file is damaged, and
+ * sets *damaged. Returns NULL with *damaged false if out of memory. */
 static struct tier_entry *read_open(int fd, const struct tier_key *key,
                                     bool head, bool *damaged)
 {
@@ -370,7 +381,7 @@ struct tier_entry *tier_disk_read(const struct tier_disk *d,
         return NULL;
     e = read_open(fd, key, head, damaged);
     if (e && !head)
-        (void)futimens(fd, NULL); /* a wrong age does no harm */
+        (void)futimens(fd, NULL); /* if it fails, the file only seems older */
     close(fd);
     if (*damaged)
         tier_disk_drop(d, key);

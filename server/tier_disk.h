@@ -1,19 +1,21 @@
-/* The disk tier: a folder with one file per entry (tier_entry.h).
+/* The disk tier of the prefix cache: a folder with one file per entry
+ * (tier_entry.h).
  *
- * A file appears under its key's name only when it is complete, so a process
- * that ends leaves no partial one. A machine crash may leave one on the disk;
- * it has a wrong length or checksum and is deleted when found. Writes are not
- * synced: what is lost is computed again.
+ * A file gets its name, which is its key, only when it is complete. So a
+ * process that ends leaves no partial files. If the machine crashes, a partial
+ * file may remain; its length or checksum is wrong, and it is deleted when it
+ * is found. Writes are not synced to disk, because lost pages can be computed
+ * again.
  *
- * Several servers may share a folder: each opens files on demand and finds what
- * others wrote. The modification time is that of the last use. If the files
- * exceed the limit, the oldest are deleted until an eighth of it is free. Each
- * server counts its own writes and rescans the folder after every sixteenth of
- * the limit. So together they may exceed it by a sixteenth per server after the
- * first.
+ * Several servers may share a folder: each opens files on demand, and finds
+ * those that others wrote. The modification time of a file is that of its last
+ * use. If the files exceed the limit, the oldest are deleted until an eighth of
+ * the limit is free. Each server counts only its own writes, and scans the
+ * folder again after writing a sixteenth of the limit. So several servers may
+ * exceed the limit by a sixteenth for each server but one.
  *
- * Names are made from keys only: no path comes from a request. One thread
- * writes, any may read. */
+ * File names are made from keys only, so no part of a path comes from a
+ * request. One thread may write, any thread may read. */
 #ifndef SERVER_TIER_DISK_H
 #define SERVER_TIER_DISK_H
 
@@ -21,31 +23,34 @@
 #include "tier_entry.h"
 
 struct tier_disk {
-    int dir;    /* descriptor of the folder; -1: none. The number stays the same
-                   if the folder is replaced */
+    int dir;    /* descriptor of the folder; -1 if none. It keeps its number if
+                   the folder is replaced */
     char *path; /* owned */
     uint64_t limit;
-    /* For the writing thread. */
-    uint64_t bytes, since; /* in the folder; written since the last scan */
+    /* Used by the writing thread only. */
+    uint64_t bytes, since; /* bytes: size of all files; since: bytes written
+                              since the last scan */
 };
 
-/* Opens the folder and creates it, but not its parents. BAD_ARGUMENT: it is
- * world-writable. */
+/* Opens a folder, and creates it if it does not exist, but not its parents.
+ * `limit` is in bytes. BAD_ARGUMENT: the folder is world-writable. NOT_FOUND:
+ * its parent does not exist. Other errors: IO, NO_MEMORY. */
 pl_status tier_disk_open(struct tier_disk *d, const char *path, uint64_t limit,
                          pl_err *err);
 void tier_disk_close(struct tier_disk *d);
 
-/* Writes an entry. Returns false with errno, leaving the folder unchanged.
- * EFBIG: the entry is larger than half of the limit or than the file system
- * allows; others may fit. A folder that was removed or replaced is opened
- * again, and created if missing. */
+/* Writes an entry, evicting others if needed. Returns false with errno set if
+ * that fails. EFBIG: the entry is larger than half of the limit, or than the
+ * file system allows; smaller ones may fit. A folder that was removed or
+ * replaced is opened again, and created if missing. */
 bool tier_disk_write(struct tier_disk *d, const struct tier_entry *e);
-/* Returns an entry with one reference, without its data if `head`. NULL: it
- * does not exist, or was damaged and is now deleted (*damaged). */
+/* Reads an entry and returns it with one reference. If `head`, its data is not
+ * read. Returns NULL if there is no such entry, if out of memory, or if it was
+ * damaged. A damaged entry is deleted and *damaged is set. */
 struct tier_entry *tier_disk_read(const struct tier_disk *d,
                                   const struct tier_key *key, bool head,
                                   bool *damaged);
-/* Marks it as used now. */
+/* Marks an entry as used now. */
 void tier_disk_touch(const struct tier_disk *d, const struct tier_key *key);
 void tier_disk_drop(const struct tier_disk *d, const struct tier_key *key);
 

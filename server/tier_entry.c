@@ -1,5 +1,5 @@
-/* See tier_entry.h. SHA-256 is from GnuTLS, a dependency of libmicrohttpd's
- * TLS. */
+/* See tier_entry.h. SHA-256 is computed by GnuTLS, which libmicrohttpd needs
+ * for TLS anyway. */
 #include "tier_entry.h"
 
 #include <endian.h>
@@ -15,8 +15,8 @@ enum { VERSION = 1, AT_PARENT = 40, AT_TOKENS = 72, AT_SUM = 328 };
 
 static void sum(struct tier_key *out, const void *data, size_t n)
 {
-    /* Fails only if the library is unusable. Then no file's key matches,
-     * because the checksum of its head fails too. */
+    /* This fails only if the library is unusable. Then no entry is ever read
+     * from disk, because the checksum of its head does not match either. */
     if (gnutls_hash_fast(GNUTLS_DIG_SHA256, data, n, out->b) != 0)
         memset(out, 0, sizeof *out);
 }
@@ -87,7 +87,7 @@ size_t tier_entry_size(const struct tier_entry *e)
     return TIER_HEAD + e->bytes;
 }
 
-/* ---- heads --------------------------------------------------------------- */
+/* ---- file heads ---------------------------------------------------------- */
 
 static void put4(unsigned char *p, uint32_t v)
 {

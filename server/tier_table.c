@@ -7,11 +7,11 @@
 struct tier_item {
     struct tier_entry *entry;
     bool dirty;
-    struct tier_item *same; /* next in its bucket */
+    struct tier_item *same; /* next item in the same bucket */
     struct tier_item *next, *before;
 };
 
-/* ---- lists --------------------------------------------------------------- */
+/* ---- LRU lists ----------------------------------------------------------- */
 
 static struct tier_list *list_of(struct tier_table *t,
                                  const struct tier_item *i)
@@ -33,14 +33,15 @@ static void leave(struct tier_list *l, struct tier_item *i)
     *(i->next ? &i->next->before : &l->last) = i->before;
 }
 
-/* ---- buckets ------------------------------------------------------------- */
+/* ---- hash buckets -------------------------------------------------------- */
 
 static struct tier_item **bucket_of(const struct tier_table *t,
                                     const struct tier_key *key)
 {
     size_t h;
 
-    memcpy(&h, key, sizeof h); /* keys are hashes */
+    memcpy(&h, key, sizeof h); /* keys are SHA-256 sums, so any of their bytes
+                                  serve as a hash */
     return &t->bucket[h & t->mask];
 }
 
@@ -54,7 +55,8 @@ static struct tier_item *find(const struct tier_table *t,
     return i;
 }
 
-/* Doubles the buckets if there is memory for it; works without. */
+/* Doubles the number of buckets. If out of memory, the table keeps the old
+ * buckets. */
 static void grow_buckets(struct tier_table *t)
 {
     size_t n = 2 * (t->mask + 1);
@@ -75,7 +77,7 @@ static void grow_buckets(struct tier_table *t)
     free(old);
 }
 
-/* ---- the table ----------------------------------------------------------- */
+/* ---- table functions ----------------------------------------------------- */
 
 bool tier_table_init(struct tier_table *t, uint64_t limit)
 {
@@ -110,7 +112,7 @@ void tier_table_fini(struct tier_table *t)
     t->bucket = NULL;
 }
 
-/* Evicts entries until `bytes` more fit. */
+/* Evicts entries until `bytes` more fit into the limit. */
 static void evict_for(struct tier_table *t, uint64_t bytes)
 {
     while (t->n > 0 && t->bytes + bytes > t->limit) {

@@ -1,9 +1,10 @@
-/* The host memory tier: which entries it has, and which are evicted. Pure
- * bookkeeping: no engine, thread or file.
+/* The host memory tier of the prefix cache: a hash table of entries, which also
+ * decides which entry is evicted. Pure bookkeeping: it uses no engine, threads
+ * or files.
  *
- * Entries are found by their keys. Above the limit, the least recently used is
- * evicted, clean ones first: a dirty entry still has to be written to the next
- * tier. */
+ * If the limit is exceeded, the least recently used entry is evicted. Clean
+ * entries are evicted before dirty ones, because a dirty entry still has to be
+ * written to the next tier. */
 #ifndef SERVER_TIER_TABLE_H
 #define SERVER_TIER_TABLE_H
 
@@ -11,35 +12,37 @@
 
 struct tier_item;
 
-/* A doubly linked list. */
+/* A doubly linked list of entries. */
 struct tier_list {
     struct tier_item *first, *last;
 };
 
 struct tier_table {
-    uint64_t limit;            /* bytes */
-    uint64_t bytes, dirty;     /* of all; of dirty ones */
-    int64_t n, n_lost;         /* n_lost: evicted while dirty */
+    uint64_t limit;            /* limit of `bytes` */
+    uint64_t bytes, dirty;     /* size of all entries; of dirty entries */
+    int64_t n, n_lost;         /* n: number of entries; n_lost: evicted while
+                                  dirty */
     struct tier_item **bucket; /* owned, [mask + 1] */
     size_t mask;
-    /* In order of use, dirty ones and clean ones; the least recently used
+    /* Dirty and clean entries in order of use, the least recently used
      * first. */
     struct tier_list dirty_list, list;
 };
 
 bool tier_table_init(struct tier_table *t, uint64_t limit);
 void tier_table_fini(struct tier_table *t);
-/* Adds `e` with a reference of its own and replaces one with its key; others
- * may be evicted for it. Returns false if it is not stored because it is too
- * large or memory is short. */
+/* Adds an entry, of which the table takes a reference. Replaces an entry with
+ * the same key, and evicts others if needed. Returns false if the entry was not
+ * added, because it is larger than the limit or memory is short. */
 bool tier_table_put(struct tier_table *t, struct tier_entry *e, bool dirty);
-/* Marks it as used now and returns it; NULL if it is not there. */
+/* Returns the entry with this key, without a reference of the caller, and marks
+ * it as used now. NULL if there is none. */
 struct tier_entry *tier_table_find(struct tier_table *t,
                                    const struct tier_key *key);
 void tier_table_drop(struct tier_table *t, const struct tier_key *key);
 /* Returns the least recently used dirty entry; NULL if there is none. */
 struct tier_entry *tier_table_oldest_dirty(const struct tier_table *t);
-/* Marks it clean, if this very entry is still there. */
+/* Marks an entry as clean, unless it was removed or replaced meanwhile. */
 void tier_table_mark_clean(struct tier_table *t, const struct tier_entry *e);
 
 #endif

@@ -1,4 +1,5 @@
-/* The threads between the engine's loop, host memory and disk. See tiers.h. */
+/* The threads that move pages between the engine's loop, host memory and disk.
+ * See tiers.h. */
 #include "tiers.h"
 
 #include "tier_disk.h"
@@ -14,16 +15,19 @@
 #include <time.h>
 
 enum {
-    STAGED = 256 << 20, /* most bytes pending in either direction */
-    AGAIN_S = 30,       /* seconds until a failed disk is tried again */
-    FLUSH_S = 5,        /* seconds for writing dirty pages at the end */
-    LEAVE_S = 5,        /* seconds after that, for a disk that hangs */
+    STAGED = 256 << 20, /* most bytes of pages that wait to be written, and
+                           default of tiers_options.ahead */
+    AGAIN_S = 30,       /* seconds after which a failed disk is tried again */
+    FLUSH_S = 5,        /* default of tiers_options.flush_s */
+    LEAVE_S = 5,        /* seconds after flush_s that tiers_flush waits for the
+                           threads */
     HANG_S = 5,
     READ_HANG_S = 1,
     MAX_SEARCH = 256,
 };
 
-/* A page that was stored and is not inserted yet. */
+/* A page passed to tiers_store that has not been inserted into host memory
+ * yet. */
 struct queued_page {
     struct queued_page *next;
     int32_t *token; /* owned, [n] */
@@ -33,42 +37,45 @@ struct queued_page {
     size_t bytes;
 };
 
-/* An entry to be removed from the disk. */
+/* The key of a damaged entry that must be deleted from disk. */
 struct bad_entry {
     struct bad_entry *next;
     struct tier_key key;
 };
 
-/* A page of a prompt that was found in a tier. */
+/* A page that a lookup found in a tier. */
 struct found_page {
     struct tier_key key;
-    int n; /* tokens */
+    int n; /* number of tokens */
     bool resumable;
 };
 
-/* A lookup. First its pages are found, then they are read, in turn with those
- * of other lookups, as long as the limit of unconsumed pages allows. */
+/* A lookup. First all its pages are found, by reading only the heads of files.
+ * Then they are read one by one, in turn with the pages of other lookups,
+ * within the limit of pages not consumed yet. */
 struct tiers_lookup {
-    struct tiers_lookup *next; /* in the reader's list */
+    struct tiers_lookup *next; /* in the list of the reader */
     int32_t *token;            /* owned, [n] */
     int64_t n, length;
     void (*done)(void *user);
     void *user;
     int64_t from;
-    struct tier_key *key;    /* owned, [n / TIER_TOKENS + 1], of its pages */
+    struct tier_key *key;    /* keys of the prompt's full pages, after the root
+                                key; owned, [n / TIER_TOKENS + 1] */
     struct found_page *page; /* owned, [n_page] */
     int n_page;
-    bool no_disk;     /* it hangs: only host memory is searched */
-    atomic_bool over; /* the pages are found */
+    bool no_disk;     /* the disk hangs, so only host memory is searched */
+    atomic_bool over; /* the search has ended, so `page` is final */
 
-    /* Guarded. */
-    bool busy;  /* the reader is serving it */
-    bool freed; /* the caller has freed it */
+    /* The following fields are guarded by tiers.lock. */
+    bool busy;  /* the reader is working on it */
+    bool freed; /* tiers_search_free was called */
     bool listed;
-    int end;                   /* pages available, at most */
-    int n_read, n_taken;       /* of these */
-    struct tier_entry **entry; /* owned, [n_page]: those between n_taken and
-                                  n_read, with a reference */
+    int end;                   /* number of pages that are or may become
+                                  available */
+    int n_read, n_taken;       /* n_read: pages read; n_taken: pages consumed */
+    struct tier_entry **entry; /* owned, [n_page]; entries n_taken ... n_read -
+                                  1 have a reference */
 };
 
 struct tiers {
@@ -76,29 +83,32 @@ struct tiers {
     struct tier_key root;
     struct tier_disk disk;
     pthread_t sorter, writer, reader;
-    bool sorts, writes, reads; /* they were started */
-    bool ended, left;          /* they were stopped; left: one of them hangs */
-    _Atomic double at_read; /* since when the reader waits for the disk; 0: it
-                               does not */
+    bool sorts, writes, reads; /* true if the thread was started */
+    bool ended, left;          /* ended: the threads were stopped; left: one of
+                                  them hangs */
+    _Atomic double at_read; /* time since which the reader waits for the disk; 0
+                               if it does not */
 
     pthread_mutex_t lock;
     pthread_cond_t to_sort, to_write, to_read;
-    bool stops, sorted; /* sorted: the sorter has ended */
-    double disk_busy_s; /* since when the writer uses the disk; 0: it does
-                              not */
+    bool stops, sorted; /* sorted: the sorter thread has ended */
+    double disk_busy_s; /* time since which the writer uses the disk; 0 if it
+                           does not */
     double flush_until;
-    struct queued_page *queued_page, *last; /* a queue */
+    struct queued_page *queued_page, *last; /* queue for the sorter */
     uint64_t queued_bytes;
     struct bad_entry *bad_entry;
-    struct tiers_lookup *search, *last_search; /* for the reader */
-    int n_search;                              /* all that exist */
-    uint64_t ahead;                            /* bytes read and not consumed */
+    struct tiers_lookup *search, *last_search; /* queue for the reader */
+    int n_search;                              /* number of all lookups */
+    uint64_t ahead;                            /* bytes of pages read but not
+                                                  consumed */
     struct tier_table table;
     struct tiers_counts counts;
-    double again; /* no writes before then, because the disk failed */
-    bool failure_logged,
-        large_logged; /* that was logged; or that a page is too large. All
-                              three belong to the writer */
+    double again; /* no page is written before this time, because the disk
+                     failed */
+    /* Set when a disk failure, or a page too large for the folder, has been
+     * logged. These two and `again` are accessed by the writer thread only. */
+    bool failure_logged, large_logged;
 };
 
 static double now(void)
@@ -128,7 +138,7 @@ static void log_line(struct tiers *t, pl_log_level level, const char *form, ...)
     log(t->o.log_user, level, text);
 }
 
-/* ---- writing ------------------------------------------------------------- */
+/* ---- storing and writing ------------------------------------------------- */
 
 static void free_given(struct queued_page *g)
 {
@@ -137,7 +147,8 @@ static void free_given(struct queued_page *g)
     free(g);
 }
 
-/* Returns it as an entry, which takes over the data; NULL if out of memory. */
+/* Creates the entry for a queued page and moves the page's data to it. Returns
+ * NULL if out of memory. */
 static struct tier_entry *entry_of(const struct tiers *t, struct queued_page *g)
 {
     int64_t first = (g->n - 1) / TIER_TOKENS * TIER_TOKENS;
@@ -156,15 +167,16 @@ static struct tier_entry *entry_of(const struct tiers *t, struct queued_page *g)
     return e;
 }
 
-/* Returns true if a write is stalled. Caller holds the lock. */
+/* Returns true if a write or deletion by the writer hangs. Caller holds the
+ * lock. */
 static bool disk_stalled(const struct tiers *t)
 {
     return t->disk_busy_s > 0 && now() - t->disk_busy_s > t->o.hang_s;
 }
 
-/* Inserts an entry. Caller holds the lock. While the disk is stalled, dirty
- * entries are marked clean and counted as lost; host memory keeps them if it is
- * enabled. */
+/* Inserts an entry into host memory. Caller holds the lock. While the disk is
+ * stalled, the entry and all dirty ones are counted as lost and not queued for
+ * the disk. Without a host memory tier, the entry is then dropped. */
 static void put(struct tiers *t, struct tier_entry *e)
 {
     bool stalled = disk_stalled(t);
@@ -180,9 +192,9 @@ static void put(struct tiers *t, struct tier_entry *e)
     pthread_cond_signal(&t->to_write);
 }
 
-/* Inserts the first queued page. Caller holds the lock, which is released while
- * hashing. Replaces an existing entry only if the new one is resumable and the
- * old one is not. */
+/* Inserts the first queued page into host memory. Caller holds the lock, which
+ * is released while hashing. An existing entry with the same key is replaced
+ * only if the new one is resumable and the old one is not. */
 static void insert_entry(struct tiers *t)
 {
     struct queued_page *g = t->queued_page;
@@ -223,7 +235,8 @@ static void *insert_thread(void *user)
     return NULL;
 }
 
-/* Returns true if the disk already has an equally usable entry. */
+/* Returns true if the disk already contains an entry with this key, the same
+ * size, and at least the same resumability. */
 static bool is_written(const struct tiers *t, const struct tier_entry *e)
 {
     bool damaged, good;
@@ -234,7 +247,9 @@ static bool is_written(const struct tiers *t, const struct tier_entry *e)
     return good;
 }
 
-/* Writes an entry unless it is *there. Returns false and *error on failure. */
+/* Writes an entry to disk. If the disk already contains it, marks it as used
+ * instead and sets *there. On failure returns false and sets *error to
+ * errno. */
 static bool write_entry(struct tiers *t, const struct tier_entry *e,
                         bool *there, int *error)
 {
@@ -250,7 +265,8 @@ static bool write_entry(struct tiers *t, const struct tier_entry *e,
     return ok;
 }
 
-/* Logs a failure once, until a write succeeds again. */
+/* Logs a failed write unless one of the same kind was logged since the last
+ * successful write. */
 static void log_failure(struct tiers *t, const struct tier_entry *e, int error)
 {
     if (error == EFBIG ? t->large_logged : t->failure_logged)
@@ -268,8 +284,9 @@ static void log_failure(struct tiers *t, const struct tier_entry *e, int error)
                  strerror(error), AGAIN_S);
 }
 
-/* Writes the oldest dirty entry. Caller holds the lock, which is released
- * meanwhile. A page that is too large does not count as a disk failure. */
+/* Writes the oldest dirty entry to disk, or counts it as lost if the disk
+ * failed recently. Caller holds the lock, which is released meanwhile. A page
+ * that is too large does not count as a disk failure. */
 static void write_one(struct tiers *t)
 {
     struct tier_entry *e = tier_entry_ref(tier_table_oldest_dirty(&t->table));
@@ -304,7 +321,8 @@ static void write_one(struct tiers *t)
     tier_entry_unref(e);
 }
 
-/* Removes one bad entry. Caller holds the lock, which is released meanwhile. */
+/* Deletes one damaged entry from disk. Caller holds the lock, which is released
+ * meanwhile. */
 static void remove_one(struct tiers *t)
 {
     struct bad_entry *b = t->bad_entry;
@@ -326,7 +344,7 @@ static void *writer_thread(void *user)
     for (;;) {
         if (t->stops && now() > t->flush_until)
             break;
-        if (t->bad_entry) /* before a replacement is written */
+        if (t->bad_entry) /* before a new entry with its key is written */
             remove_one(t);
         else if (tier_table_oldest_dirty(&t->table))
             write_one(t);
@@ -398,7 +416,7 @@ static bool is_wanted(struct tiers *t, const struct tiers_lookup *s)
     return wanted;
 }
 
-/* Marks when the reader starts or ends a disk access. */
+/* Records that the reader starts (is) or ends (!is) a disk access. */
 static void mark_disk_busy(struct tiers *t, bool is)
 {
     atomic_store(&t->at_read, is ? now() : 0);
@@ -428,8 +446,9 @@ static struct tier_entry *read_disk_entry(struct tiers *t,
     return e;
 }
 
-/* Returns an entry with a reference, or NULL. One from disk has no data if
- * `head`. */
+/* Finds an entry in host memory or on disk. Returns it with a reference, or
+ * NULL. If `head`, an entry from disk is returned without data. Sets *of_ram to
+ * true if it was in host memory. */
 static struct tier_entry *find_entry(struct tiers *t,
                                      const struct tiers_lookup *s,
                                      const struct tier_key *key, bool head,
@@ -446,7 +465,7 @@ static struct tier_entry *find_entry(struct tiers *t,
     return e || s->no_disk ? e : read_disk_entry(t, key, head);
 }
 
-/* Adds the page of a key; returns false if there is none. */
+/* Adds the page with this key to s->page. Returns false if no tier has it. */
 static bool find_page(struct tiers *t, struct tiers_lookup *s,
                       const struct tier_key *key)
 {
@@ -460,7 +479,8 @@ static bool find_page(struct tiers *t, struct tiers_lookup *s,
     return true;
 }
 
-/* Returns the number of pages up to the last resumable one. */
+/* Returns the number of found pages up to and including the last resumable
+ * one. */
 static int n_resumable_pages(const struct tiers_lookup *s)
 {
     int n = s->n_page;
@@ -470,7 +490,8 @@ static int n_resumable_pages(const struct tiers_lookup *s)
     return n;
 }
 
-/* Finds full pages from s->from on, up to the first gap. */
+/* Finds the full pages that start at token s->from, up to the first that no
+ * tier has. */
 static void match_full_pages(struct tiers *t, struct tiers_lookup *s)
 {
     for (int64_t i = s->from / TIER_TOKENS; (i + 1) * TIER_TOKENS < s->n; i++)
@@ -478,9 +499,10 @@ static void match_full_pages(struct tiers *t, struct tiers_lookup *s)
             return;
 }
 
-/* Finds the longest partial page that continues full pages; partial ones exist
- * where a state was cached. Only those after the last resumable page are
- * tried. */
+/* Finds the longest partial page that continues the full pages found. Such
+ * pages exist where a state was cached within a page. The page may also follow
+ * an earlier full page, but not one before the last resumable page. The full
+ * pages after it are dropped then. */
 static void match_partial_page(struct tiers *t, struct tiers_lookup *s)
 {
     int good = n_resumable_pages(s), whole = s->n_page;
@@ -505,8 +527,8 @@ static void match_partial_page(struct tiers *t, struct tiers_lookup *s)
     }
 }
 
-/* Finds all pages of a lookup, or none unless they exceed what the devices
- * have. */
+/* Finds all pages of a lookup. If they do not extend the prefix that is on the
+ * devices, there is no result. Also marks the pages of this prefix as used. */
 static void find_all(struct tiers *t, struct tiers_lookup *s)
 {
     struct tiers_found f;
@@ -517,7 +539,8 @@ static void find_all(struct tiers *t, struct tiers_lookup *s)
                       TIER_TOKENS);
     for (int64_t i = 0; (i + 1) * TIER_TOKENS <= s->length; i++) {
         pthread_mutex_lock(&t->lock);
-        tier_table_find(&t->table, &s->key[i + 1]); /* marks it as used */
+        tier_table_find(&t->table, &s->key[i + 1]); /* marks the entry as
+                                                       used */
         pthread_mutex_unlock(&t->lock);
         if (s->no_disk)
             continue;
@@ -525,9 +548,11 @@ static void find_all(struct tiers *t, struct tiers_lookup *s)
         tier_disk_touch(&t->disk, &s->key[i + 1]);
         mark_disk_busy(t, false);
     }
-    if (!is_wanted(t, s)) /* only that was needed, or its task has ended */
+    if (!is_wanted(t, s)) /* the caller only wanted to mark pages as used, or
+                             its task has ended */
         return;
-    /* Pages cannot be appended to a state within a page: find all from 0. */
+    /* Pages cannot be appended to a state that ends within a page, so all pages
+     * from 0 are needed. */
     s->from = s->length % TIER_TOKENS ? 0 : s->length;
     match_full_pages(t, s);
     match_partial_page(t, s);
@@ -537,7 +562,8 @@ static void find_all(struct tiers *t, struct tiers_lookup *s)
         s->n_page = 0;
 }
 
-/* Reads page i; one from disk is put into host memory. */
+/* Reads page i of a lookup and returns it with a reference; NULL if it is no
+ * longer in a tier. A page read from disk is also inserted into host memory. */
 static struct tier_entry *read_page(struct tiers *t, struct tiers_lookup *s,
                                     int i)
 {
@@ -548,16 +574,17 @@ static struct tier_entry *read_page(struct tiers *t, struct tiers_lookup *s,
         return NULL;
     pthread_mutex_lock(&t->lock);
     if (!ram && t->o.ram > 0 && !tier_table_find(&t->table, &e->key))
-        tier_table_put(&t->table, e, false); /* not inserted meanwhile */
+        tier_table_put(&t->table, e, false); /* no other thread has inserted it
+                                                meanwhile */
     *(ram ? &t->counts.ram_hits : &t->counts.disk_hits) += 1;
     *(ram ? &t->counts.ram_hit_bytes : &t->counts.disk_hit_bytes) += e->bytes;
     pthread_mutex_unlock(&t->lock);
     return e;
 }
 
-/* ---- the reader ---------------------------------------------------------- */
+/* ---- reading ------------------------------------------------------------- */
 
-/* Callers of the following hold the lock. */
+/* Callers of the following functions hold the lock. */
 
 static void enlist(struct tiers *t, struct tiers_lookup *s)
 {
@@ -568,7 +595,8 @@ static void enlist(struct tiers *t, struct tiers_lookup *s)
     pthread_cond_signal(&t->to_read);
 }
 
-/* Removes it from the list, after `before` (NULL: it is the first). */
+/* Removes a lookup from the list. `before` is the one before it, NULL if it is
+ * the first. */
 static void unlist(struct tiers *t, struct tiers_lookup *s,
                    struct tiers_lookup *before)
 {
@@ -578,15 +606,15 @@ static void unlist(struct tiers *t, struct tiers_lookup *s,
     s->listed = false;
 }
 
-/* Returns true if a page may be read for it now. One page always may, so that
- * every lookup progresses. */
+/* Returns true if the limit allows reading another page for a lookup. One page
+ * is always allowed, so that every lookup progresses. */
 static bool has_room(const struct tiers *t, const struct tiers_lookup *s)
 {
     return t->ahead < t->o.ahead || s->n_read == s->n_taken;
 }
 
-/* Removes the next lookup with something to do from the list; NULL if there is
- * none. */
+/* Removes the first lookup that can be searched or read from the list and
+ * returns it; NULL if there is none. */
 static struct tiers_lookup *next_search(struct tiers *t)
 {
     struct tiers_lookup *before = NULL;
@@ -599,8 +627,8 @@ static struct tiers_lookup *next_search(struct tiers *t)
     return NULL;
 }
 
-/* Serves a lookup once: finds its pages, or reads one. Releases the lock
- * meanwhile. */
+/* Performs one operation for a lookup: finds its pages, or reads one page.
+ * Releases the lock meanwhile. */
 static void serve_lookup(struct tiers *t, struct tiers_lookup *s)
 {
     struct tier_entry *e = NULL;
@@ -628,7 +656,7 @@ static void discard_search(struct tiers *t, struct tiers_lookup *s)
     for (int i = s->n_taken; i < s->n_read; i++)
         t->ahead -= s->entry[i]->bytes;
     t->n_search--;
-    pthread_cond_signal(&t->to_read); /* others have more space */
+    pthread_cond_signal(&t->to_read); /* other lookups may read more now */
     free_search(s);
 }
 
@@ -659,7 +687,8 @@ static void *reader_thread(void *user)
     return NULL;
 }
 
-/* Finds and reads everything from host memory, without the reader. */
+/* Finds and reads all pages of a lookup that are in host memory, on the
+ * caller's thread. Used while the disk hangs. */
 static void search_memory(struct tiers *t, struct tiers_lookup *s)
 {
     struct tier_entry *e;
@@ -755,7 +784,8 @@ void tiers_search_free(struct tiers *t, struct tiers_lookup *s)
     pthread_mutex_lock(&t->lock);
     s->freed = true;
     if (s->listed) {
-        if (!atomic_load(&s->over)) { /* it still marks pages as used */
+        if (!atomic_load(&s->over)) { /* the reader still has to mark pages as
+                                         used */
             pthread_mutex_unlock(&t->lock);
             return;
         }
@@ -763,7 +793,7 @@ void tiers_search_free(struct tiers *t, struct tiers_lookup *s)
             before = before ? before->next : t->search;
         unlist(t, s, before);
     }
-    if (!s->busy) /* else the reader discards it */
+    if (!s->busy) /* if busy, the reader discards it later */
         discard_search(t, s);
     pthread_mutex_unlock(&t->lock);
 }
@@ -777,7 +807,7 @@ void tiers_report_corrupt(struct tiers *t, const struct tier_entry *e)
     pthread_mutex_lock(&t->lock);
     tier_table_drop(&t->table, &e->key);
     t->counts.damaged++;
-    if (b) { /* without memory it will be found again */
+    if (b) { /* if out of memory, a later read finds the damage again */
         b->next = t->bad_entry;
         t->bad_entry = b;
         pthread_cond_signal(&t->to_write);
@@ -796,7 +826,7 @@ void tiers_counts(struct tiers *t, struct tiers_counts *out)
     pthread_mutex_unlock(&t->lock);
 }
 
-/* ---- creation and end ---------------------------------------------------- */
+/* ---- creation and destruction -------------------------------------------- */
 
 static pl_status fail(pl_err *err, const char *what)
 {
@@ -872,7 +902,8 @@ static bool append(void *user, const void *data, size_t n)
     return true;
 }
 
-/* Bits are the same within one architecture. */
+/* Results are bit-identical only within one architecture, so the root key
+ * includes it. */
 #if defined(__x86_64__)
 static const char arch[] = "x86-64";
 #elif defined(__aarch64__)
@@ -881,8 +912,8 @@ static const char arch[] = "aarch64";
 static const char arch[] = "another";
 #endif
 
-/* Makes the key from the state of zero tokens, which has nothing but the
- * description of what computes it. */
+/* The key is made from the saved state of zero tokens, which contains only the
+ * description of the engine that computes it. */
 pl_status tiers_root(struct tier_key *out, pl_engine *e, pl_err *err)
 {
     struct bytes head = {0};
@@ -906,7 +937,8 @@ pl_status tiers_open(struct tiers **out, const struct tiers_options *o,
     return s == PL_OK ? tiers_create(out, o, &root, err) : s;
 }
 
-/* Waits for a thread until `end`. Returns false if it hangs; it is detached. */
+/* Waits for a thread to end, at most until `end`. Returns false after detaching
+ * the thread if it hangs. */
 static bool joined(pthread_t thread, const struct timespec *end)
 {
     if (pthread_timedjoin_np(thread, NULL, end) == 0)
@@ -930,7 +962,7 @@ void tiers_flush(struct tiers *t)
     pthread_cond_signal(&t->to_write);
     pthread_cond_signal(&t->to_read);
     pthread_mutex_unlock(&t->lock);
-    clock_gettime(CLOCK_REALTIME, &end); /* pthread_timedjoin_np uses it */
+    clock_gettime(CLOCK_REALTIME, &end); /* the clock of pthread_timedjoin_np */
     end.tv_sec += (time_t)t->o.flush_s + LEAVE_S;
     if (t->sorts)
         t->left |= !joined(t->sorter, &end);
@@ -945,7 +977,8 @@ void tiers_free(struct tiers *t)
     if (!t)
         return;
     tiers_flush(t);
-    if (t->left) { /* the thread still uses *t, but not the log */
+    if (t->left) { /* the hanging thread still uses *t, which is leaked, but may
+                      not use the log any more */
         log_line(t, PL_LOG_WARN,
                  "the cache folder does not respond; its pending writes are "
                  "abandoned");

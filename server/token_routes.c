@@ -1,4 +1,5 @@
-/* Requests and responses about texts and tokens, in JSON. */
+/* Parses and formats the JSON of requests about texts and tokens. See
+ * token_routes.h. */
 #include "token_routes.h"
 
 #include "json_field.h"
@@ -70,7 +71,8 @@ void tokens_fini(struct tokens_request *a)
     *a = (struct tokens_request){0};
 }
 
-/* Takes over `j`. */
+/* Returns the JSON text of `j`, malloc'ed; NULL if out of memory. Takes
+ * ownership of `j`. */
 static char *body_of(json_t *j)
 {
     char *s = json_dumps(j, JSON_COMPACT);

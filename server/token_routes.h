@@ -1,5 +1,6 @@
-/* Parses and answers requests about texts and tokens: /tokenize, /detokenize,
- * /apply-template (whose request is that of a chat) and token counting. */
+/* Parses requests that convert between texts and tokens, and makes their
+ * response bodies: /tokenize, /detokenize, /apply-template (whose requests are
+ * those of chats) and /v1/messages/count_tokens. */
 #ifndef SERVER_TOKEN_ROUTES_H
 #define SERVER_TOKEN_ROUTES_H
 
@@ -9,34 +10,38 @@
 
 struct tokens_request {
     json_t *body;     /* owned */
-    const char *text; /* [len], of /tokenize; borrowed from body */
+    const char *text; /* [len], for /tokenize; borrowed from `body` */
     size_t len;
-    bool add_special, parse_special; /* PL_ADD_SPECIAL, PL_PARSE_SPECIAL */
-    bool pieces;                     /* return each token's text, too */
-    int32_t *ids;                    /* [n], of /detokenize; owned */
+    bool add_special, parse_special; /* the flags PL_ADD_SPECIAL and
+                                        PL_PARSE_SPECIAL */
+    bool pieces;                     /* also return the text of each token */
+    int32_t *ids;                    /* [n], for /detokenize; owned */
     int64_t n;
 };
 
-/* Return false if the request was rejected; then *a is empty. */
+/* Parse a body of /tokenize or of /detokenize. Return false with *why filled if
+ * the request was rejected; then *a is {0}. */
 bool tokens_read_text(struct tokens_request *a, const char *body, size_t len,
                       struct api_error *why);
 bool tokens_read_ids(struct tokens_request *a, const char *body, size_t len,
                      int64_t n_vocab, struct api_error *why);
-void tokens_fini(struct tokens_request *a); /* takes {0} */
+void tokens_fini(struct tokens_request *a); /* {0} is allowed */
 
-/* A token's text, of any bytes. */
+/* The text of a token; it may be any bytes. */
 struct tokens_piece {
     const char *s; /* [n] */
     size_t n;
 };
-/* Return response bodies, malloc'ed; NULL if out of memory. piece: [n], or
- * NULL: ids only. A piece that is not valid UTF-8 becomes a list of its
- * bytes. */
+/* Return response bodies, malloc'ed; NULL if out of memory. This one is for
+ * /tokenize. `piece` is the texts of the tokens, [n]; NULL to return ids only.
+ * A text that is not valid UTF-8 becomes a list of its bytes. */
 char *tokens_ids_body(const int32_t *ids, int64_t n,
                       const struct tokens_piece *piece);
-/* key: "content" for /detokenize, "prompt" for /apply-template. */
+/* Returns a JSON object with s [n] in a field: `key` is "content" for
+ * /detokenize and "prompt" for /apply-template. */
 char *tokens_text_body(const char *key, const char *s, size_t n);
-/* For /v1/messages/count_tokens. */
+/* Returns the number of tokens as the response body of
+ * /v1/messages/count_tokens. */
 char *tokens_count_body(int64_t n);
 
 #endif
