@@ -494,9 +494,7 @@ void *topology_alloc_pages(const struct topology *t, int os, size_t bytes)
         return NULL;
     if (bytes >= MAP_FROM)
         madvise(p, all, MADV_HUGEPAGE);
-    madvise(
-        p, all,
-        MADV_DONTFORK); /* avoids a copy of each written page after a fork */
+    madvise(p, all, MADV_DONTFORK); /* avoids a copy of each written page */
     if (t && t->here && os >= 0) {
         hwloc_obj_t o = hwloc_get_numanode_obj_by_os_index(t->hw, (unsigned)os);
 

@@ -31,8 +31,7 @@ enum {
     MOST_JUMP = 5, /* maximum number of doublings at once */
     FEW_LAYERS = 2,
     MANY_LAYERS = 512,
-    NEXT_TO_NOTHING =
-        30, /* less than this fraction (1/30) of a run may be noise */
+    NEXT_TO_NOTHING = 30, /* a smaller fraction of a run may be noise */
 };
 static const double device_s = 10;   /* time for a device, and for a pair */
 static const double pairs_s = 60;    /* maximum time for all pairs */
@@ -475,8 +474,7 @@ static pl_status find_rate(struct probe *p, const struct experiment *e)
     while (k > last) {
         pl_status s = try_larger(p, e, last, &k, &seconds, &more);
 
-        if (last >= 0 &&
-            no_room(s)) { /* the device has less memory than it reports */
+        if (last >= 0 && no_room(s)) { /* less memory than reported */
             most = --k;
             continue;
         }

@@ -61,10 +61,9 @@ struct model {
     int64_t n_expert, n_expert_used; /* 0 if none */
     const int64_t *d_expert; /* [n_layer], width of an expert; NULL if none */
     int64_t n_shared;        /* shared experts, which process every token */
-    int64_t
-        d_shared; /* width of all shared experts; 0 for n_shared * d_expert */
-    bool shared_gate;    /* the shared experts are weighted by a sigmoid */
-    int64_t d_per_layer; /* width of per-layer embeddings; 0 if none */
+    int64_t d_shared;        /* width of all these; 0 for n_shared * d_expert */
+    bool shared_gate;        /* the shared experts are weighted by a sigmoid */
+    int64_t d_per_layer;     /* width of per-layer embeddings; 0 if none */
     int64_t n_group, n_group_used; /* groups of experts; 0 or 1 if none */
     pl_gating gating;
     bool normalise; /* scale the chosen experts' weights to sum 1 */

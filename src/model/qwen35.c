@@ -67,8 +67,7 @@ pl_status model_qwen35_read(struct model *m, pl_err *err)
     if (!recurrent)
         return err_no_memory(err, "hyper-parameters");
     for (int64_t i = 0; i < m->n_layer; i++)
-        recurrent[i] =
-            (i + 1) % interval != 0; /* false for the blocks after the layers */
+        recurrent[i] = (i + 1) % interval != 0; /* false for MTP blocks */
     m->recurrent = recurrent;
     if (m->n_expert == 0)
         return PL_OK;

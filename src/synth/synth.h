@@ -74,8 +74,7 @@ struct synth_fill {
         unsigned char dmin[2]; /* the bytes to write at `min_at` */
         int bytes;             /* number of bytes in d */
     } scale;
-    uint32_t sign_and_mantissa,
-        exponent; /* floats: mask of the drawn bits; bits that are set */
+    uint32_t sign_and_mantissa, exponent; /* floats: bits drawn, bits set */
 };
 
 /* Starts a generator of values whose root mean square is about `size`. Each
