@@ -47,10 +47,10 @@ struct bench_model {
     double n_param;
     double used; /* share of experts that a token uses; 1 without experts */
     int n_expert;
-    double weight[2]; /* bytes that every step reads; bytes of all experts */
-    /* Multiply-adds per token with quantized weights, with 16-bit and with
-     * 32-bit floats. Indices: for every token, of all experts, per row of
-     * logits. */
+    double weight[2]; /* bytes read in every step; bytes of all experts */
+    /* Multiply-adds per token, by the type of the weights: quantized, 16-bit
+     * and 32-bit floats. Index 0 is for weights that every token uses, 1 for
+     * those of all experts, and 2 for the output matrix, per row of logits. */
     double int8[3], half[3], flt[3];
     /* number of values in the states of a sequence; a step reads and writes all
      * of them */

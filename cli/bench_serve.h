@@ -65,7 +65,8 @@ enum exit_code bench_serve(const struct options *o);
 
 /* ---- bench_serve_ask.c --------------------------------------------------- */
 
-/* Draws the lengths of request i from the lists of -p and -n. */
+/* Draws r->n_prompt and r->n_gen of request i at random from the values of -p
+ * and -n. */
 void serve_draw(const struct options *o, int64_t i, struct serve_request *r);
 /* Returns the seconds between request i-1 and request i in a Poisson process
  * with `rate` requests per second. */
@@ -81,7 +82,7 @@ char *serve_body(const struct options *o, const struct serve_target *t,
 struct serve_reader {
     struct serve_request *r;
     struct serve_load *load;
-    char *line; /* owned, [n]: an incomplete line */
+    char *line; /* owned, [n]: the last line, still incomplete */
     size_t n, max;
     bool over;           /* the last event was received */
     char why[SERVE_WHY]; /* the server's error message; "" if none */

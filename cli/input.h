@@ -13,8 +13,8 @@ struct input {
 /* Reads the text of -p or -f; if neither is given, all of standard input. */
 enum exit_code input_text(struct input *in, const struct options *o);
 void input_free(struct input *in);
-/* Reads an option's value and resolves escapes such as \n, unless --no-escape
- * is given. */
+/* Copies the option value `value` to *in, with escapes such as \n resolved
+ * unless --no-escape is given. */
 enum exit_code input_escaped(struct input *in, const struct options *o,
                              const char *value);
 

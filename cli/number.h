@@ -19,8 +19,8 @@ bool number_double(const char *s, double *out);
  * case-sensitive; signs and blanks are not allowed. */
 bool number_bytes(const char *s, uint64_t *out);
 
-/* Reads at most `max` numbers >= 0, separated by commas or slashes. Returns
- * their count, or -1. */
+/* Parses at most `max` numbers >= 0, separated by commas or slashes. Returns
+ * their count, or -1 if the text is invalid. */
 int number_shares(const char *s, double *out, int max);
 
 /* Reads decimal token ids, separated by commas or white space. *ids is

@@ -1,5 +1,5 @@
 /* The parsed command line: one struct that all commands share, filled from one
- * table of flags (option_table.c). llama.cpp's names keep their meaning.
+ * table of flags (option_table.c). Options named as in llama.cpp mean the same.
  * Options that only llama.cpp has are rejected by name, or ignored with a note
  * (llama_options.c).
  *

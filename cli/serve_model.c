@@ -137,8 +137,8 @@ static pl_status load(struct service *v, const struct options *o,
         pl.host_reserve = promised_bytes(all) + ram_of(all, o);
     s = pl_engine_create(&v->engine, v->model, &pl, err);
     term_progress_end(&progress);
-    if (s == PL_OK && (o->cache_dir || o->slot_dir)) /* while it can still
-                                                        fail */
+    if (s == PL_OK && (o->cache_dir || o->slot_dir)) /* here an error
+                                                        fails the load */
         s = pl_engine_sum(v->engine, cancel, err);
     if (s != PL_OK)
         return s;

@@ -49,9 +49,9 @@ extern volatile int term_interrupts;
  * the last signal. */
 int term_exit_code(int code);
 
-/* Installs handlers for these signals, and lets writes to a closed pipe fail
- * instead of killing the process. A SIGHUP that the parent ignores stays
- * ignored. Descriptors 0 to 2 are open afterwards. */
+/* Installs handlers for SIGINT, SIGTERM and SIGHUP. Writes to a closed pipe
+ * then fail instead of ending the process. A SIGHUP that the parent process
+ * ignores stays ignored. Descriptors 0 to 2 are open afterwards. */
 void term_init(void);
 
 double term_seconds(void); /* of a monotonic clock */

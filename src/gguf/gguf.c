@@ -74,7 +74,8 @@ static pl_status part_init(struct gguf_part *p, const char *path, pl_err *err)
 
 static pl_status part_map(struct gguf_part *p, pl_err *err)
 {
-    /* opening a pipe must not block; it is rejected below */
+    /* O_NONBLOCK: opening a FIFO must not block. Only regular files are
+     * accepted below. */
     int fd = open(p->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     struct stat st;
     void *base;
@@ -200,7 +201,7 @@ static pl_status part_place(const struct gguf_part *p, struct place *at,
                             pl_err *err)
 {
     PL_TRY(part_i64(p, "split.count", 1, MAX_PART, &at->count, err));
-    if (at->count < 2) { /* 0 and 1 are written for whole files */
+    if (at->count < 2) { /* files that are not split have 0 or 1 */
         *at = (struct place){1, 0, -1};
         return PL_OK;
     }

@@ -71,7 +71,7 @@ struct gguf_tensor {
 struct gguf; /* opaque */
 
 /* Opens `path`. For a split set, any part's name may be given, and all parts
- * are opened. Metadata is the first part's; tensors are those of all parts in
+ * are opened. Metadata comes from the first part, tensors from all parts in
  * order. On failure *out is NULL. */
 pl_status gguf_open(struct gguf **out, const char *path, pl_err *err);
 

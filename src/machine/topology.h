@@ -35,8 +35,8 @@ struct topology {
     bool here;                 /* this machine, not a synthetic one */
     int n_node, n_core, n_cpu;
     struct topology_node *node; /* owned; hwloc's order */
-    struct topology_core *core; /* owned; in order of nodes */
-    struct topology_cpu *cpu;   /* owned; in order of nodes */
+    struct topology_core *core; /* owned; sorted by node */
+    struct topology_cpu *cpu;   /* owned; sorted by node */
     /* The CPU time that cgroups grant, in cores, rounded down, at least 1;
      * n_core if they set no limit. */
     int n_core_quota;
@@ -58,9 +58,10 @@ pl_status topology_load_synthetic(struct topology *t, const char *desc,
                                   const char *allowed, pl_err *err);
 void topology_fini(struct topology *t); /* *t may be zeroed or partly filled */
 
-/* This machine, read once and shared by reference count: topology_open gives a
- * reference, topology_keep adds one, and topology_drop of the last one frees
- * it. Any thread may call these. NULL may be kept and dropped. */
+/* A topology of this machine that is shared by reference count. topology_open
+ * reads the machine and returns the first reference, topology_keep adds one,
+ * and topology_drop releases one. The last release frees the topology. Any
+ * thread may call these. topology_keep and topology_drop allow NULL. */
 pl_status topology_open(const struct topology **out, pl_err *err);
 const struct topology *topology_keep(const struct topology *t);
 void topology_drop(const struct topology *t);

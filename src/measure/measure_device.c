@@ -37,8 +37,7 @@ static const double device_s = 10;   /* time for a device, and for a pair */
 static const double pairs_s = 60;    /* maximum time for all pairs */
 static const double enough_s = 2e-3; /* sufficient time of the work in a run */
 static const double enough_steps = 20;
-static const double runs_s = 0.05;     /* total time of three or more
-                                              runs */
+static const double runs_s = 0.05;     /* sufficient total of three or more */
 static const double most_runs_s = 0.3; /* maximum total of fewer than three */
 static const double beyond_caches = 512e6; /* bytes */
 static const double most_bytes = 4294967296.0;
@@ -106,7 +105,7 @@ static const struct experiment alone[] = {
 };
 enum {
     N_ALONE = sizeof alone / sizeof alone[0],
-    N_WORK = 4, /* the first ones, which measure no multiplication */
+    N_WORK = 4, /* the first ones; find_steps is repeated after them */
 };
 
 static const struct experiment together[] = {
@@ -206,8 +205,8 @@ static pl_status plan_trial(const struct probe *p,
     return PL_OK;
 }
 
-/* Returns true if the trial fits into half of the memory that each device has
- * available. */
+/* Returns true if the trial needs at most half of each device's available
+ * memory (a quarter for a pair), and at most most_bytes. */
 static bool fits(const struct probe *p, const struct trial *t)
 {
     for (int d = 0; d < p->l.n; d++) {

@@ -518,7 +518,7 @@ static pl_tensor last_matmul(struct build *b, pl_tensor x)
 
 void model_head(struct build *b, pl_tensor x)
 {
-    x = pl_gather_rows(b->g, x, b->out_ids); /* still the last layer's */
+    x = pl_gather_rows(b->g, x, b->out_ids); /* a node of the last layer */
     pl_name(b->g, x, "result_hidden");
     x = last_matmul(b, last_norm(b, x));
     if (b->m->softcap > 0) {

@@ -74,7 +74,7 @@ pl_status model_deepseek2_read(struct model *m, pl_err *err)
                        "%s: either %s or attention.value_length_mla is missing",
                        path, params_key(m, "attention.key_length_mla", &k));
     m->latent = d_key > 0;
-    if (m->latent) { /* else key_length and value_length are a head's */
+    if (m->latent) { /* else a head has key_length and value_length */
         PL_TRY(params_head_width(m, "attention.key_length_mla", 0, &m->d_key,
                                  err));
         PL_TRY(params_head_width(m, "attention.value_length_mla", 0,
@@ -116,7 +116,8 @@ static pl_tensor cached(struct build *b, const char *kind, pl_format f,
                           x);
 }
 
-/* Multiplies each head of x [n_tok, n_head, in] by its own matrix. */
+/* Multiplies head i of x [n_tok, n_head, in] by matrix i of the weight
+ * `base`. */
 static pl_tensor by_head(struct build *b, pl_tensor x, const char *base,
                          pl_role role, struct model_dim out,
                          struct model_dim in)
@@ -189,7 +190,7 @@ static pl_tensor by_keys(struct build *b, pl_tensor c, pl_tensor r,
     kv = model_heads(b, kv, n_head, d_n + m->d_value[b->layer]);
     k = pl_slice(b->g, kv, 2, 0, d_n);
     v = pl_slice(b->g, kv, 2, d_n, m->d_value[b->layer]);
-    r = pl_add(b->g, pl_scale(b->g, q_r, 0), r); /* r for each head */
+    r = pl_add(b->g, pl_scale(b->g, q_r, 0), r); /* copies r to each head */
     k = pl_concat(b->g, 2, (pl_tensor[]){k, r}, 2);
     k = cached(b, "k", b->cache_k, false, n_head, m->d_key[b->layer], k);
     v = cached(b, "v", b->cache_v, true, n_head, m->d_value[b->layer], v);

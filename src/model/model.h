@@ -45,14 +45,14 @@ struct model {
     const struct model_family *family;
     struct arena arena; /* owns the arrays below */
     int64_t n_vocab, n_ctx_train, d_model;
-    int64_t n_layer;       /* layers that are evaluated */
+    int64_t n_layer;       /* layers of the network */
     int64_t n_next;        /* multi-token-prediction blocks after them */
     const char *vocab_key; /* the key that n_vocab comes from */
     /* Arrays of n_layer + n_next elements. The last n_next are for the
      * multi-token-prediction blocks and equal those of the last layer with
      * attention. */
     const int64_t *n_head, *n_head_kv;
-    const int64_t *d_key, *d_value; /* of a head */
+    const int64_t *d_key, *d_value; /* width of a head */
     /* Number of trailing layers that read the cache of an earlier layer instead
      * of their own. */
     int64_t n_shared_kv;

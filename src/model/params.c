@@ -269,8 +269,8 @@ static void set_yarn(pl_rope *r, double base, double factor, double n_ctx)
         r->mscale *= (float)(1 + 0.1 * log(factor));
 }
 
-/* Reads the divisor of positions. rope.scale_linear is its older name, used if
- * the newer one is absent. */
+/* Reads the factor by which RoPE divides positions. rope.scale_linear is the
+ * older name of the key, used if the newer one is absent. */
 static pl_status read_factor(const struct model *m, double *out, pl_err *err)
 {
     const char *name = params_has(m, "rope.scaling.factor")

@@ -25,7 +25,7 @@ struct synth_shape {
 struct synth_type {
     const char *name; /* "q4_k_m" */
     pl_format most;   /* of most matrices */
-    pl_format some;   /* of half of attn_v and ffn_down */
+    pl_format some;   /* of attn_v and ffn_down in half of the layers */
     pl_format output; /* of the output matrix */
 };
 

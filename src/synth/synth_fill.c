@@ -51,7 +51,7 @@ static void set_half(unsigned char p[2], float v)
     p[1] = (unsigned char)(h >> 8);
 }
 
-/* Returns the nearest unsigned E4M3 number other than 0. */
+/* Returns the unsigned E4M3 number that is nearest to d, but never 0. */
 static unsigned char ue4m3(double d)
 {
     int e = (int)floor(log2(d));
