@@ -1,5 +1,6 @@
-/* See atomic_file.h. The library's pl_file writes; this file adds messages with
- * an option's name, and the check that files are not the same. */
+/* See atomic_file.h. pl_file of the library writes the files. This file adds
+ * messages with the name of the option, and the check that two options do not
+ * name the same file. */
 #include "atomic_file.h"
 #include "option_table.h"
 #include "printable.h"
@@ -14,8 +15,8 @@
 
 /* ---- file identity ------------------------------------------------------- */
 
-/* The inode; for a file that does not exist, that of its directory and its name
- * there. */
+/* Identifies a file by its device and inode. A file that does not exist is
+ * identified by the inode of its directory and by its name. */
 struct identity {
     bool known;
     dev_t dev;
@@ -28,8 +29,9 @@ static struct identity identity_of(struct stat *st, const char *name)
     return (struct identity){true, st->st_dev, st->st_ino, name};
 }
 
-/* Returns the identity of a file. std: the descriptor that "-" stands for.
- * Devices and pipes are unknown: any number of options may use them. */
+/* Returns the identity of the file at `path`. "-" means the standard stream
+ * with descriptor `std`. The result for devices and pipes has known == false,
+ * because any number of options may use them. */
 static struct identity identify(const char *path, int std)
 {
     const char *slash = strrchr(path, '/');
@@ -53,8 +55,9 @@ static bool same(const struct identity *a, const struct identity *b)
            strcmp(a->name, b->name) == 0;
 }
 
-/* Returns true if `is` is a file of the model at `path`. One part of a split
- * model, NAME-00001-of-00002.gguf, implies all others. */
+/* Returns true if `is` identifies a file of the model at `path`. If `path` is
+ * one part of a split model, NAME-00001-of-00002.gguf, all its parts are
+ * compared. */
 static bool is_read(const struct identity *is, const char *path)
 {
     enum { ENDING = 20 };
@@ -83,8 +86,8 @@ static bool is_read(const struct identity *is, const char *path)
 
 /* ---- files of the options ------------------------------------------------ */
 
-/* Returns the file that an option names, or NULL. For ids it is the one after
- * an @. */
+/* Returns the path of the file that an option names, or NULL. Token ids name a
+ * file after an @. */
 static const char *file_of(const struct options *o,
                            const struct option_row *row)
 {
@@ -107,8 +110,9 @@ static enum exit_code refuse(const struct options *o, const char *option,
                      clip_printable(other_name, other_path));
 }
 
-/* Compares an output file with the files that standard input, output and errors
- * are redirected to. The shell's > and 2> write them, and < reads one. */
+/* Checks that an output file is not a file that standard input, output or error
+ * is redirected to, as with <, > and 2> of a shell. Prints an error and returns
+ * EXIT_USAGE if it is. */
 static enum exit_code check_standard(const struct options *o,
                                      const char *option, const char *path,
                                      const struct identity *is)
@@ -125,9 +129,10 @@ static enum exit_code check_standard(const struct options *o,
     return EXIT_DONE;
 }
 
-/* Compares an output file with all files that options read, and with those that
- * options before `row` write. row: the option that names the file, or NULL. A
- * state may replace the state that it continues. */
+/* Checks that an output file is not a file that another option reads, or that
+ * an option before `row` writes. `row` is the option that names the output
+ * file, or NULL. A saved state may replace the state that was loaded. Prints an
+ * error and returns EXIT_USAGE on a conflict. */
 static enum exit_code check_others(const struct options *o, const char *option,
                                    const char *path,
                                    const struct option_row *row)
@@ -179,7 +184,8 @@ static enum exit_code check_output(const struct options *o,
 {
     const char *option = row->name[0];
     bool std = strcmp(path, "-") == 0;
-    /* With a trace the other commands print text of their own. */
+    /* All commands but logits print text to standard output besides the
+     * trace. */
     bool prints = row->offset == offsetof(struct options, trace) &&
                   o->command != CMD_LOGITS;
     bool streams = row->commands & OPTION_STREAMS;
@@ -199,7 +205,7 @@ static enum exit_code check_output(const struct options *o,
         (streams && stat(path, &st) == 0 &&
          (S_ISCHR(st.st_mode) || S_ISFIFO(st.st_mode)))) /* not opened twice */
         return c;
-    s = pl_file_open(&f, path, 0, &err); /* and leaves the path as it is */
+    s = pl_file_open(&f, path, 0, &err); /* the file at `path` stays as it is */
     pl_file_close(f);
     return s == PL_OK ? EXIT_DONE : cannot(o, option, s, &err);
 }
@@ -238,7 +244,7 @@ enum exit_code atomic_file_open(struct whole_file *w, const struct options *o,
     if (c != EXIT_DONE)
         return c;
     if (strcmp(path, "-") == 0)
-        fflush(stdout); /* earlier output comes first */
+        fflush(stdout); /* writes earlier output first */
     s = pl_file_open(&w->f, path, PL_FILE_STREAM, &err);
     return s == PL_OK ? EXIT_DONE : cannot(o, option, s, &err);
 }
@@ -268,7 +274,7 @@ enum exit_code atomic_file_close(struct whole_file *w, const struct options *o,
         s = pl_file_commit(w->f, &err);
     if (s != PL_OK && c == EXIT_DONE && strcmp(w->path, "-") == 0 &&
         nobody_reads())
-        c = EXIT_PIPE; /* as finish_out */
+        c = EXIT_PIPE; /* no message, as in finish_out */
     else if (s != PL_OK && (c == EXIT_DONE || c == EXIT_INTERRUPTED))
         c = cannot(o, w->option, s, &err);
     pl_file_close(w->f);

@@ -1,41 +1,45 @@
-/* Files that a command writes, by pl_file_open's rules: each appears complete
- * or not at all. "-" is standard output; a device or a pipe is written
- * directly.
+/* Writes the files of a command under the rules of pl_file_open: each file
+ * appears complete or not at all. The path "-" means standard output. Devices
+ * and pipes are written directly.
  *
- * A command never writes a file that it also reads, nor one file twice, by any
- * name or link. Option rows say which files are read and which are written
- * (option_table.h). */
+ * A command never writes a file that it also reads, and never writes one file
+ * twice, even under different names or links. Option rows say which files are
+ * read and which are written (option_table.h). */
 #ifndef CLI_ATOMIC_FILE_H
 #define CLI_ATOMIC_FILE_H
 
 #include "options.h"
 
-/* Zero-initialised is closed. */
+/* An output file. A zero-initialised one is closed. */
 struct whole_file {
-    pl_file *f;                /* owned; NULL: closed */
-    const char *option, *path; /* borrowed; as given, for messages */
+    pl_file *f;                /* owned; NULL if closed */
+    const char *option, *path; /* borrowed; as given by the user */
 };
 
-/* Fails, with a message, if an option of `o` names a file that could not or
- * must not be written. Called before any work starts, and once more when the
+/* Checks all output files that the options `o` name. Prints a message and
+ * returns its exit code if a file cannot be written or if another option names
+ * it; else returns EXIT_DONE. Called before any work starts, and again when the
  * path of a downloaded model is known. */
 enum exit_code whole_check(const struct options *o);
 
-/* Fails, with a message, if `path`, which `option` names, is a file that
- * another option names. */
+/* Checks that the output file `path`, which `option` names, is not a file of
+ * another option or of a redirected standard stream. Prints a message and
+ * returns EXIT_USAGE if it is. */
 enum exit_code whole_compare(const struct options *o, const char *option,
                              const char *path);
 
-/* Fails, with a message, if `path` could not or must not be written; `option`
- * is the one that names it, or a command of a chat. */
+/* Opens `path` for writing. `option` is the option that names it, or a command
+ * of a chat. Prints a message and returns its exit code if the file cannot be
+ * written or whole_compare rejects it. */
 enum exit_code atomic_file_open(struct whole_file *w, const struct options *o,
                                 const char *option, const char *path);
-/* A pl_write_fn; `w` is a struct whole_file. atomic_file_close reports a failed
- * write. */
+/* A pl_write_fn whose user pointer `w` is a struct whole_file.
+ * atomic_file_close reports failed writes. */
 void whole_write(void *w, const char *data, size_t n);
-/* Closes the file; a closed one is allowed. With `keep` it is put in place,
- * unless a write failed: then an error is printed. Returns `c`, or the code of
- * what failed. */
+/* Closes the file; does nothing if it is closed already. With `keep`, it
+ * becomes the file at `path`, unless a write failed, which prints an error.
+ * Without `keep` it is discarded. Returns `c`, or on failure the exit code of
+ * the error. */
 enum exit_code atomic_file_close(struct whole_file *w, const struct options *o,
                                  bool keep, enum exit_code c);
 

@@ -5,8 +5,8 @@
  * A *test* is a prompt of n_prompt tokens, or n_gen tokens generated one by
  * one, in n_seq sequences, after n_depth tokens already in the cache. A
  * *configuration* is a model under one choice of all options. The result is a
- * row for each configuration and test: a JSON object, from which all formats
- * are made. */
+ * row for each configuration and test: a JSON object, from which all output
+ * formats are generated. */
 #ifndef CLI_BENCH_H
 #define CLI_BENCH_H
 
@@ -19,46 +19,47 @@
 struct bench_test {
     int n_prompt, n_gen; /* one of them is 0 */
     int n_depth, n_seq;
-    int seq0; /* its first sequence; other depths use others */
+    int seq0; /* index of its first sequence; each depth has its own */
 };
 
-/* Growing text; a pl_write_fn's user. */
+/* A text that grows; the user pointer of a pl_write_fn. */
 struct bench_text {
-    char *s; /* owned, terminated; NULL while empty */
+    char *s; /* owned, NUL-terminated; NULL while empty */
     size_t n;
     bool failed; /* memory ran out */
 };
 void bench_text_add(void *text, const char *s, size_t n);
-/* Parses the text as JSON and empties it. The caller releases the result; NULL
- * if it is not JSON. */
+/* Parses the text as JSON and empties it. Returns a value that the caller
+ * releases, or NULL if the text is not JSON. */
 json_t *bench_text_json(struct bench_text *text);
 
-/* Return a value of an object; 0 or "" if absent. */
+/* Return the value of `key` in the object `o`; 0 or "" if absent. */
 double bench_number(const json_t *o, const char *key);
 const char *bench_word(const json_t *o, const char *key);
 
 /* ---- bench_roofline.c ---------------------------------------------------- */
 
-/* The data and work of a model in a step. */
+/* The data that a step of a model reads, and the operations it executes. */
 struct bench_model {
-    const char *name; /* the file's, in UTF-8, or the shape's; borrowed */
+    const char *name; /* of the file, in UTF-8, or of the shape; borrowed */
     char type[64];    /* "qwen3 Q8_0": family, most frequent format */
     double bytes;     /* of all weights */
     double n_param;
-    double used; /* share of experts used; 1: no experts */
+    double used; /* share of experts that a token uses; 1 without experts */
     int n_expert;
-    double weight[2]; /* bytes that every step reads; bytes of all experts */
-    /* Multiply-adds per token with quantized weights, with 16-bit and with
-     * 32-bit floats. Indices: for every token, of all experts, per row of
-     * logits. */
+    double weight[2]; /* bytes read in every step; bytes of all experts */
+    /* Multiply-adds per token, by the type of the weights: quantized, 16-bit
+     * and 32-bit floats. Index 0 is for weights that every token uses, 1 for
+     * those of all experts, and 2 for the output matrix, per row of logits. */
     double int8[3], half[3], flt[3];
-    /* values of a sequence's states, read and written in each step */
+    /* number of values in the states of a sequence; a step reads and writes all
+     * of them */
     double state;
     /* Sums over layers whose attention has the same window. */
     struct bench_memory {
-        double window;    /* 0: all */
+        double window;    /* in tokens; 0 for all */
         double cache;     /* bytes per token in the cache */
-        double attention; /* multiply-adds of a token with a cached one */
+        double attention; /* multiply-adds per token and cached token */
     } memory[PL_MAX_POOL];
     int n_memory;
 };
@@ -78,8 +79,8 @@ double bench_roofline_s(const struct bench_work *w, const pl_limits *l);
 
 /* ---- bench_run.c --------------------------------------------------------- */
 
-/* Shares of the time of a run: computing, waiting for others and adding their
- * values, and copying between groups. */
+/* Fractions of a device's time in a test: computing; waiting for other devices
+ * and reducing their values; copying between groups. */
 struct bench_share {
     double compute, wait, copy;
 };
@@ -90,7 +91,7 @@ struct bench_config {
     struct session s;
     json_t *plan;              /* owned */
     double *seconds;           /* [n_test][n_round], owned */
-    pl_limits *limits;         /* [n_test][n_round], owned: around each run */
+    pl_limits *limits;         /* [n_test][n_round], owned: during each run */
     int n_dev;                 /* devices, including the host */
     struct bench_share *share; /* [n_test][n_dev], owned */
 };
@@ -101,32 +102,37 @@ struct bench_set {
     const struct bench_test *test;
     int n_test;
     int n_seq;     /* sequences of all tests */
-    int64_t n_ctx; /* their tokens in the cache */
+    int64_t n_ctx; /* tokens of all of them in the cache */
     struct term_progress progress;
-    pl_meter *meter;     /* owned; NULL: --no-limits */
-    pl_limits now, best; /* its last and best measurement */
-    double measured;     /* time of the last, by term_seconds */
+    pl_meter *meter;     /* owned; NULL with --no-limits */
+    pl_limits now, best; /* last and best measurement of `meter` */
+    double measured;     /* time of the last measurement, by term_seconds */
 };
 
-/* Opens the engine of a configuration whose session is open. */
+/* Opens the engine of a configuration whose session is open. The engine appends
+ * its trace to *trace unless NULL. */
 enum exit_code bench_open(struct bench_config *c, const struct bench_set *b,
                           struct bench_text *trace);
-/* Fills caches and runs each test once. */
+/* Fills the caches to each test's depth and runs each test once, with at most 8
+ * generated tokens. */
 enum exit_code bench_warm(struct bench_config *c, const struct bench_set *b);
-/* Runs a test once; n_gen at most `most`. */
+/* Runs a test once, generating at most `most` tokens per sequence. Sets
+ * *seconds to the time that it took. */
 enum exit_code bench_time(struct bench_config *c, const struct bench_test *t,
                           int most, double *seconds);
-/* Opens the engine again, with a trace, and computes c->share. */
+/* Opens the engine again with a trace, runs each test, computes c->share from
+ * the trace, and closes the engine. */
 enum exit_code bench_trace(struct bench_config *c, const struct bench_set *b);
 
 /* ---- bench_print.c, bench_svg.c ------------------------------------------ */
 
-/* Returns a row: seconds[n_round] of test `i`, its work, and the bounds by the
- * limits around each of its runs. NULL if out of memory. */
+/* Returns the row of test `i`: its times, its work, and the upper bound of its
+ * speed under the limits measured around each run. Returns NULL if out of
+ * memory. */
 json_t *bench_row(const struct bench_config *c, const struct bench_set *b,
                   int i, const struct bench_model *m);
-/* Prints the rows. `best`: the limits of the whole time; NULL: not
- * requested. */
+/* Prints the rows. `best` contains the best limits measured during the
+ * benchmark; NULL if limits were not requested. */
 enum exit_code bench_print(const struct options *o, json_t *rows,
                            const pl_limits *best);
 /* One column of a Markdown table. A column that is empty in all rows is
@@ -138,9 +144,10 @@ struct bench_column {
     bool right;                                 /* right-aligned */
 };
 void bench_print_table(const struct bench_column *columns, int n, json_t *rows);
-/* Prints the keys of the first row whose values are not lists or objects. */
+/* Prints the rows as CSV, without keys whose values are lists or objects. All
+ * rows must have the keys of the first row. */
 void bench_print_csv(json_t *rows);
-/* Writes "12.3", with at most four digits, into a cell. */
+/* Formats v >= 0 with two decimals below 10, one below 1000, else none. */
 void bench_figure(char *buf, double v);
 enum exit_code bench_draw(const struct options *o, json_t *rows);
 

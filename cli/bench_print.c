@@ -1,5 +1,6 @@
 /* Result rows as JSON objects, and their output formats: JSON, CSV of the
- * scalars, a Markdown table. Keys that llama-bench has keep its names. */
+ * scalars, a Markdown table. Keys that llama-bench has, too, have the same
+ * names. */
 #include "bench.h"
 
 #include <math.h>
@@ -16,7 +17,8 @@ static int by_value(const void *a, const void *b)
 
 /* ---- rows ---------------------------------------------------------------- */
 
-/* Copies the word after `option` in a plan's options, or "". */
+/* Copies the word that follows `option` in the options of a plan to `buf`, or
+ * "" if the option is absent. */
 static void option_of(const json_t *plan, const char *option, char *buf,
                       size_t size)
 {
@@ -37,8 +39,8 @@ static bool is_accelerator(const json_t *device)
     return json_is_true(json_object_get(device, "accelerator"));
 }
 
-/* Writes "CPU avx2", "cuda" or "cuda, CPU avx2": the devices that compute, with
- * the host only if no other does. */
+/* Writes the backends of the devices that compute: "CPU avx2", "cuda" or "cuda,
+ * CPU avx2". Omits the host device unless it is the only device. */
 static void backend_of(const json_t *plan, char *buf, size_t size)
 {
     json_t *devices = json_object_get(plan, "devices"), *d;
@@ -67,8 +69,8 @@ static double median(double *v, int n)
     return (v[n / 2] + v[(n - 1) / 2]) / 2;
 }
 
-/* Adds mean, standard deviation, median, minimum and maximum of n values, under
- * keys that end with `unit`, and the values. */
+/* Adds the n values and their mean, standard deviation, median, minimum and
+ * maximum, under keys that end with `unit`. */
 static bool add_samples(json_t *row, const char *unit, double *v, int n)
 {
     json_t *all = json_array();
@@ -95,7 +97,7 @@ static bool add_samples(json_t *row, const char *unit, double *v, int n)
     return ok;
 }
 
-/* Adds the shares of the devices and their mean. */
+/* Adds the time shares of each device (struct bench_share) and their means. */
 static bool add_shares(json_t *row, const struct bench_config *c, int test)
 {
     const struct bench_share *s = c->share + test * c->n_dev;
@@ -121,15 +123,15 @@ static bool add_shares(json_t *row, const struct bench_config *c, int test)
            json_object_set_new(row, "device_shares", all) == 0 && ok;
 }
 
-/* Returns true if the processors compute. The measured limits are theirs, not
- * those of other devices. */
+/* Returns true if the CPUs compute. The measured limits are those of the CPUs,
+ * not of other devices. */
 static bool on_processors(const json_t *row)
 {
     return strncmp(bench_word(row, "backend"), "CPU", 3) == 0;
 }
 
-/* Adds the medians of the limits around n runs, and the part of them that the
- * runs' `seconds` reached, each compared with its own limits. */
+/* Adds the medians of the limits measured around n runs. Adds the median
+ * fraction of its limit that a run with time seconds[i] reached. */
 static bool add_limits(json_t *row, const pl_limits *l, const double *seconds,
                        int n, double tokens, const struct bench_work *work)
 {
@@ -240,7 +242,6 @@ static void say_quoted(const char *s)
     putchar('"');
 }
 
-/* All rows have the same keys. */
 void bench_print_csv(json_t *rows)
 {
     json_t *row, *v;
@@ -275,7 +276,6 @@ void bench_print_csv(json_t *rows)
 
 /* ---- Markdown ------------------------------------------------------------ */
 
-/* Writes "12.3", with at most four digits. */
 void bench_figure(char *buf, double v)
 {
     snprintf(buf, BENCH_CELL, "%.*f", v < 10 ? 2 : v < 1000 ? 1 : 0, v);
@@ -373,7 +373,8 @@ static void cell_limit(char *buf, const json_t *r)
     percent(buf, r, "limit_share");
 }
 
-/* Writes "97 %", and for several devices each one's: "97, 95 %". */
+/* Writes the value of `key` in percent; for several devices, a list with one
+ * value per device: "97, 95 %". */
 static void shares(char *buf, const json_t *r, const char *key)
 {
     json_t *all = json_object_get(r, "device_shares"), *d;

@@ -1,8 +1,8 @@
-/* Computes what a test must read and multiply, and from that the upper bound
- * that a machine allows: a roofline. A step takes at least as long as reading
- * each byte that it needs once, and at least as long as multiplying. Roles and
- * formats come from the plan, bytes from the file. Activations are not counted
- * because they stay in caches. */
+/* Computes the bytes that a test must read and the operations it must execute,
+ * and from these an upper bound of its speed on a machine: a roofline. A step
+ * takes at least as long as reading each needed byte once, and at least as long
+ * as its multiplications. Roles and formats come from the plan, sizes from the
+ * file. Activations are not counted because they stay in CPU caches. */
 #include "bench.h"
 
 #include <math.h>
@@ -21,7 +21,7 @@ const char *bench_word(const json_t *o, const char *key)
     return s != NULL ? s : "";
 }
 
-/* Returns the counters for multiply-adds with weights of this format. */
+/* Returns the three counters of multiply-adds for weights of this format. */
 static double *macs_of(struct bench_model *m, const char *format)
 {
     bool half = strcmp(format, "F16") == 0 || strcmp(format, "BF16") == 0;
@@ -29,7 +29,8 @@ static double *macs_of(struct bench_model *m, const char *format)
     return half ? m->half : strcmp(format, "F32") == 0 ? m->flt : m->int8;
 }
 
-/* Returns the bytes of a value in a cache, which has one of four formats. */
+/* Returns the size in bytes of a value in a cache of this format, one of
+ * four. */
 static double cache_bytes(const char *format)
 {
     return strcmp(format, "F32") == 0    ? 4
@@ -37,7 +38,8 @@ static double cache_bytes(const char *format)
                                          : 2;
 }
 
-/* A model has no more windows than pools. */
+/* Returns the entry for layers with this window; adds it if it is new. There is
+ * always space: a model has at most PL_MAX_POOL windows. */
 static struct bench_memory *memory_of(struct bench_model *m, double window)
 {
     int i = 0;
@@ -49,8 +51,8 @@ static struct bench_memory *memory_of(struct bench_model *m, double window)
     return &m->memory[i < PL_MAX_POOL ? i : PL_MAX_POOL - 1];
 }
 
-/* Returns the entry of the cache that a layer's attention reads; NULL if the
- * layer has a state. */
+/* Returns the entry of the cache that the attention of a layer reads; NULL if
+ * the layer has a recurrent state instead. */
 static struct bench_memory *memory_at(struct bench_model *m, json_t *caches,
                                       double layer)
 {
@@ -92,8 +94,8 @@ static void read_tensor(struct bench_model *m, const json_t *t, double bytes,
     struct bench_memory *memory;
     bool rows = (table && !tied) || strcmp(role, "per_layer_embd") == 0;
     double *macs = macs_of(m, bench_word(t, "format"));
-    double values = n_dim > 1 && !bias; /* values of a matrix */
-    double wide = 0; /* multiply-adds of a token with a cached one */
+    double values = n_dim > 1 && !bias; /* count; 0 if not a matrix */
+    double wide = 0; /* multiply-adds of scores per token and cached token */
 
     if (rows)
         return; /* a step reads only a few of its rows */
@@ -105,14 +107,14 @@ static void read_tensor(struct bench_model *m, const json_t *t, double bytes,
         m->n_expert = (int)json_integer_value(json_array_get(shape, 0));
     if (strcmp(role, "attn_out") == 0)
         wide = json_number_value(json_array_get(shape, 1));
-    if (strcmp(role, "attn_v_b") == 0) /* latents, from which it makes values */
+    if (strcmp(role, "attn_v_b") == 0) /* attention over latents */
         wide = json_number_value(json_array_get(shape, 0)) *
                (json_number_value(json_array_get(shape, 2)) -
                 json_number_value(json_array_get(shape, 1)));
     if (wide == 0)
         return;
     memory = memory_at(m, caches, bench_number(t, "layer"));
-    if (memory) /* scores, then values */
+    if (memory) /* for the scores, and as many for the values */
         memory->attention += 2 * wide;
 }
 
@@ -171,8 +173,8 @@ bool bench_model_read(struct bench_model *m, const char *name, json_t *inspect,
     return true;
 }
 
-/* Returns the mean number of tokens that each of n tokens after `depth` others
- * attends to, including itself. */
+/* Returns the mean number of tokens that a token attends to, itself included,
+ * over n tokens that follow `depth` others. `window` 0 means no window. */
 static double mean_seen(double depth, double n, double window)
 {
     double growing = window == 0 ? n : fmin(n, fmax(0, window - depth));
@@ -186,10 +188,11 @@ struct bench_work bench_work(const struct bench_model *m,
     double n_seq = t->n_seq, n_tok = t->n_prompt > 0 ? t->n_prompt : t->n_gen;
     double tokens = n_seq * n_tok, steps = t->n_gen > 0 ? n_tok : 1;
     double rows = n_seq * (t->n_gen > 0 ? n_tok : 1);
-    /* The share of experts that randomly routed tokens choose. */
+    /* The expected fraction of experts that a step uses if tokens are routed at
+     * random. */
     double met = 1 - pow(1 - m->used, tokens / steps);
     double read = steps * (m->weight[0] + met * m->weight[1]);
-    double macs[3], flt, half; /* of each */
+    double macs[3], flt, half; /* of all tokens and rows */
     const double *of[3] = {m->int8, m->half, m->flt};
 
     for (int i = 0; i < 3; i++)
@@ -197,8 +200,8 @@ struct bench_work bench_work(const struct bench_model *m,
     half = macs[1];
     flt = macs[2];
 
-    /* Each value of a state decays, takes a product with the key and with the
-     * query, and is updated. */
+    /* Four multiply-adds for each value of a state: its decay, a product with
+     * the key, one with the query, and the update. */
     read += steps * n_seq * 2 * sizeof(float) * m->state;
     flt += tokens * 4 * m->state;
     for (int i = 0; i < m->n_memory; i++) {

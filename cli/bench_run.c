@@ -1,4 +1,5 @@
-/* Runs tests: random tokens, sequences that keep their past. */
+/* Runs tests. The tokens are random, and sequences return to their depth after
+ * each test. */
 #include "bench.h"
 
 #include <inttypes.h>
@@ -57,8 +58,9 @@ enum exit_code bench_open(struct bench_config *c, const struct bench_set *b,
 
 /* ---- one test ------------------------------------------------------------ */
 
-/* Appends n tokens to each of n_seq sequences from seq0 on, in one call. Unless
- * NULL, `logits` gets the logits of each one's last token. */
+/* Appends n random tokens to each of n_seq sequences, beginning with seq0, in
+ * one call of the engine. Stores the logits of each sequence's last token in
+ * `logits` unless NULL. */
 static pl_status feed(struct bench_config *c, int seq0, int n_seq, int n,
                       float *logits, pl_err *err)
 {
@@ -116,8 +118,9 @@ enum exit_code bench_time(struct bench_config *c, const struct bench_test *t,
     return r == PL_OK ? EXIT_DONE : report(&c->o, r, &err);
 }
 
-/* Computes the first sequence and copies it to the others, with pages of their
- * own. Shared pages would be read only once. */
+/* Fills the sequences of a test to its depth. Computes the first one and copies
+ * it to the others, so that each has pages of its own: a step would read shared
+ * pages only once. */
 static pl_status fill(struct bench_config *c, const struct bench_test *t,
                       pl_err *err)
 {
@@ -157,7 +160,8 @@ enum exit_code bench_warm(struct bench_config *c, const struct bench_set *b)
 
 /* ---- trace --------------------------------------------------------------- */
 
-/* Sums up the events of a fragment of the trace: ",\n{...},\n{...}". */
+/* Adds to share[] the times of the events in a part of the trace, as fractions
+ * of `seconds`. The text is like ",\n{...},\n{...}". */
 static bool add_events(struct bench_config *c, struct bench_text *trace,
                        double seconds, struct bench_share *share)
 {
@@ -177,7 +181,7 @@ static bool add_events(struct bench_config *c, struct bench_text *trace,
             json_number_value(json_object_get(e, "dur")) * 1e-6 / seconds;
 
         if (dev < 0 || dev >= c->n_dev || what == NULL)
-            continue; /* io, and track names */
+            continue; /* events of the io device, and track names */
         if (strcmp(what, "op") == 0)
             share[dev].compute += part;
         else if (strcmp(what, "copy") == 0)
@@ -186,7 +190,7 @@ static bool add_events(struct bench_config *c, struct bench_text *trace,
             strcmp(what, "message") != 0)
             share[dev].wait -= part;
     }
-    for (int d = 0; d < c->n_dev; d++) /* the rest */
+    for (int d = 0; d < c->n_dev; d++) /* the time that is left is waiting */
         share[d].wait = share[d].wait > -1 ? 1 + share[d].wait : 0;
     json_decref(events);
     return events != NULL;
@@ -206,7 +210,7 @@ enum exit_code bench_trace(struct bench_config *c, const struct bench_set *b)
         pl_traced before, after;
         double s;
 
-        trace.n = 0; /* ignores what was written so far */
+        trace.n = 0; /* drops the events so far */
         pl_engine_traced(c->s.engine, &before, sizeof before);
         code = bench_time(c, &b->test[i], ENOUGH, &s);
         pl_engine_traced(c->s.engine, &after, sizeof after);

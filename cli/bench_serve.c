@@ -7,8 +7,8 @@
 #include <stddef.h>
 #include <stdlib.h>
 
-/* Rejects options that describe a local run, because they do not apply to a
- * server elsewhere. */
+/* Rejects options that describe a local run, because they cannot affect a
+ * remote server. */
 static enum exit_code check(const struct options *o)
 {
     for (int i = 0; i < o->n_axis; i++)
@@ -40,8 +40,9 @@ static enum exit_code check(const struct options *o)
     return EXIT_DONE;
 }
 
-/* Makes a load of each pair of a rate and a concurrency; by default 8 at once.
- * Returns their number; -1 if out of memory. */
+/* Sets *out to a load for each pair of a --rate and a --concurrency; by default
+ * one with 8 requests in flight. Returns their number, or -1 if out of
+ * memory. */
 static int make_loads(struct serve_load **out, const struct options *o)
 {
     int n_rate = o->rate.n > 0 ? o->rate.n : 1;
@@ -59,8 +60,8 @@ static int make_loads(struct serve_load **out, const struct options *o)
     return l != NULL ? n : -1;
 }
 
-/* Runs the loads. *n_run becomes the number that ran; Ctrl-C may have cut the
- * last one short. */
+/* Runs the loads and appends a row for each to `rows`. Sets *n_run to the
+ * number of loads that ran. Ctrl-C ends the last one early. */
 static enum exit_code run_all(struct serve_load *l, int n, int *n_run,
                               const struct options *o, json_t *rows)
 {

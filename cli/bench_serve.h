@@ -2,10 +2,11 @@
  * timing and results (bench_serve_run.c), parsing of response events
  * (bench_serve_read.c), and output (bench_serve_print.c, bench_serve_svg.c).
  *
- * The server may be any that speaks OpenAI's protocol. A *load* is a number of
- * requests at a rate per second, or with a number of requests in flight. All
- * times are seconds of one clock. A request's times count from when it was due,
- * so that one delayed by others does not appear fast. */
+ * The server may be any that speaks OpenAI's protocol. A *load* is a series of
+ * requests, sent at a rate per second or with a number of requests in flight.
+ * All times are seconds of one clock. Latencies are measured from the time at
+ * which a request was due, so that a request delayed by others does not appear
+ * fast. */
 #ifndef CLI_BENCH_SERVE_H
 #define CLI_BENCH_SERVE_H
 
@@ -15,43 +16,44 @@
 
 /* The server under load. */
 struct serve_target {
-    const char *key; /* borrowed; NULL: none */
+    const char *key; /* API key, borrowed; NULL if none */
     char *origin;    /* owned: "http://127.0.0.1:8080/v1" */
-    char *model;     /* owned, sent in requests; NULL: it has no list */
-    int64_t n_vocab; /* 0: unknown, and prompts are words */
+    char *model;     /* owned, sent in requests; NULL if unknown */
+    int64_t n_vocab; /* 0 if unknown; prompts are words then */
 };
 
 /* One request, from its due time to its end. */
 struct serve_request {
     int64_t n_prompt, n_gen; /* tokens requested */
     double due, sent, first, last, ended;
-    /* As the server counts them, or the number of events if it does not. */
+    /* Tokens, as counted by the server. If it reports no counts, n_read is
+     * n_prompt and n_written is n_event, the number of events with text. */
     int64_t n_read, n_cached, n_written, n_event;
-    /* prefill time reported by the server; -1: unknown */
+    /* prefill time reported by the server; -1 if unknown */
     double prompt_s;
-    int failure; /* index of serve_load.failure; -1: success */
+    int failure; /* index in serve_load.failure; -1 on success */
 };
 
 enum { SERVE_WHY = 160, SERVE_MAX_WHY = 8 };
 
-/* Requests that failed in the same way: with one HTTP status, or, if cut off or
- * not accepted at all, with one message. */
+/* Requests that failed in the same way: with the same HTTP error status or, if
+ * they have none, with the same message. */
 struct serve_failure {
-    int status;          /* of HTTP; 0: none, or 200 */
-    char why[SERVE_WHY]; /* the first one's */
+    int status;          /* HTTP status; 0 if none, or if it was 200 */
+    char why[SERVE_WHY]; /* message of the first of them */
     int64_t n;
 };
 
 struct serve_load {
-    double rate; /* requests per second; 0: keep at_once in flight */
-    int at_once; /* maximum in flight; with a rate, 0: no maximum */
+    double rate; /* requests per second; 0 to keep at_once in flight */
+    int at_once; /* maximum in flight; 0 with a rate for no maximum */
     /* owned, [n_request], in order of their ends */
     struct serve_request *request;
     int64_t n_request, max_request, n_done;
     double began, ended;
-    double *gap; /* owned, [n_gap]: between events, all requests */
+    double *gap; /* owned, [n_gap]: times between events of a request */
     int64_t n_gap, max_gap;
-    /* the last one counts all others */
+    /* a full array counts further kinds in its last element */
     struct serve_failure failure[SERVE_MAX_WHY];
     int n_failure;
 };
@@ -63,10 +65,11 @@ enum exit_code bench_serve(const struct options *o);
 
 /* ---- bench_serve_ask.c --------------------------------------------------- */
 
-/* Draws the lengths of request i from the lists of -p and -n. */
+/* Draws r->n_prompt and r->n_gen of request i at random from the values of -p
+ * and -n. */
 void serve_draw(const struct options *o, int64_t i, struct serve_request *r);
-/* Returns the seconds between two requests of a Poisson process with `rate` per
- * second. */
+/* Returns the seconds between request i-1 and request i in a Poisson process
+ * with `rate` requests per second. */
 double serve_pause(const struct options *o, int64_t i, double rate);
 /* Returns the body of request i, malloc'ed; NULL if out of memory. It depends
  * only on the options and the seed, not on when it is sent. */
@@ -79,10 +82,10 @@ char *serve_body(const struct options *o, const struct serve_target *t,
 struct serve_reader {
     struct serve_request *r;
     struct serve_load *load;
-    char *line; /* owned, [n]: an incomplete line */
+    char *line; /* owned, [n]: the last line, still incomplete */
     size_t n, max;
     bool over;           /* the last event was received */
-    char why[SERVE_WHY]; /* the server's error message; "": none */
+    char why[SERVE_WHY]; /* the server's error message; "" if none */
 };
 
 /* Consumes data received at time `now`. Returns false if out of memory. */
@@ -94,32 +97,37 @@ void serve_read_error(const char *body, size_t n, char why[SERVE_WHY]);
 
 /* ---- bench_serve_run.c --------------------------------------------------- */
 
-/* Queries the server's model. */
+/* Fills *t: queries the server's list of models and selects the one that `o`
+ * names, or else the first. Prints an error if the server is unreachable or
+ * rejects the request. */
 enum exit_code serve_look(struct serve_target *t, const struct options *o);
 void serve_target_fini(struct serve_target *t);
-/* Runs a load. A failed request is counted and does not end the load. */
+/* Sends the requests of a load and stores the results in *l. A failed request
+ * is counted and does not end the load. */
 enum exit_code serve_run(struct serve_load *l, const struct serve_target *t,
                          const struct options *o);
 void serve_load_fini(struct serve_load *l);
 
 /* ---- bench_serve_print.c, bench_serve_svg.c ------------------------------ */
 
-/* Returns a row with the results of a load; NULL if out of memory. */
+/* Returns a JSON row with the results of the load `l`; NULL if out of
+ * memory. */
 json_t *serve_row(struct serve_load *l, const struct serve_target *t,
                   const struct options *o);
 enum exit_code serve_print(const struct options *o, json_t *rows);
-/* Draws times over percentiles, and over the time of each load. */
+/* Draws latencies over their percentile, and over the time at which the
+ * requests were due, for each of n loads. */
 enum exit_code serve_draw_svg(const struct options *o,
                               const struct serve_load *load, int n);
 
-/* Returns the mean time between tokens of a request; -1 if it generated fewer
- * than two. */
+/* Returns the mean time between tokens of a request in seconds; -1 if it
+ * generated fewer than two. */
 double serve_between(const struct serve_request *r);
-/* Returns the time that a request waited for others: its first token's time
- * minus the prefill time that the server reports. -1 if unknown. */
+/* Returns the seconds that a request waited for others: the time to its first
+ * token minus the prefill time that the server reports. -1 if unknown. */
 double serve_queue(const struct serve_request *r);
-/* Returns the value at a share of n sorted ones: the smallest that at least
- * this share does not exceed. */
+/* Returns a percentile of n sorted values, where `share` is 0.9 for p90: the
+ * smallest value that at least this share of the values does not exceed. */
 double serve_percentile(const double *sorted, int64_t n, double share);
 
 #endif

@@ -1,14 +1,15 @@
-/* The requests: prompts of random tokens, some of them shared by all or by
- * many. All are drawn from the seed and the request's number, so that two
- * servers, or two runs, get the same requests. */
+/* Builds the requests. Their prompts are random tokens; some begin with a
+ * prefix that all or many share. All numbers are drawn from the seed and the
+ * number of the request, so that two servers, or two runs, get the same
+ * requests. */
 #include "bench_serve.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* splitmix64; `state` comes from the seed, the request and the quantity
- * drawn. */
+/* Returns a random number (splitmix64). The initial `state` depends on the
+ * seed, on the request and on what is drawn. */
 static uint64_t draw(uint64_t *state)
 {
     uint64_t z = *state += 0x9E3779B97F4A7C15;
@@ -52,7 +53,8 @@ double serve_pause(const struct options *o, int64_t i, double rate)
 
 /* ---- prompts ------------------------------------------------------------- */
 
-/* A list of ids, or a text of words of about one token each. */
+/* A prompt: a list of token ids, or text made of words of about one token
+ * each. */
 struct prompt {
     json_t *ids;
     char *text; /* owned, at most 8 bytes per word */
@@ -89,7 +91,8 @@ static void add_word(struct prompt *p, uint64_t *state)
     }
 }
 
-/* Makes a prompt. Its first part is shared by all prompts of its prefix. */
+/* Returns the prompt of request i, n tokens long. The first part is a prefix,
+ * drawn from o->n_prefix different ones, that it shares with other requests. */
 static json_t *prompt(const struct options *o, const struct serve_target *t,
                       int64_t i, int64_t n)
 {

@@ -1,5 +1,5 @@
-/* The results of a load as a row: counts, tokens per second, and percentiles of
- * times in milliseconds; and the output formats of rows. */
+/* Builds rows with the results of a load: counts, tokens per second, and
+ * percentiles of times in milliseconds. Prints rows in the output formats. */
 #include "bench.h"
 #include "bench_serve.h"
 
@@ -48,8 +48,8 @@ static int by_value(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Adds percentiles of n times in seconds, as "first_p50_ms"; null if n is 0.
- * Sorts the times. */
+/* Adds percentiles of the n times v[] in seconds to the row, under keys such as
+ * "first_p50_ms". They are null if n is 0. Sorts v[]. */
 static bool add_percentiles(json_t *row, const char *name, double *v, int64_t n)
 {
     static const struct {
@@ -71,7 +71,8 @@ static bool add_percentiles(json_t *row, const char *name, double *v, int64_t n)
     return ok;
 }
 
-/* Adds percentiles over all successful requests that have such a time. */
+/* Adds percentiles of the times that of() returns for the successful requests.
+ * Leaves out requests for which of() returns -1. */
 static bool add_times(json_t *row, const char *name, const struct serve_load *l,
                       double (*of)(const struct serve_request *r), double *room)
 {
@@ -85,8 +86,9 @@ static bool add_times(json_t *row, const char *name, const struct serve_load *l,
 
 /* ---- rows ---------------------------------------------------------------- */
 
-/* Returns true if the request met the limits for goodput. One without a first
- * token did not. */
+/* Returns true if the request succeeded within the limits for goodput. A
+ * request without a first token exceeds the limit for the first token, if one
+ * is given. */
 static bool is_good(const struct serve_request *r, const struct options *o)
 {
     double first = 1e3 * first_of(r);
@@ -119,7 +121,8 @@ static struct sums sums_of(const struct serve_load *l, const struct options *o)
     return s;
 }
 
-/* Writes "72" or "72,512"; the default if the list is empty. */
+/* Writes a list as "72" or "72,512"; writes `otherwise` if the list is
+ * empty. */
 static void list_text(char *buf, size_t size, const struct option_list *l,
                       int otherwise)
 {
@@ -230,7 +233,7 @@ static void cell_out(char *buf, const json_t *r)
     bench_figure(buf, bench_number(r, "out_ts"));
 }
 
-/* Without a limit all are good. */
+/* Leaves the cell empty without a limit: then all requests are good. */
 static void cell_good(char *buf, const json_t *r)
 {
     char a[BENCH_CELL], b[BENCH_CELL];

@@ -1,5 +1,5 @@
-/* Parses a response's events as they are received: "data: " and JSON on a line,
- * until "data: [DONE]". Anything else is skipped. */
+/* Parses the events of a response while they are received. An event is a line
+ * of "data: " and JSON; the last is "data: [DONE]". Other lines are skipped. */
 #include "bench_serve.h"
 
 #include <stdio.h>
@@ -8,8 +8,8 @@
 
 /* ---- errors -------------------------------------------------------------- */
 
-/* Returns the message in {"error": {"message": ...}}, {"error": "..."} or
- * {"message": ...}, or NULL. */
+/* Returns the message of an error response {"error": {"message": ...}},
+ * {"error": "..."} or {"message": ...}, or NULL if it has no such form. */
 static const char *message_of(const json_t *j)
 {
     const json_t *e = json_object_get(j, "error");
@@ -28,7 +28,7 @@ void serve_read_error(const char *body, size_t n, char why[SERVE_WHY])
     size_t line = 0;
 
     while (line < n && line < SERVE_WHY && !strchr("\r\n", body[line]))
-        line++; /* also ends at a NUL */
+        line++; /* stops at a NUL, too */
     if (s != NULL)
         snprintf(why, SERVE_WHY, "%s", s);
     else
@@ -45,7 +45,8 @@ static bool says(const json_t *part, const char *key)
     return json_string_length(v) > 0 || json_array_size(v) > 0;
 }
 
-/* Returns true if the event contains text: content, reasoning or a call. */
+/* Returns true if the event contains generated text: content, reasoning or a
+ * tool call. */
 static bool has_text(const json_t *j)
 {
     const json_t *c = json_array_get(json_object_get(j, "choices"), 0);
@@ -127,7 +128,8 @@ static bool take_line(struct serve_reader *s, double now)
     return take_event(s, at + skip, n - skip, now);
 }
 
-/* Makes space for n bytes more, and a NUL. */
+/* Makes room in s->line for n more bytes and a NUL. Returns false if out of
+ * memory. */
 static bool make_room(struct serve_reader *s, size_t n)
 {
     size_t max = s->max > 0 ? s->max : 4096;

@@ -1,5 +1,5 @@
-/* Sends requests at their times or as others end, all of them in one thread
- * with libcurl. Only this file of cli/ uses it. */
+/* Sends requests when they are due, or when others end, all in one thread with
+ * libcurl. No other file of cli/ uses libcurl. */
 #include "bench_serve.h"
 #include "printable.h"
 #include "term.h"
@@ -21,7 +21,7 @@ struct flight {
     CURL *curl;
     struct serve_request r;
     struct serve_reader reader;
-    char *body;      /* owned: the request's body */
+    char *body;      /* owned: body of the request */
     char said[SAID]; /* body of an error response */
     size_t n_said;
     char why[CURL_ERROR_SIZE];
@@ -42,13 +42,13 @@ static long status_of(const struct flight *f)
     return status;
 }
 
-/* libcurl's callback for a response's body. */
+/* Called by libcurl with data of the response body. */
 static size_t on_data(char *data, size_t one, size_t n, void *user)
 {
     struct flight *f = user;
     size_t room = SAID - f->n_said, part = n < room ? n : room;
 
-    (void)one; /* 1 */
+    (void)one; /* always 1 */
     if (status_of(f) != 200) {
         memcpy(f->said + f->n_said, data, part);
         f->n_said += part;
@@ -60,7 +60,7 @@ static size_t on_data(char *data, size_t one, size_t n, void *user)
     return 0;
 }
 
-/* Returns the header lines that all requests share. */
+/* Returns the header lines of every request; NULL if out of memory. */
 static struct curl_slist *head_lines(const struct serve_target *t)
 {
     static const char type[] = "Content-Type: application/json";
@@ -115,7 +115,8 @@ static void flight_free(struct flight *f)
 
 /* ---- the server ---------------------------------------------------------- */
 
-/* Returns "http://host:port/v1" for a URL with or without /v1 and a slash. */
+/* Returns "http://host:port/v1", malloc'ed, for a URL that may end with /v1 and
+ * slashes. */
 static char *origin_of(const char *url)
 {
     size_t n = strlen(url);
@@ -128,7 +129,8 @@ static char *origin_of(const char *url)
     return asprintf(&s, "%.*s/v1", (int)n, url) > 0 ? s : NULL;
 }
 
-/* Takes the first model of a list, or the named one. */
+/* Sets n_vocab, and t->model if `name` is NULL, from the model `name` in a list
+ * of models, or from the first one if `name` is NULL. */
 static void take_model(struct serve_target *t, const char *name,
                        const json_t *list)
 {
@@ -158,7 +160,7 @@ static size_t gather(char *data, size_t one, size_t n, void *user)
     struct gathered *g = user;
     char *more = realloc(g->s, g->n + n + 1);
 
-    (void)one; /* 1 */
+    (void)one; /* always 1 */
     if (more == NULL)
         return 0;
     g->s = more;
@@ -236,8 +238,8 @@ void serve_target_fini(struct serve_target *t)
 
 /* ---- results ------------------------------------------------------------- */
 
-/* Counts a failure, whose text may be anything, and returns its index in the
- * load. */
+/* Counts a failed request and returns the index of its kind in l->failure.
+ * `said` is the error text, which may contain any bytes. */
 static int count_failure(struct serve_load *l, int status, const char *said)
 {
     char why[SERVE_WHY];
@@ -260,7 +262,8 @@ static int count_failure(struct serve_load *l, int status, const char *said)
     return i;
 }
 
-/* Returns the index of a request's failure; -1 if it succeeded. */
+/* Returns the index of the kind of failure of a finished request; -1 if it
+ * succeeded. */
 static int failure_index(struct serve_load *l, struct flight *f, CURLcode code)
 {
     char why[SERVE_WHY];
@@ -311,7 +314,7 @@ struct run {
     struct flight *flight; /* requests in flight */
     int n_flight;
     int64_t n_begun;
-    double due; /* time of the next, with a rate */
+    double due; /* due time of the next request, if there is a rate */
 };
 
 static bool all_begun(const struct run *u, double now)
@@ -374,7 +377,8 @@ static void leave(struct run *u, struct flight *f)
     flight_free(f);
 }
 
-/* Collects the requests that have ended. */
+/* Adds the requests that have ended to the load. Returns false if out of
+ * memory. */
 static bool gather_ended(struct run *u)
 {
     const CURLMsg *m;
@@ -398,13 +402,13 @@ static bool gather_ended(struct run *u)
     return ok;
 }
 
-/* Returns true if the loop can only wait. */
+/* Returns true if no request can be sent now, so that the loop can wait. */
 static bool is_idle(const struct run *u, double now)
 {
     return all_begun(u, now) ? u->n_flight > 0 : !may_begin(u, now);
 }
 
-/* Returns the milliseconds until the loop may have work. */
+/* Returns how many milliseconds to wait at most. */
 static int patience(const struct run *u, double now)
 {
     enum { MOST = 200 };

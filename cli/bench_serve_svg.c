@@ -1,6 +1,7 @@
-/* Draws two pictures side by side: the time to first token over its percentile,
- * a line per load; and over the due time of its request, a dot each. Below them
- * the same for the mean time between tokens of a request. */
+/* Draws a row of two charts of the time to first token: on the left over its
+ * percentile, with a line for each load; on the right over the due time of the
+ * request, with a dot for each request. Below it draws the same for the mean
+ * time between tokens. */
 #include "bench_serve.h"
 #include "svg.h"
 
@@ -67,7 +68,7 @@ static int by_value(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Draws the curve of one load; returns false if out of memory. */
+/* Draws the percentile curve of load k. Returns false if out of memory. */
 static bool draw_curve(const struct panel *p, int k)
 {
     const struct serve_load *l = &p->load[k];
@@ -89,8 +90,8 @@ static bool draw_curve(const struct panel *p, int k)
     return true;
 }
 
-/* Draws dots for successful requests, and crosses at the bottom for failed
- * ones. */
+/* Draws a dot for each successful request of load k, and a cross at the bottom
+ * for each failed one. */
 static void draw_dots(const struct panel *p, int k)
 {
     const struct serve_load *l = &p->load[k];

@@ -1,6 +1,6 @@
-/* Draws tokens per second: prompt above, generation below, over depth on the
- * left, over devices on the right. A line joins the rows that differ in nothing
- * else. */
+/* Draws four charts of tokens per second: for prompts above, for generation
+ * below; over depth on the left, over the number of devices on the right. A
+ * line joins the rows that differ only in the quantity on the x axis. */
 #include "bench.h"
 #include "svg.h"
 
@@ -10,14 +10,15 @@
 
 enum { WIDE = 460, HIGH = 300, LEFT = 60, TOP = 40, RIGHT = 20, BOTTOM = 110 };
 
-/* Returns true if the row belongs to the panel with, or without, a prompt. */
+/* Returns true if the row belongs to the charts for prompts, or, if not
+ * `prompt`, to those for generation. */
 static bool in_panel(const json_t *row, bool prompt)
 {
     return (bench_number(row, "n_prompt") > 0) == prompt;
 }
 
-/* Writes the name of a line: all settings except `x`, and for devices except
- * what depends on them. */
+/* Writes the name of a row's line: all settings except `x`. If `x` is the
+ * number of devices, also without the settings that depend on it. */
 static void line_name(char *buf, size_t size, const json_t *row, const char *x)
 {
     static const char *const keys[] = {
@@ -85,7 +86,7 @@ static void draw_axes(const struct panel *p)
                 at_x(p, v), y + 16, v);
 }
 
-/* Draws all rows of the line that row `first` begins. */
+/* Draws the line that row `first` begins, with all its rows. */
 static void draw_line(const struct panel *p, size_t first, int index)
 {
     const char *colour = svg_colour(index);
@@ -119,7 +120,7 @@ static void draw_line(const struct panel *p, size_t first, int index)
     svg_say(p->w, "</text>\n");
 }
 
-/* Returns true if it is the first row of its line. */
+/* Returns true if row i is the first row of its line. */
 static bool begins(const struct panel *p, size_t i)
 {
     char name[300], other[300];

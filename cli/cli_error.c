@@ -19,7 +19,7 @@ const char *command_name(enum command command)
 enum exit_code cli_error(enum command command, enum exit_code code,
                          const char *fmt, ...)
 {
-    char text[8192]; /* two paths and text about them */
+    char text[8192]; /* fits two paths and an explanation */
     va_list ap;
 
     va_start(ap, fmt);

@@ -11,8 +11,8 @@
 COMMAND_MAP(COMMAND_DECLARE)
 #undef COMMAND_DECLARE
 
-/* Returns true if `plait serve` may have more than one model. Models of a hub
- * are then downloaded on demand. */
+/* Returns true if the options of `plait serve` may name more than one model.
+ * Models of a hub are then downloaded on demand. */
 bool serve_has_many(const struct options *o);
 
 #endif

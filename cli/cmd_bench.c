@@ -1,13 +1,14 @@
-/* plait bench: measures how fast models run here, under all combinations of
- * options given several times. plait synth: writes a model with random weights.
+/* plait bench: measures how fast models run here, with all combinations of the
+ * options that are given several times. plait synth: writes a model with random
+ * weights.
  *
  * Each round runs all configurations of a model in turn, so that other load
- * affects all alike. If their weights would need more than half of the free
- * memory, they are split into batches that do not. The machine's limits are
- * measured before and after each run, which is compared with both: on shared
- * machines the memory's bandwidth changes by half within seconds. The trace of
- * where the time went is taken last, once, because tracing takes time
- * itself. */
+ * affects all of them alike. If their weights would need more than half of the
+ * free memory, the configurations are split into batches that need less. The
+ * limits of the machine are measured before and after each run, and the run is
+ * compared with their mean: on shared machines the memory bandwidth changes by
+ * half within seconds. The trace, which shows where time is spent, is recorded
+ * in a separate run at the end, because tracing itself takes time. */
 #include "bench.h"
 #include "bench_serve.h"
 #include "cmd.h"
@@ -25,7 +26,7 @@
 
 /* ---- tests --------------------------------------------------------------- */
 
-/* Returns a list, or its default. */
+/* Returns the list, or the list of only `v` if it is empty. */
 static struct option_list or_default(const struct option_list *l, int v)
 {
     return l->n > 0 ? *l : (struct option_list){1, {v}};
@@ -40,7 +41,8 @@ static int most(const struct option_list *l)
     return m;
 }
 
-/* Makes all tests. Each depth has its own sequences. */
+/* Creates all tests, and sets the number of sequences and tokens that they
+ * need. Each depth has its own sequences. */
 static enum exit_code make_tests(struct bench_set *b, const struct options *o,
                                  struct bench_test **list)
 {
@@ -81,11 +83,12 @@ static enum exit_code make_tests(struct bench_set *b, const struct options *o,
 
 /* ---- configurations ------------------------------------------------------ */
 
-/* Options with several values, those that name the model first. */
+/* The options that are given several times; those that select the model come
+ * first. */
 struct axes {
     const struct option_row *row[OPTION_MAX_AXIS];
     int count[OPTION_MAX_AXIS];
-    int n, n_model; /* rows; those of the model */
+    int n, n_model; /* number of rows; of those for the model */
 };
 
 static bool of_model(const struct option_row *r)
@@ -115,8 +118,8 @@ static void find_axes(struct axes *a, const struct options *o)
     }
 }
 
-/* Returns the number of combinations of rows first .. end-1; the last row
- * changes fastest. */
+/* Returns the number of combinations of the values of rows first .. end-1. In
+ * their numbering the last row changes fastest. */
 static int64_t combinations(const struct axes *a, int first, int end)
 {
     int64_t n = 1;
@@ -126,7 +129,8 @@ static int64_t combinations(const struct axes *a, int first, int end)
     return n;
 }
 
-/* Returns true if the option has a column anyway. */
+/* Returns true if the output has a column for the option even if it is not
+ * varied. */
 static bool has_column(const struct option_row *r)
 {
     static const char *const names[] = {"-t", "-dev", "-sm", "-ts"};
@@ -137,8 +141,8 @@ static bool has_column(const struct option_row *r)
     return of_model(r);
 }
 
-/* Sets rows first .. end-1 to combination `index`. Values of options without a
- * column are appended to `varied`. */
+/* Sets the options of rows first .. end-1 in *to to their values in combination
+ * `index`. Appends values of options without a column to `varied`. */
 static void choose(struct options *to, const struct axes *a, int first, int end,
                    int64_t index, char *varied, size_t size)
 {
@@ -169,7 +173,8 @@ static enum exit_code begin_limits(struct bench_set *b)
     return r == PL_OK ? EXIT_DONE : report(b->o, r, &err);
 }
 
-/* Measures the limits again, unless that was done a moment ago. */
+/* Measures the limits again, unless the last measurement ended less than 0.1 s
+ * ago. */
 static void renew_limits(struct bench_set *b)
 {
     const double moment = 0.1;
@@ -223,8 +228,8 @@ static const char *type_of(const struct options *o)
     return o->type != NULL ? o->type : "q4_k_m";
 }
 
-/* Checks that the model exists. Called for all before hours are spent on the
- * first. */
+/* Checks that the model can be opened. Called for all models before the first
+ * one is measured, which may take hours. */
 static enum exit_code check_model(const struct options *o)
 {
     pl_model *m = NULL;
@@ -238,8 +243,8 @@ static enum exit_code check_model(const struct options *o)
     return r == PL_OK ? EXIT_DONE : report(o, r, &err);
 }
 
-/* Writes a model of random weights into $TMPDIR if there is space; the caller
- * removes `path`. */
+/* Writes a model of random weights into $TMPDIR if it fits. Sets `path` to the
+ * path of the file, which the caller removes. Shows progress. */
 static enum exit_code make_model(const struct options *o, char *path,
                                  size_t size, struct term_progress *progress)
 {
@@ -249,7 +254,7 @@ static enum exit_code make_model(const struct options *o, char *path,
     char name[SHOWN];
     pl_err err;
     pl_status r = pl_synth_size(o->shape, type_of(o), &bytes, &err);
-    uint64_t chance = 0; /* other users cannot have made a link of that name */
+    uint64_t chance = 0; /* keeps others from creating this path first */
 
     if (r != PL_OK)
         return report(o, r, &err);
@@ -273,7 +278,8 @@ static enum exit_code make_model(const struct options *o, char *path,
     return r == PL_OK ? EXIT_DONE : report(o, r, &err);
 }
 
-/* Measures configurations together, then frees their engines. */
+/* Measures n configurations together, round by round, then frees their
+ * engines. */
 static enum exit_code measure(struct bench_config *c, int n,
                               struct bench_set *b)
 {
@@ -322,7 +328,8 @@ static enum exit_code add_rows(json_t *rows, const struct bench_config *c,
               : cli_error(CMD_BENCH, EXIT_FAILED, "no memory for the results");
 }
 
-/* Measures all configurations c[n] of a model; their options are set. */
+/* Measures all configurations c[n] of a model, whose options must be set, and
+ * appends their rows to `rows`. */
 static enum exit_code bench_model(struct bench_config *c, int n,
                                   struct bench_set *b, json_t *rows)
 {
@@ -349,7 +356,7 @@ static enum exit_code bench_model(struct bench_config *c, int n,
             code = report(b->o, r, &err);
     }
     if (path[0] != '\0')
-        unlink(path); /* the sessions have it open */
+        unlink(path); /* sessions keep it open */
     if (code == EXIT_DONE) {
         double bytes = json_number_value(
             json_object_get(json_object_get(inspect, "totals"), "bytes"));

@@ -1,5 +1,5 @@
-/* plait logits: writes the raw logits of every position of one sequence to a
- * file, as float32 [n_tok, n_vocab], little endian. Adds no tokens. */
+/* plait logits: writes the raw logits of every position of a text to a file, as
+ * float32 [n_tok, n_vocab], little endian. Appends no tokens to the text. */
 #include "atomic_file.h"
 #include "cmd.h"
 #include "input.h"
@@ -22,7 +22,8 @@ static bool write_floats(struct whole_file *w, float *v, size_t n)
     return pl_file_write(w->f, v, n * sizeof(*v));
 }
 
-/* Writes all positions, `piece` at a time, which bounds memory. */
+/* Computes and writes the logits of all positions, `piece` positions at a time,
+ * which limits the memory that is needed. */
 static enum exit_code write_logits(struct session *s, const struct options *o,
                                    const int32_t *ids, int64_t n,
                                    struct whole_file *w)
@@ -50,7 +51,7 @@ static enum exit_code write_logits(struct session *s, const struct options *o,
         if (r != PL_OK)
             c = report(o, r, &err);
         else if (!write_floats(w, logits, (size_t)b.n * row))
-            break; /* atomic_file_close reports it */
+            break; /* atomic_file_close reports the error */
     }
     term_progress_end(&s->progress);
     free(logits);
@@ -92,8 +93,8 @@ enum exit_code cmd_logits(const struct options *o)
         c = check_ids(&s, o, ids, n);
     if (c != EXIT_DONE)
         goto done;
-    /* The cache holds all tokens, and steps are as long as -ub: n_out must not
-     * cut them shorter. */
+    /* Make the cache large enough for all tokens. A step may have -ub tokens,
+     * so n_out must be at least as large, else steps become shorter. */
     if (s.pl.n_ctx == 0)
         s.pl.n_ctx = n;
     s.pl.n_out = s.pl.n_ubatch > 0 ? s.pl.n_ubatch : 512;

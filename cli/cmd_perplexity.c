@@ -1,9 +1,9 @@
 /* plait perplexity: measures how well a model predicts a text, by the method of
  * llama.cpp's llama-perplexity. The text is cut into windows of -c tokens that
- * do not overlap. Each starts from an empty cache, and the predictions from its
- * middle to its end are scored. If the tokenizer asks for a BOS, that replaces
- * each window's first token. The error is that of the mean over all scored
- * tokens. */
+ * do not overlap. Each starts from an empty cache, and the predictions in its
+ * second half are scored. If the tokenizer requires a BOS, it replaces the
+ * first token of each window. The error shown is the standard error of the
+ * mean over all scored tokens. */
 #include "cmd.h"
 #include "input.h"
 #include "session.h"
@@ -15,7 +15,7 @@
 
 enum {
     WINDOW = 512, /* default window, in tokens */
-    ROWS = 64,    /* logits requested at once; bounds memory */
+    ROWS = 64,    /* rows of logits per call, which limits memory */
 };
 
 struct measure {
@@ -23,7 +23,7 @@ struct measure {
     struct session s;
     int32_t *ids; /* owned */
     int64_t n_id;
-    int32_t bos; /* or -1 */
+    int32_t bos; /* the BOS token; -1 if none */
     int64_t window, n_window;
     float *logits;    /* [ROWS, n_vocab]; owned */
     double sum, sum2; /* of -log p and of its square */
@@ -84,7 +84,7 @@ static double perplexity(const struct measure *m, double *error)
     return exp(mean);
 }
 
-/* Shows the running estimate, if all windows will take over a second. */
+/* Shows the estimate so far if all windows together take more than a second. */
 static void show(struct measure *m, int64_t done, double seconds)
 {
     double error;

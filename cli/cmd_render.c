@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Reads a JSON text from a file, which must not contain a zero byte. */
+/* Reads a JSON text from a file. Fails if it contains a NUL. */
 static enum exit_code json_file(struct input *in, const struct options *o,
                                 const char *option, const char *path)
 {

@@ -1,7 +1,7 @@
-/* plait run: continues a prompt, chats (run_chat.c), or keeps a conversation
- * line by line if there is no chat template. Standard output gets only the
- * text: the prompt, then the generated text as it is produced. A state carries
- * the text from one run to the next (run_state.c). */
+/* plait run: continues a prompt, chats (run_chat.c), or, without a chat
+ * template, answers line by line. Only the text is written to standard output:
+ * the prompt, then the generated text as it is produced. A saved state lets a
+ * later run continue the text (run_state.c). */
 #include "cmd.h"
 #include "printable.h"
 #include "run.h"
@@ -18,8 +18,8 @@
 
 /* ---- preparation -------------------------------------------------------- */
 
-/* Sets the biases of the command line; --ignore-eos also forbids all tokens
- * that end a text. */
+/* Copies the logit biases of the command line. For --ignore-eos, also forbids
+ * all tokens that end a text. */
 static enum exit_code set_biases(struct run *r)
 {
     const pl_sampling *given = &r->o->sampling;
@@ -47,7 +47,7 @@ static enum exit_code set_biases(struct run *r)
     return EXIT_DONE;
 }
 
-/* Returns an option that needs a chat, if one is given. */
+/* Returns the name of a given option that is only valid in a chat, or NULL. */
 static const char *chat_option(const struct options *o)
 {
     return o->chat_template != NULL         ? "--template"
@@ -57,7 +57,7 @@ static const char *chat_option(const struct options *o)
                                             : NULL;
 }
 
-/* Opens the chat template for a chat. */
+/* Opens the chat template, if this is a chat. */
 static enum exit_code open_template(struct run *r)
 {
     const struct options *o = r->o;
@@ -119,7 +119,8 @@ static enum exit_code prepare(struct run *r)
     if (o->random_seed) {
         uint32_t seed = (uint32_t)getpid();
 
-        /* Without entropy any seed is fine, because it is printed. */
+        /* If the system has no entropy yet, any seed will do: it is printed at
+         * the end. */
         (void)!getrandom(&seed, sizeof(seed), GRND_NONBLOCK);
         r->sampling.seed = seed;
     }
@@ -132,7 +133,7 @@ static enum exit_code prepare(struct run *r)
     r->sampling.top_n_sigma = fmaxf(r->sampling.top_n_sigma, 0);
     r->sampling.tokenizer = r->s.words;
     s = pl_sampler_create(&r->sampler, &r->sampling, r->s.n_vocab, &r->err);
-    if (s == PL_OK) /* the markers of replies may be special tokens */
+    if (s == PL_OK) /* markers in replies may be special tokens */
         s = pl_detokenizer_create(&r->text, r->s.words,
                                   o->show_special || r->form != NULL, &r->err);
     if (s != PL_OK)
@@ -193,7 +194,7 @@ enum stop run_prefill(struct run *r, const int32_t *ids, int64_t n,
     if (n == 0)
         return STOP_END;
     memcpy(r->held + at, ids, (size_t)n * sizeof(*ids));
-    if (r->n_known >= at) /* unknown for a state without a note */
+    if (r->n_known >= at) /* not if earlier tokens are unknown */
         r->n_known = at + n;
     r->status = session_feed(&r->s, ids, n, r->logits, what,
                              r->saves ? NULL : &term_interrupts, &r->err);
@@ -211,8 +212,8 @@ bool run_can_write(const struct run *r)
     return r->n_seen > 0 && r->n_seen == pl_seq_length(r->s.engine, 0);
 }
 
-/* Appends the tokens of a text to the sequence, after the pending one. Prints
- * the text if `show`. */
+/* Appends the pending token and the tokens of a text to the sequence. Prints
+ * the text if `show`. Returns STOP_END, or the reason of a failure. */
 static enum stop add_text(struct run *r, const char *text, size_t len,
                           int flags, bool show)
 {
@@ -259,7 +260,8 @@ static enum stop add_text(struct run *r, const char *text, size_t len,
     return stop;
 }
 
-/* Passes a piece of generated text to the reply if there is one. */
+/* Prints a piece of generated text, or passes it to r->reply if there is one.
+ * Returns false on failure. */
 static bool take_piece(struct run *r, const char *piece)
 {
     pl_status s = PL_OK;
@@ -273,7 +275,8 @@ static bool take_piece(struct run *r, const char *piece)
     return s == PL_OK;
 }
 
-/* Samples the pending token. STOP_LENGTH: there is one to print. */
+/* Samples the next token into r->pending. Returns STOP_LENGTH if there is a
+ * token to print, STOP_END if it ended the text, STOP_FAILED on failure. */
 static enum stop choose(struct run *r)
 {
     if (run_keep_grammar(r) != STOP_END)
@@ -319,7 +322,7 @@ enum stop run_generate(struct run *r)
             stop = STOP_FAILED;
             break;
         }
-        if (!flush_out() || /* finish_out reports it */
+        if (!flush_out() || /* finish_out reports the error */
             (r->reply != NULL && pl_reply_ended(r->reply))) {
             stop = STOP_END;
             break;
@@ -346,7 +349,8 @@ void run_warn_context_full(const struct run *r)
               r->s.n_ctx, 2 * r->s.n_ctx);
 }
 
-/* Adds BOS only at the beginning of a text. */
+/* Returns the flags to tokenize the prompt. BOS is added only at the beginning
+ * of a sequence. */
 static int text_flags(const struct run *r)
 {
     return r->n_past > 0 ? PL_PARSE_SPECIAL : PL_ADD_SPECIAL | PL_PARSE_SPECIAL;
@@ -382,8 +386,8 @@ static enum exit_code run_once(struct run *r)
     return stop == STOP_INTERRUPTED ? EXIT_INTERRUPTED : EXIT_DONE;
 }
 
-/* Reads a line of standard input with its newline. Returns false at its end,
- * after a second Ctrl-C, or with *c set. */
+/* Reads a line of standard input, including its newline. Returns false at the
+ * end of the input, after a second Ctrl-C, and on an error, with *c set. */
 static bool next_line(struct input *line, const struct options *o,
                       enum exit_code *c)
 {
@@ -457,9 +461,10 @@ static void summary(const struct run *r)
     fprintf(stderr, "plan        %s\n", plan);
 }
 
-/* Returns true if the state is to be saved. A conversation that fails is saved
- * as one that ends, because its lines are not at hand any more: its terminal
- * may be gone. A text that fails leaves the file as it was. */
+/* Returns true if the state is to be saved after a run with exit code `c`. A
+ * conversation is saved even if it failed, because its lines cannot be
+ * restored: the terminal may be gone. If a single text fails, the state file
+ * stays as it was. */
 static bool is_to_be_saved(const struct run *r, enum exit_code c)
 {
     return c == EXIT_DONE || c == EXIT_INTERRUPTED ||

@@ -10,12 +10,12 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { DRAIN_S = 30 }; /* seconds that running requests get to finish */
+enum { DRAIN_S = 30 }; /* maximum seconds that running requests may take */
 
 struct serve {
     const struct options *o;
     struct serve_list list;
-    struct serve_models all; /* of the list */
+    struct serve_models all; /* refers to `list` */
     struct models *models;
     struct http *http;
     char **key; /* owned, [n_key], and each element */
@@ -35,8 +35,8 @@ static bool add_key(struct serve *v, const char *key, size_t len)
     return more[v->n_key] != NULL && ++v->n_key > 0;
 }
 
-/* Adds the keys of --api-key, separated by commas, or of a file, one per
- * line. */
+/* Adds the API keys in `text`, which the characters `ends` separate: commas for
+ * --api-key, line ends for a file. */
 static bool add_keys(struct serve *v, const char *text, const char *ends)
 {
     bool ok = true;
@@ -111,8 +111,9 @@ static enum exit_code make_models(struct serve *v)
     return s == PL_OK ? EXIT_DONE : report(o, s, &err);
 }
 
-/* Loads the models that are loaded at the start, as many as allowed. If one of
- * several fails, a client that requests it gets the error. */
+/* Loads the models that are to be loaded at the start, as many as are allowed
+ * at once. If one of several fails, the server starts, and clients that request
+ * this model get the error. */
 static enum exit_code load_first(struct serve *v)
 {
     enum exit_code c = EXIT_DONE;
@@ -172,8 +173,8 @@ static void pause_ms(long ms)
     nanosleep(&t, NULL);
 }
 
-/* Rejects new requests. Running ones continue for a while, or until the next
- * signal. */
+/* Rejects new requests. Waits for the running ones, until the next signal or
+ * for at most DRAIN_S seconds. */
 static void drain(struct serve *v)
 {
     double began = term_seconds();
@@ -212,8 +213,8 @@ enum exit_code cmd_serve(const struct options *o)
         c = make_models(&v);
     if (c == EXIT_DONE)
         c = load_first(&v);
-    if (c == EXIT_DONE) { /* a reader of the listening message may stop the
-                             server at once */
+    if (c == EXIT_DONE) { /* before the message that the server listens,
+                             whose reader may send a signal at once */
         term_interrupts_count(2);
         c = start_http(&v);
     }

@@ -1,6 +1,6 @@
-/* plait tokenize: converts text to ids. Prints one line per token, its id and
- * the text that it completes, so that the pieces join to the text; or only the
- * ids. Accepts any GGUF file with a vocabulary. */
+/* plait tokenize: converts text to token ids. Prints one line per token: its
+ * id, and the part of the text that it completes. Or prints only the ids.
+ * Accepts any GGUF file with a vocabulary. */
 #include "cmd.h"
 #include "input.h"
 #include "session.h"
@@ -10,8 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Prints in quotes and on one line: \n, \r, \t, \', \\, \xHH for other control
- * characters. */
+/* Prints a text in quotes and on one line. Control characters are printed as
+ * \n, \r, \t or \xHH; ' and \ follow a backslash. */
 static void print_quoted(const char *s)
 {
     static const char plain[] = "\n\r\t'\\";

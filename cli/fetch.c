@@ -1,5 +1,5 @@
-/* Downloads before a command begins. Shows a progress line on a terminal, else
- * a line every tenth. */
+/* Downloads a model before a command begins. Shows a progress line on a
+ * terminal; else prints a message for every tenth of a file. */
 #include "fetch.h"
 #include "session.h"
 #include "term.h"
@@ -14,9 +14,9 @@
 struct watch {
     const struct options *o;
     struct term_progress line;
-    const char *name; /* the current file; NULL: none */
+    const char *name; /* the current file; NULL if none */
     double start_s, shown_s;
-    uint64_t start; /* bytes received earlier */
+    uint64_t start; /* bytes received by an earlier download */
     int tenths;     /* last tenth reported */
 };
 
@@ -30,7 +30,7 @@ static void on_log(void *user, pl_log_level level, const char *text)
     cli_error(w->o->command, EXIT_DONE, "%s", text);
 }
 
-/* Formats a time: "12 min 5 s". */
+/* Writes a time as "12 min 5 s" to buf. Returns buf. */
 static const char *time_text(char buf[32], double s)
 {
     long n = s < 1e6 ? (long)s : 1000000;

@@ -4,10 +4,13 @@
 
 #include "options.h"
 
-/* Sets o->model to the path of the model that these options name, if they are
- * given. Ctrl-C ends the download; the received part stays. */
+/* Downloads the model that -hf or -mu names, unless it is in the cache folder,
+ * and sets o->model to its path. Does nothing if neither option is given.
+ * Ctrl-C ends the download; the received part stays, so that the next call
+ * resumes it. */
 enum exit_code fetch_model(struct options *o);
-/* The same, but ended only by *cancel, which another thread may set. */
+/* Does the same, but Ctrl-C does not end the download. Setting *cancel from
+ * another thread does. */
 enum exit_code fetch_model_for(struct options *o, const volatile int *cancel);
 
 #endif

@@ -22,7 +22,8 @@ static enum exit_code no_memory(const struct options *o, size_t bytes)
                      bytes);
 }
 
-/* Larger input is not a text, but a device or the wrong file. */
+/* Maximum sizes of a text and of a line. Larger input comes from a device or
+ * from a wrong file. */
 enum { MOST_MIB = 256, LINE_MIB = 16 };
 
 static enum exit_code too_much(const struct options *o, const char *name,
@@ -35,7 +36,7 @@ static enum exit_code too_much(const struct options *o, const char *name,
                      clip_printable(cut, name), most_mib);
 }
 
-/* Reads all of `f`, which messages call `name`. */
+/* Reads `f` to its end. `name` is its name in messages. */
 static enum exit_code read_all(struct input *in, const struct options *o,
                                FILE *f, const char *name)
 {
@@ -81,8 +82,9 @@ enum exit_code input_file(struct input *in, const struct options *o,
     return c;
 }
 
-/* Returns a copy of `s` in which \n \r \t \' \" \\ \xHH are replaced by their
- * bytes; other backslashes stay. */
+/* Returns a copy of `s`, malloc'ed, with the escapes \n \r \t \' \" \\ \xHH
+ * replaced by their bytes. Other backslashes stay. Sets *len to its length,
+ * because it may contain NULs. */
 static char *unescape(const char *s, size_t *len)
 {
     static const char from[] = "nrt'\"\\";
@@ -196,8 +198,9 @@ bool input_line(struct input *in, const struct options *o, enum exit_code *c)
     return in->len > 0 && !ferror(stdin);
 }
 
-/* Returns the first word of s, at most 20 bytes. A file may contain anything,
- * so bytes other than printable ASCII appear as \xNN. */
+/* Writes the first word of `s`, at most 20 bytes, to `buf` and returns it.
+ * Bytes other than printable ASCII are written as \xNN, because a file may
+ * contain anything. */
 static const char *first_word(const char *s, size_t len, char buf[96])
 {
     enum { MOST = 20 };

@@ -12,11 +12,12 @@
 #include <wchar.h>
 
 enum {
-    MOST_LINES = 1000,    /* kept in the history */
-    MOST_PASTE = 1 << 22, /* characters */
+    MOST_LINES = 1000,    /* maximum number in the history */
+    MOST_PASTE = 1 << 22, /* maximum number of characters in a paste */
 };
 
-/* A terminal that is asked to do so puts markers around pasted text. */
+/* Ask the terminal to put markers around pasted text (bracketed paste), and to
+ * stop doing so. */
 static const char asks_for_marks[] = "\033[?2004h";
 static const char wants_no_marks[] = "\033[?2004l";
 static const char paste_begins[] = "\033[200~";
@@ -37,8 +38,8 @@ static char *prompt_of(EditLine *edit)
     return (char *)e->prompt;
 }
 
-/* Replaces line ends (CR, CR LF) by newlines and drops the final ones: Enter
- * sends the text, not the paste. Returns the new length. */
+/* Replaces line ends (CR, CR LF) by newlines. Drops the final ones, so that
+ * only Enter sends the text. Returns the new length. */
 static size_t unify_lines(wchar_t *s, size_t n)
 {
     size_t kept = 0;
@@ -53,8 +54,9 @@ static size_t unify_lines(wchar_t *s, size_t n)
     return kept;
 }
 
-/* Inserts the text between the markers; the first was read. Text that is too
- * long is read and dropped, so that it does not become commands. */
+/* Called after the first marker of a paste: reads up to the second marker and
+ * inserts the text between them. A text that is too long is read and dropped,
+ * so that its lines are not executed as commands. */
 static unsigned char take_paste(EditLine *edit, int key)
 {
     wchar_t *s = NULL, c;
@@ -96,7 +98,7 @@ struct line_editor *line_editor_open(void)
     e = calloc(1, sizeof(*e));
     if (e == NULL)
         return NULL;
-    setlocale(LC_CTYPE, ""); /* multibyte characters */
+    setlocale(LC_CTYPE, ""); /* for multibyte characters */
     e->history = history_init();
     e->edit = el_init("plait", stdin, stderr, stderr);
     if (e->edit == NULL || e->history == NULL) {

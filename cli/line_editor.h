@@ -8,14 +8,15 @@
 
 struct line_editor; /* opaque */
 
-/* Returns NULL if standard input is not a terminal, if standard error cannot
- * draw, or if memory is out. */
+/* Creates an editor. Returns NULL if standard input is not a terminal, if
+ * standard error cannot redraw a line (term_draws), or if out of memory. */
 struct line_editor *line_editor_open(void);
-void line_editor_close(struct line_editor *e); /* takes NULL */
+void line_editor_close(struct line_editor *e); /* NULL is allowed */
 
-/* Returns a line with its newline, [*len], valid until the next call. Returns
- * NULL at the end, or after a Ctrl-C, with errno EINTR. Newlines before the
- * last were pasted. The prompt is written to standard error. */
+/* Writes the prompt to standard error and reads a line. Returns it with its
+ * newline, *len bytes, valid until the next call. Newlines before the last one
+ * were pasted. Returns NULL at the end of the input; also after a Ctrl-C, and
+ * then errno is EINTR. */
 const char *line_editor_read(struct line_editor *e, const char *prompt,
                              size_t *len);
 

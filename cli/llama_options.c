@@ -1,7 +1,8 @@
-/* Options that plait does not have. Those of llama.cpp are ignored if they
- * would change no result, else rejected by name with the replacement. For
- * misspelled options and commands the nearest name is suggested. The table has
- * names only, from the options that llama.cpp's tools document. */
+/* Handles options that plait does not have. Options of llama.cpp that would not
+ * change results are ignored; others are rejected with an error that names the
+ * replacement. For a misspelled option or command, the error suggests the most
+ * similar name. The table lists the options that the documentation of
+ * llama.cpp's tools names. */
 #include "option_table.h"
 
 #include <limits.h>
@@ -137,9 +138,10 @@ static int least(int a, int b)
     return a < b ? a : b;
 }
 
-/* Returns the number of letters to insert, drop, replace or swap with their
- * neighbour: the optimal string alignment distance (Damerau 1964), by three
- * rows of its matrix. */
+/* Returns the edit distance of two words: the number of letters to insert,
+ * drop, replace or swap with their neighbour. This is the optimal string
+ * alignment distance (Damerau 1964), of which three rows of the matrix are
+ * kept. */
 static int distance(const char *a, const char *b)
 {
     enum { MAX = 32 };
@@ -167,12 +169,13 @@ static int distance(const char *a, const char *b)
     return row[n_a % 3][n_b];
 }
 
-/* Returns the option of `command` nearest to the misspelled `name`, or NULL. */
+/* Returns the option of `command` with the smallest edit distance to the
+ * misspelled `name`, or NULL if none is similar. */
 static const char *nearest(enum command command, const char *name)
 {
     const char *best = NULL;
-    int found = (int)strlen(name) / 4 + 2; /* farther names are not
-                                              misspellings */
+    int found = (int)strlen(name) / 4 + 2; /* larger distances are
+                                              not misspellings */
 
     for (int i = 0; i < n_option_row; i++) {
         for (int k = 0; k < 3; k++) {

@@ -1,6 +1,6 @@
-/* Numbers that users type. strtod and strtoll do the conversion. Rejected first
- * is what they would skip or accept: white space, hex floats, "nan", text after
- * the number. */
+/* Numbers that users type. strtod and strtoll do the conversion. Before that,
+ * the text is checked for what they would accept or skip but this parser must
+ * not: white space, hex floats, "nan", and text after the number. */
 #include "number.h"
 
 #include <errno.h>

@@ -1,5 +1,5 @@
-/* Strict parsing of numbers and lists of numbers that users type: the whole
- * text counts, nothing is skipped, nothing overflows silently. */
+/* Strict parsing of numbers and lists of numbers that users type. The whole
+ * text must be a number: nothing is skipped, and an overflow is an error. */
 #ifndef CLI_NUMBER_H
 #define CLI_NUMBER_H
 
@@ -7,18 +7,20 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Decimal digits, a minus sign allowed. */
+/* Parse decimal digits; number_int64 allows a minus sign. Return false if `s`
+ * is anything else or out of range. */
 bool number_int64(const char *s, int64_t *out);
 bool number_uint64(const char *s, uint64_t *out);
-/* Decimal, with point and exponent; "inf" too, never NaN. */
+/* Parses a decimal number with an optional fraction and exponent, or "inf".
+ * Returns false for anything else, including NaN. */
 bool number_double(const char *s, double *out);
 
-/* "512" MiB, "2GiB", "1.5GB", "0": no sign, no blanks; units are
- * case-sensitive. */
+/* Parses a size: "2GiB", "1.5GB", or "512", which means 512 MiB. Units are
+ * case-sensitive; signs and blanks are not allowed. */
 bool number_bytes(const char *s, uint64_t *out);
 
-/* Reads at most `max` numbers >= 0, separated by commas or slashes. Returns
- * their count, or -1. */
+/* Parses at most `max` numbers >= 0, separated by commas or slashes. Returns
+ * their count, or -1 if the text is invalid. */
 int number_shares(const char *s, double *out, int max);
 
 /* Reads decimal token ids, separated by commas or white space. *ids is

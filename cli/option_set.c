@@ -1,4 +1,5 @@
-/* Setters of the table's rows: they check a value and store it. */
+/* Setters that the rows of the option table name. Each checks a value and
+ * stores it; see option_set_fn. */
 #include "option_set.h"
 #include "number.h"
 #include "server/sampler_names.h"
@@ -34,7 +35,7 @@ bool option_set_text(struct options *o, const struct option_row *row,
     return true;
 }
 
-/* Accepts an empty prompt. */
+/* Stores a text that may be empty. */
 bool option_set_prompt(struct options *o, const struct option_row *row,
                        const char *value, char want[static OPTION_WANT])
 {
@@ -119,8 +120,8 @@ bool option_set_shares(struct options *o, const struct option_row *row,
     return n > 0 && sum > 0.0 && isfinite(sum);
 }
 
-/* Returns true if `value` is one of the row's words, with its index in *out. On
- * failure `want` lists the words. */
+/* Looks up `value` among the words of the row. Returns true and sets *out to
+ * its index, or returns false and lists the words in `want`. */
 static bool one_of(const struct option_row *row, const char *value, int *out,
                    char want[static OPTION_WANT])
 {
@@ -139,7 +140,7 @@ static bool one_of(const struct option_row *row, const char *value, int *out,
     return false;
 }
 
-/* Stores into a field of an enumeration. */
+/* Stores the index of a word into a field whose type is an enumeration. */
 bool option_set_word(struct options *o, const struct option_row *row,
                      const char *value, char want[static OPTION_WANT])
 {
@@ -182,7 +183,8 @@ bool option_set_split_mode(struct options *o, const struct option_row *row,
     return false;
 }
 
-/* Accepts -1, which llama.cpp once took for all layers. */
+/* Accepts a number of layers, "auto" or "all". Takes -1, which llama.cpp also
+ * accepts, as "auto". */
 bool option_set_gpu_layers(struct options *o, const struct option_row *row,
                            const char *value, char want[static OPTION_WANT])
 {
@@ -226,7 +228,8 @@ bool option_set_override(struct options *o, const struct option_row *row,
     return true;
 }
 
-/* Stores the inverse: the field is true for "off". */
+/* Parses "on" or "off". Stores the inverse, because the field is true for
+ * "off". */
 bool option_set_fit(struct options *o, const struct option_row *row,
                     const char *value, char want[static OPTION_WANT])
 {
@@ -238,7 +241,8 @@ bool option_set_fit(struct options *o, const struct option_row *row,
     return true;
 }
 
-/* Stores 1 for 0 bytes, because 0 is the library's default. */
+/* Parses a size. Stores 1 for a size of 0, because 0 selects the default of the
+ * library. */
 bool option_set_bytes(struct options *o, const struct option_row *row,
                       const char *value, char want[static OPTION_WANT])
 {
@@ -270,7 +274,7 @@ bool option_set_cache_format(struct options *o, const struct option_row *row,
     return true;
 }
 
-/* Accepts ID+VALUE or ID-VALUE. */
+/* Appends a logit bias, given as ID+VALUE or ID-VALUE. */
 bool option_set_bias(struct options *o, const struct option_row *row,
                      const char *value, char want[static OPTION_WANT])
 {
@@ -306,7 +310,8 @@ bool option_set_bias(struct options *o, const struct option_row *row,
     return true;
 }
 
-/* Accepts NAME;NAME;..., or one letter each with --sampler-seq. */
+/* Sets the order of the samplers, given as NAME;NAME;..., or as one letter for
+ * each with --sampler-seq. */
 bool option_set_samplers(struct options *o, const struct option_row *row,
                          const char *value, char want[static OPTION_WANT])
 {
@@ -331,7 +336,8 @@ bool option_set_samplers(struct options *o, const struct option_row *row,
     return s->n_step > 0;
 }
 
-/* Adds a string at which DRY breaks; "none": there are no breakers. */
+/* Appends a sequence breaker of DRY. "none" appends nothing, but disables the
+ * default breakers. */
 bool option_set_breaker(struct options *o, const struct option_row *row,
                         const char *value, char want[static OPTION_WANT])
 {
@@ -354,7 +360,7 @@ bool option_set_breaker(struct options *o, const struct option_row *row,
     return true;
 }
 
-/* Appends numbers separated by commas to those given before. */
+/* Appends comma-separated integers to those of earlier uses of the option. */
 bool option_set_list(struct options *o, const struct option_row *row,
                      const char *value, char want[static OPTION_WANT])
 {
@@ -379,7 +385,7 @@ bool option_set_list(struct options *o, const struct option_row *row,
     }
 }
 
-/* The same for decimal numbers. */
+/* Does the same for decimal numbers. */
 bool option_set_numbers(struct options *o, const struct option_row *row,
                         const char *value, char want[static OPTION_WANT])
 {

@@ -1,6 +1,6 @@
-/* The table of options. To add an option, add a row; rows come in --help's
- * order. option_set.c has the setters. After a change of a row `make commands`
- * rewrites doc/commands.md. */
+/* The table of options. To add an option, add a row; --help prints the rows in
+ * this order. option_set.c contains the setters. After a change to a row, run
+ * `make commands`, which rewrites doc/commands.md. */
 #include "option_set.h"
 #include "server/sampler_names.h"
 
@@ -50,7 +50,7 @@ WORDS(poolings, [POOLING_LAST] = "last", [POOLING_MEAN] = "mean",
       [POOLING_CLS] = "cls", [POOLING_NONE] = "none");
 WORDS(forms, [FORM_MD] = "md", [FORM_CSV] = "csv", [FORM_JSON] = "json");
 WORDS(on_off, "on", "off");
-/* option_set_cache_format has their formats. */
+/* option_set_cache_format maps these words to formats. */
 WORDS(cache_formats, "f16", "f32", "bf16", "q8_0");
 WORDS(layer_counts, "auto", "all");
 WORDS(devices, "cpu", "gpu", "cuda", "hip", "opencl", "none");

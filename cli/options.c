@@ -9,8 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Returns true if the command takes a file without an option's name before
- * it. */
+/* Returns true if the command takes a file name without an option before it. */
 static bool takes_word(enum command command)
 {
     static const char *const args[] = {
@@ -44,7 +43,8 @@ static void set_defaults(struct options *o, enum command command)
         o->pl.cpu = cpu;
 }
 
-/* Takes a value; with bench, collects several. */
+/* Passes a value to the setter of the row. For an option that `plait bench`
+ * measures with several values, also appends each value to o->axis. */
 static bool take_value(struct options *o, const struct option_row *row,
                        const char *value, char want[static OPTION_WANT])
 {
@@ -71,7 +71,8 @@ static bool take_value(struct options *o, const struct option_row *row,
     }
 }
 
-/* Parses an option. argv[*i] begins with '-'; *i moves past its value. */
+/* Parses the option argv[*i], which begins with '-'. Advances *i to the last
+ * word of its value. */
 static enum exit_code take_option(struct options *o, int argc, char **argv,
                                   int *i)
 {
@@ -115,7 +116,7 @@ static enum exit_code take_option(struct options *o, int argc, char **argv,
     return EXIT_DONE;
 }
 
-/* Rejects a word that no option takes. */
+/* Rejects a word that is neither an option nor the value of one. */
 static enum exit_code refuse_word(const struct options *o, const char *word)
 {
     size_t len = strlen(word);
@@ -201,9 +202,9 @@ void options_free(struct options *o)
     o->sampling.n_dry_breaker = 0;
 }
 
-enum { COLUMN = 26, COLUMNS = 79 }; /* of the text; of the line */
+enum { COLUMN = 26, COLUMNS = 79 }; /* start of the text; line width */
 
-/* Prints a word wider than the column on its own line. */
+/* A name that does not fit the first column is printed on a line of its own. */
 void options_print_row(const char *name, const char *text)
 {
     int width = printf("  %s", name);
@@ -228,7 +229,7 @@ void options_print_row(const char *name, const char *text)
     }
 }
 
-/* Returns true if two names leave the text on their line. */
+/* Returns true if both names and the argument fit the first column. */
 static bool fits(const struct option_row *row)
 {
     size_t arg = row->arg != NULL ? strlen(row->arg) + 1 : 0;
@@ -236,7 +237,8 @@ static bool fits(const struct option_row *row)
     return strlen(row->name[0]) + strlen(row->name[1]) + arg + 6 <= COLUMN;
 }
 
-/* Prints the first sentence of the help, or all of it, and the default. */
+/* Prints the names of an option, its default, and the first sentence of its
+ * help, or all of it if `all`. */
 static void print_option(const struct option_row *row, bool all)
 {
     const char *end = strstr(row->help, ". ");

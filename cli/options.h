@@ -1,5 +1,5 @@
 /* The parsed command line: one struct that all commands share, filled from one
- * table of flags (option_table.c). llama.cpp's names keep their meaning.
+ * table of flags (option_table.c). Options named as in llama.cpp mean the same.
  * Options that only llama.cpp has are rejected by name, or ignored with a note
  * (llama_options.c).
  *
@@ -9,8 +9,8 @@
 
 #include "pl.h"
 
-/* Exit codes of every command: name, value, cause. term.h has those of other
- * signals. */
+/* Exit codes of every command: name, value, cause. term.h defines those
+ * of other signals. */
 #define EXIT_MAP(X)                                                            \
     X(DONE, 0, "success")                                                      \
     X(FAILED, 1, "failure")                                                    \
@@ -65,7 +65,8 @@ enum command {
 
 enum { OPTION_MAX_DEVICES = 512, OPTION_MAX_LIST = 32, OPTION_MAX_AXIS = 64 };
 
-/* Numbers separated by commas, or given one by one. */
+/* The numbers of an option that takes a comma-separated list and may be
+ * repeated. */
 struct option_list {
     int n;
     int v[OPTION_MAX_LIST];
@@ -86,13 +87,14 @@ struct option_axis {
 
 struct options {
     enum command command;
-    /* tensor_split points into split[]; overrides are owned here */
+    /* pl.tensor_split points into split[]; pl's overrides are owned by this
+     * struct */
     pl_options pl;
-    pl_sampling sampling; /* its arrays are owned here */
+    pl_sampling sampling; /* its arrays are owned by this struct */
     double split[OPTION_MAX_DEVICES];
 
     /* Borrowed from argv; NULL if not given. */
-    const char *model; /* or `fetched`, for those of the next line */
+    const char *model; /* `fetched` if the next line names a model */
     const char *hf_repo, *hf_file, *hf_token, *model_url;
     const char *prompt; /* "-" is standard input */
     const char *file;
@@ -109,7 +111,7 @@ struct options {
     const char *host, *api_key, *api_key_file, *alias, *cert_file,
         *cert_key_file, *api_prefix, *cors_origin, *allowed_hosts, *cache_dir,
         *slot_dir;
-    uint64_t cache_ram, cache_disk; /* 0: the default; 1: none */
+    uint64_t cache_ram, cache_disk; /* 0 for the default, 1 for no memory */
     int port, n_parallel, n_waiting, timeout_s, ping_s;
     bool embeddings;
     enum option_pooling {
@@ -119,36 +121,36 @@ struct options {
         POOLING_NONE
     } pooling;
     const char *models_dir, *models_preset;
-    float prefill_share; /* of a step; 0: the loop's default */
+    float prefill_share; /* of a step; 0 for the server's default */
     int n_models, models_wait_s, sleep_idle_s;
     bool no_autoload, at_start, pinned;
-    int n_word; /* of the command line, after the command: */
-    char **word;
+    int n_word;  /* words after the command on the command line */
+    char **word; /* [n_word], borrowed */
     const char *trace;
     const char *svg;
     const char *shape, *type;
     char *fetched; /* owned: path of the downloaded model */
 
-    /* bench: measures each combination of these. */
+    /* bench measures each combination of these. */
     struct option_axis axis[OPTION_MAX_AXIS]; /* in the order given */
     int n_axis;
     struct option_list n_prompt, n_gen, n_depth, n_seq;
     int n_round;
     enum option_form { FORM_MD, FORM_CSV, FORM_JSON } form;
     bool no_limits;
-    /* bench --serve, for a server under load. */
-    const char *serve; /* borrowed; NULL: not given */
+    /* Options of bench --serve, which measures a server under load. */
+    const char *serve; /* the server's URL, borrowed; NULL if not given */
     struct option_numbers rate;
     struct option_list concurrency;
-    int n_request, seconds; /* 0: not given */
-    float prefix;           /* share of a prompt */
-    int n_prefix;
-    float max_first_ms, max_between_ms; /* 0: none */
+    int n_request, seconds; /* 0 if not given */
+    float prefix;           /* share of a prompt that others have, too */
+    int n_prefix;           /* different shared beginnings */
+    float max_first_ms, max_between_ms; /* 0 for no limit */
     bool chat;
 
-    int64_t n_predict; /* -1: until the end */
-    int64_t n_batch;   /* passed to the engine at once; 0: as n_ubatch */
-    int64_t n_chunks;  /* windows measured; -1: all */
+    int64_t n_predict; /* -1 for no limit */
+    int64_t n_batch;   /* tokens passed to the engine at once; 0 for n_ubatch */
+    int64_t n_chunks;  /* windows to measure; -1 for all */
     bool random_seed;
     bool ignore_eos;
     bool interactive;
@@ -167,25 +169,26 @@ struct options {
     bool help, help_all;
 };
 
-/* Fills *o for `command` from the words after it, up to --help or --help-all,
- * and sets `pl.cpu` from the environment. Returns EXIT_DONE, or EXIT_USAGE with
- * the error printed. options_free takes *o in both cases. */
+/* Parses argv[0 .. argc-1], the words that follow `command`, into *o. Stops at
+ * --help and --help-all. Sets o->pl.cpu from the environment. Returns
+ * EXIT_DONE, or prints an error and returns EXIT_USAGE. The caller must call
+ * options_free in both cases. */
 enum exit_code options_parse(struct options *o, enum command command, int argc,
                              char **argv);
 void options_free(struct options *o);
 
-/* Prints a command's options on standard output: those used most, in a line or
- * two each, or all, in full. */
+/* Prints the options of a command on standard output. If `all`, prints all with
+ * their full help; else prints the common ones, in one or two lines each. */
 void options_print(enum command command, bool all);
-/* Prints a name, then text in a column of its own, broken at blanks. */
+/* Prints a name, then text in a second column, with line breaks at blanks. */
 void options_print_row(const char *name, const char *text);
 
 const char *command_name(enum command command);
 /* Returns the command name that is one typing error away from `word`, or
  * NULL. */
 const char *command_nearest(const char *word);
-/* Returns the first command that has all options among these words; N_COMMAND:
- * none. */
+/* Returns the first command that has all options among these words, or
+ * N_COMMAND if there is none. */
 enum command command_of_options(int argc, char **argv);
 
 /* Prints "plait run: " and the message on standard error and returns `code`.

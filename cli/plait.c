@@ -86,7 +86,7 @@ static enum command command_find(const char *name)
     return (enum command)c;
 }
 
-/* Reports a first word that is not a command, with the nearest one. */
+/* Reports that the first word is not a command, and suggests a command. */
 static int refuse(int argc, char **argv)
 {
     const char *word = argv[0];
@@ -117,7 +117,7 @@ static int refuse(int argc, char **argv)
                      "unknown command \"%s\"; `plait --help` lists all", cut);
 }
 
-/* Runs `plait help [COMMAND]`, also with dashes. */
+/* Runs `plait help [COMMAND]` or `plait --help [COMMAND]`. */
 static int help(int argc, char **argv, bool all)
 {
     enum command c = argc > 0 ? command_find(argv[0]) : N_COMMAND;
@@ -169,8 +169,8 @@ int main(int argc, char **argv)
     } else if (code == EXIT_DONE) {
         code = whole_check(&o);
         if (code == EXIT_DONE &&
-            (c != CMD_SERVE || !serve_has_many(&o))) /* models are downloaded on
-                                                        demand */
+            (c != CMD_SERVE || !serve_has_many(&o))) /* the server downloads its
+                                                        models on demand */
             code = fetch_model(&o);
         if (code == EXIT_DONE && o.fetched != NULL)
             code = whole_check(&o);

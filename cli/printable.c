@@ -1,12 +1,12 @@
-/* Prints foreign text and messages, so that a terminal does not obey escape
- * sequences from a file's name. */
+/* Prints messages and text of other origin. A terminal must not execute escape
+ * sequences that, for example, a file name contains. */
 #include "printable.h"
 
 #include <string.h>
 
-/* Returns the length of the printable character at s, 0 if there is none.
- * Printable are ASCII except control characters, and well-formed UTF-8 (RFC
- * 3629) except U+0080 to U+009F, which are control characters too. */
+/* Returns the length in bytes of the printable character at `s`; 0 if there is
+ * none. Printable are ASCII without control characters, and well-formed UTF-8
+ * (RFC 3629) without U+0080 to U+009F, which are control characters, too. */
 static size_t printable(const char *s)
 {
     const unsigned char *p = (const unsigned char *)s;
@@ -46,7 +46,7 @@ const char *clip_printable(char buf[SHOWN], const char *s)
         return buf;
     }
     n = SHOWN - 4;
-    while ((s[n] & 0xc0) == 0x80 && n > SHOWN - 8) /* do not cut a character */
+    while ((s[n] & 0xc0) == 0x80 && n > SHOWN - 8) /* keep characters whole */
         n--;
     memcpy(buf, s, n);
     strcpy(buf + n, "...");

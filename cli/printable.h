@@ -4,12 +4,12 @@
 
 #include <stdio.h>
 
-/* Shortens a value for a message: cut after a hundred bytes, followed by
- * "...". */
+/* Copies `s` to `buf` for use in a message. A longer text is cut after about a
+ * hundred bytes and "..." is appended. Returns buf. */
 enum { SHOWN = 104 };
 const char *clip_printable(char buf[SHOWN], const char *s);
 
-/* Prints a message; unprintable characters appear as \xNN. */
+/* Prints a message. Unprintable characters are printed as \xNN. */
 void show(FILE *f, const char *s);
 
 #endif

@@ -12,62 +12,68 @@ struct run {
     const struct options *o;
     struct session s;
     struct input prompt;
-    pl_sampling sampling; /* o's, completed with what only the model knows */
+    pl_sampling sampling; /* o->sampling, completed with the model's data */
     int32_t *bias_id;     /* owned */
     float *bias;          /* owned */
     pl_sampler *sampler;
-    pl_grammar *grammar; /* owned; NULL: no restriction */
+    pl_grammar *grammar; /* owned; NULL if output is unrestricted */
     bool kept;           /* the sampler enforces the grammar */
-    pl_template *form;   /* owned; NULL: not a chat */
-    pl_reply *reply;     /* parses the output; NULL: it is printed */
+    pl_template *form;   /* owned; NULL if not a chat */
+    pl_reply *reply;     /* parses the output; NULL to print it as it is */
     pl_detokenizer *text;
     float *logits;   /* [n_vocab] after the last token; owned */
-    int32_t pending; /* sampled, not yet in the sequence; or -1 */
+    int32_t pending; /* sampled, not yet in the sequence; -1 if none */
     int32_t *held;   /* [n_ctx], tokens of the sequence; owned */
-    int64_t n_known; /* number known in `held`: all, unless a foreign state was
-                        loaded */
-    int64_t n_seen;  /* sequence length that `logits` belong to; 0: none */
+    int64_t n_known; /* known tokens in `held`: all, unless a state without a
+                        list of its tokens was loaded */
+    int64_t n_seen;  /* sequence length that `logits` belong to; 0 if none */
     char last;       /* last byte printed */
     int64_t n_prompt, n_written;
     int64_t n_past;    /* tokens of the loaded state */
     int64_t n_refused; /* tokens of a text that exceeds the context */
-    bool saves; /* the state is being saved: a first signal does not stop it */
+    bool saves;        /* the state is being saved; Ctrl-C does not stop it */
     double prompt_s, written_s;
     pl_err err;
     pl_status status; /* for STOP_FAILED */
 };
 
-/* Appends tokens to the sequence and keeps the logits of the last. The caller
- * handles the pending token. `what` is shown. */
+/* Appends n tokens to the sequence and stores the logits of the last one in
+ * r->logits. Does not append the pending token; callers put it into `ids`.
+ * `what` names the work in the progress line; NULL shows none. Returns
+ * STOP_END, or STOP_FULL, STOP_INTERRUPTED or STOP_FAILED. */
 enum stop run_prefill(struct run *r, const int32_t *ids, int64_t n,
                       const char *what);
-/* Returns true if `logits` are up to date with the sequence. */
+/* Returns true if r->logits belong to the last token of the sequence, so that
+ * the next token can be sampled. */
 bool run_can_write(const struct run *r);
-/* Samples up to -n tokens. The last one is left pending, because it may not
- * have to be computed. */
+/* Samples and prints up to -n tokens. The last one stays pending: it is
+ * computed only if the sequence is continued or saved. */
 enum stop run_generate(struct run *r);
 
-/* Restores --state-load; the samplers must exist. */
+/* Restores the state file of --state-load, if given. r->sampler must exist. */
 enum exit_code run_load_state(struct run *r);
-/* Saves --state-save with all generated tokens; computes the last token
- * first. */
+/* Writes the file of --state-save, if given. Computes the pending token first,
+ * so that the state contains all generated tokens. */
 enum exit_code run_save_state(struct run *r);
 
-/* Compiles the grammar of --grammar or --json-schema; run_grammar.c. */
+/* Compiles the grammar of --grammar or --json-schema into r->grammar; in
+ * run_grammar.c. */
 enum exit_code run_open_grammar(struct run *r);
-/* Starts a new text of the grammar for the following output. */
+/* Removes the grammar from the sampler. When run_keep_grammar sets it again,
+ * the output must be a new text of the grammar. Returns STOP_END on success. */
 enum stop run_begin_grammar(struct run *r);
-/* Makes the sampler enforce that grammar from the next token on, unless a reply
- * has not reached its content yet. Returns STOP_END on success. */
+/* Makes the sampler enforce r->grammar from the next token on. If a chat reply
+ * has not reached its content yet, does nothing. Returns STOP_END on
+ * success. */
 enum stop run_keep_grammar(struct run *r);
 
-/* Prints to standard output. */
+/* Prints to standard output. r->last becomes the last byte. */
 void run_print(struct run *r, const char *text, size_t len);
-/* Ends an unfinished line. */
+/* Prints a newline if the last byte printed is not one. */
 void run_end_line(struct run *r);
 void run_warn_context_full(const struct run *r);
 
-/* Runs a conversation with the template r->form; run_chat.c. */
+/* Runs a conversation with the template r->form; in run_chat.c. */
 enum exit_code run_chat(struct run *r);
 
 #endif

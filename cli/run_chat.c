@@ -1,9 +1,9 @@
-/* plait run as a chat: messages through a chat template. The model always sees
+/* plait run as a chat, with messages and a chat template. The model always sees
  * exactly what `plait render` prints for the messages. Each turn renders the
- * whole conversation, keeps the tokens that the sequence already holds, and
- * computes the rest. If the context is too small, the oldest turns are left
- * out. The answer is written to standard output, its reasoning to standard
- * error. */
+ * whole conversation, keeps the tokens of its beginning that the sequence
+ * already contains, and computes the rest. If the context is too small, the
+ * oldest turns are left out. The content of an answer is written to standard
+ * output, its reasoning to standard error. */
 #include "chat_commands.h"
 #include "line_editor.h"
 #include "printable.h"
@@ -20,14 +20,14 @@
 struct chat {
     struct run *r;
     const pl_template *form;
-    char *extra;                /* variables of the template; owned */
-    json_t *system;             /* the message of --system, or NULL */
-    json_t *messages;           /* all, for /save */
-    size_t n_left_out;          /* number left out, after the system's */
-    struct line_editor *editor; /* NULL: lines come from a pipe */
+    char *extra;       /* variables of the template; owned */
+    json_t *system;    /* the message of --system, or NULL */
+    json_t *messages;  /* all, for /save */
+    size_t n_left_out; /* messages left out, after the system messages */
+    struct line_editor *editor; /* NULL if lines are read without it */
     bool reasons;               /* reasoning is being shown */
     bool refused;               /* the template cannot render the messages */
-    bool quits;                 /* the chat should end */
+    bool quits;                 /* the user ended the chat */
 };
 
 static enum exit_code no_memory(void)
@@ -37,7 +37,8 @@ static enum exit_code no_memory(void)
 
 /* ---- prompts ------------------------------------------------------------- */
 
-/* Renders messages with the template; PL_NO_MEMORY comes without a message. */
+/* Renders messages with the template into *text. Sets err->message in all cases
+ * of failure, including PL_NO_MEMORY. */
 static pl_status render(const pl_template *form, const json_t *messages,
                         const char *extra, char **text, size_t *len,
                         pl_err *err)
@@ -55,7 +56,8 @@ static pl_status render(const pl_template *form, const json_t *messages,
     return s;
 }
 
-/* Makes the template's variables from --kwargs and --reasoning. */
+/* Sets *out to the template's variables as JSON, from --kwargs and --reasoning.
+ * `reasons` is the value of the reasoning switch. */
 static enum exit_code variables(const struct options *o, bool reasons,
                                 char **out)
 {
@@ -80,7 +82,8 @@ static enum exit_code variables(const struct options *o, bool reasons,
     return *out != NULL ? EXIT_DONE : no_memory();
 }
 
-/* Checks that the template supports --reasoning: its prompts then differ. */
+/* Checks that the template has a reasoning switch: with the switch on and off,
+ * its prompts must differ. */
 static enum exit_code check_reasoning(const struct chat *c)
 {
     const struct options *o = c->r->o;
@@ -109,7 +112,8 @@ static enum exit_code check_reasoning(const struct chat *c)
     return code;
 }
 
-/* Tokenizes a prompt. The text may contain BOS itself; only one is kept. */
+/* Tokenizes a prompt. Adds BOS if the tokenizer requires it and the text does
+ * not begin with it. */
 static pl_status tokenize(struct run *r, const char *text, size_t len,
                           int32_t **ids, int64_t *n)
 {
@@ -135,7 +139,8 @@ static pl_status tokenize(struct run *r, const char *text, size_t len,
     return PL_OK;
 }
 
-/* Makes the sequence hold these tokens, computing as few as possible. */
+/* Sets the content of the sequence to these n tokens. Keeps the common
+ * beginning and computes the rest. */
 static enum stop hold(struct run *r, const int32_t *ids, int64_t n)
 {
     int64_t held = pl_seq_length(r->s.engine, 0), same = 0;
@@ -173,12 +178,13 @@ static void end_reasoning(struct chat *c)
     c->reasons = false;
 }
 
-/* A pl_reply_fn. */
+/* Prints a part of a reply: reasoning and calls to standard error, content to
+ * standard output. A pl_reply_fn. */
 static void show_part(void *chat, const pl_reply_part *p)
 {
     struct chat *c = chat;
 
-    if (c->r->o->show_special) /* all is shown as it is generated */
+    if (c->r->o->show_special) /* take_piece prints all text */
         return;
     if (p->kind == PL_REPLY_REASONING) {
         if (!c->reasons && term_colors())
@@ -222,7 +228,7 @@ static void drop_last(struct chat *c)
         json_array_remove(c->messages, json_array_size(c->messages) - 1);
 }
 
-/* Appends the reply to the messages. */
+/* Parses the end of the reply and appends it to the messages. */
 static enum stop keep_reply(struct chat *c)
 {
     struct run *r = c->r;
@@ -258,7 +264,7 @@ static void prompt_free(struct prompt *p)
     *p = (struct prompt){0};
 }
 
-/* Returns the number of leading messages that are never left out. */
+/* Returns the number of leading system messages, which are never left out. */
 static size_t count_lead(const struct chat *c)
 {
     size_t n = 0;
@@ -269,7 +275,7 @@ static size_t count_lead(const struct chat *c)
     return n;
 }
 
-/* Makes the prompt of the messages that are not left out. */
+/* Creates the prompt from all messages that are not left out. */
 static pl_status make_prompt(struct chat *c, struct prompt *p)
 {
     struct run *r = c->r;
@@ -296,8 +302,8 @@ static pl_status make_prompt(struct chat *c, struct prompt *p)
     return s;
 }
 
-/* Leaves out the oldest turn, up to the next user message. Returns false if
- * only the last turn is left. */
+/* Leaves out the oldest turn, which ends before the next user message. Returns
+ * false if only one turn is left. */
 static bool leave_turn_out(struct chat *c)
 {
     size_t lead = count_lead(c), i = lead + c->n_left_out + 1;
@@ -311,8 +317,10 @@ static bool leave_turn_out(struct chat *c)
     return true;
 }
 
-/* Makes a prompt that leaves space for an answer. If turns must be left out,
- * enough are that it is not needed again soon. */
+/* Creates a prompt that leaves room for an answer: an eighth of the context, or
+ * -n tokens if that is less. If not even that fits, leaves out turns until the
+ * prompt is at most three quarters of the context, so that the next turns fit,
+ * too. */
 static pl_status fit_prompt(struct chat *c, struct prompt *p)
 {
     const int64_t n_ctx = c->r->s.n_ctx, limit = c->r->o->n_predict;
@@ -337,8 +345,8 @@ static pl_status fit_prompt(struct chat *c, struct prompt *p)
     return s;
 }
 
-/* Generates an answer to the messages. *answered is false if that could not
- * begin. */
+/* Generates an answer to the messages and appends it to them. *answered is
+ * false if there is no answer to append. */
 static enum stop answer(struct chat *c, bool *answered)
 {
     struct run *r = c->r;
@@ -368,7 +376,8 @@ static enum stop answer(struct chat *c, bool *answered)
     return stop;
 }
 
-/* Runs a turn. Returns true if the chat must end, with *code set on error. */
+/* Answers the messages and reports errors. Returns true if the chat must end,
+ * and sets *code on a fatal error. */
 static bool chat_turn(struct chat *c, enum exit_code *code)
 {
     struct run *r = c->r;
@@ -378,7 +387,7 @@ static bool chat_turn(struct chat *c, enum exit_code *code)
     if (!flush_out())
         return true;
     if (!answered && is_by(last_message(c), "user"))
-        drop_last(c); /* as if the message had not been sent */
+        drop_last(c); /* forget the message */
     if (stop == STOP_FULL && answered)
         run_warn_context_full(r);
     else if (stop == STOP_FULL)
@@ -389,7 +398,7 @@ static bool chat_turn(struct chat *c, enum exit_code *code)
                   r->n_refused, r->s.n_ctx, 2 * r->n_refused);
     if (stop == STOP_FAILED && c->refused && isatty(0)) {
         cli_error(CMD_RUN, EXIT_DONE, "%s", r->err.message);
-        stop = STOP_END; /* another message may work */
+        stop = STOP_END; /* another message may be valid */
     }
     if (stop == STOP_FAILED)
         *code = report(r->o, r->status, &r->err);
@@ -398,7 +407,7 @@ static bool chat_turn(struct chat *c, enum exit_code *code)
 
 /* ---- commands ------------------------------------------------------------ */
 
-/* Returns true if the model has to generate. */
+/* A command. Returns true if the model must then generate an answer. */
 typedef bool command_fn(struct chat *c, const char *file);
 
 static bool chat_clear(struct chat *c, const char *file)
@@ -512,7 +521,8 @@ static const struct {
 };
 enum { N_COMMAND_ROW = sizeof(commands) / sizeof(commands[0]) };
 
-/* Runs a line that begins with a slash, without its newline. */
+/* Runs the command in a line that begins with a slash, without its newline.
+ * Returns true if the model must then generate an answer. */
 static bool run_command(struct chat *c, char *line)
 {
     size_t n = strcspn(line, " \t");
@@ -543,7 +553,8 @@ static bool run_command(struct chat *c, char *line)
 
 /* ---- lines --------------------------------------------------------------- */
 
-/* Reads the next line with its newline; returns false at the end, or with *code
+/* Shows the prompt and reads a line, including its newline. Returns false at
+ * the end of the input, after a second Ctrl-C, and on an error, with *code
  * set. */
 static bool next_line(struct chat *c, struct input *line, const char *prompt,
                       enum exit_code *code)
@@ -582,8 +593,8 @@ static bool next_line(struct chat *c, struct input *line, const char *prompt,
     }
 }
 
-/* Appends a line to a message without its newline. Returns true if it
- * continues, because the line ends with a backslash. */
+/* Appends a line to a message, without its newline. Returns true if the line
+ * ends with a backslash, which continues the message in the next line. */
 static bool join(struct input *message, const struct input *line)
 {
     size_t n = line->len;
@@ -594,7 +605,7 @@ static bool join(struct input *message, const struct input *line)
     goes_on = n > 0 && line->s[n - 1] == '\\';
     s = realloc(message->s, message->len + n + 2);
     if (s == NULL)
-        return false; /* the message ends here */
+        return false; /* out of memory: the message ends here */
     message->s = s;
     memcpy(s + message->len, line->s, n);
     message->len += n;
@@ -604,8 +615,8 @@ static bool join(struct input *message, const struct input *line)
     return goes_on;
 }
 
-/* Reads the next message or command; returns false at the end, or with *code
- * set. */
+/* Reads the next message or command, of one or more lines. Returns false at the
+ * end of the input, and on an error, with *code set. */
 static bool next_message(struct chat *c, struct input *message,
                          enum exit_code *code)
 {

@@ -1,11 +1,12 @@
-/* plait run with a grammar: each turn's output is one text of it. In a chat
- * this covers only the answer, without reasoning. */
+/* plait run with a grammar: the output of each turn is one text that the
+ * grammar matches. In a chat, the grammar applies to the content of the answer,
+ * not to its reasoning. */
 #include "printable.h"
 #include "run.h"
 
 #include <string.h>
 
-/* A grammar on the command line: `text` or `file` is set. */
+/* A grammar that an option gives: either `text` or `file` is set. */
 struct source {
     const char *option, *text, *file;
     pl_grammar_form form;

@@ -1,11 +1,11 @@
 /* Loads and saves the state of plait run.
  *
- * The state's note holds what the cache does not: the tokens, which penalties
- * and detokenization need, and the logits after the last one, so that a text
- * can be continued, with recurrent models too. Little endian:
+ * A state file can contain a note of the application. The note of plait run
+ * contains the tokens, which penalties and detokenization need, and the logits
+ * after the last token, from which the next one is sampled. Little endian:
  *
  *   0   4  n, tokens
- *   4   4  n_logits: the vocabulary's tokens, or 0 if prefill was stopped
+ *   4   4  n_logits: size of the vocabulary; 0 if prefill was stopped
  *   8      n times 4, token ids
  *          n_logits times 4, floats */
 #include "printable.h"
@@ -35,8 +35,9 @@ static unsigned char *put4(unsigned char *p, uint32_t v)
     return p + sizeof(v);
 }
 
-/* Reads a note. Ignores one that does not belong to this sequence: the state
- * can still continue with a given text. */
+/* Restores tokens and logits from a note. Ignores a note that does not match
+ * the sequence: the state can still be continued, but only with a given
+ * text. */
 static void read_note(struct run *r, const unsigned char *p, size_t bytes)
 {
     int64_t n, n_logits;
@@ -68,7 +69,8 @@ static void read_note(struct run *r, const unsigned char *p, size_t bytes)
         r->n_seen = n;
 }
 
-/* Makes a note, malloc'ed; NULL, with no error, if the tokens are not known. */
+/* Sets *note to a note of the sequence, malloc'ed. Sets it to NULL and returns
+ * PL_OK if the tokens of the sequence are not all known. */
 static pl_status make_note(struct run *r, unsigned char **note, size_t *bytes)
 {
     int64_t n = pl_seq_length(r->s.engine, 0);
@@ -142,8 +144,8 @@ enum exit_code run_save_state(struct run *r)
                run_prefill(r, &r->pending, 1, NULL) != STOP_END) {
         s = r->status;
     }
-    c = whole_compare(o, "--state-save", o->state_save); /* hours may have
-                                                            passed */
+    c = whole_compare(o, "--state-save", o->state_save); /* files may differ
+                                                            by now */
     if (c != EXIT_DONE)
         return c;
     if (s == PL_OK)

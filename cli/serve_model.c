@@ -62,9 +62,10 @@ static pl_status open_template(struct service *v, const struct options *o,
 
 /* ---- memory -------------------------------------------------------------- */
 
-/* Returns the default for all models together. A server on a shared machine
- * leaves most memory to others, and a container may have less than the
- * machine. */
+/* Returns the default of --cache-ram: an eighth of the host memory, at most 8
+ * GiB, divided by the number of models loaded at once. A server on a shared
+ * machine should leave most memory to others, and a container may have less
+ * than the machine. */
 static uint64_t default_ram(const struct serve_models *all)
 {
     const uint64_t most = (uint64_t)8 << 30;
@@ -72,20 +73,21 @@ static uint64_t default_ram(const struct serve_models *all)
     pl_err err;
 
     if (pl_host_memory(&bytes, NULL, &err) != PL_OK)
-        return 0; /* the plan reports why */
+        return 0; /* creating the engine reports the error */
     bytes = bytes / 8 < most ? bytes / 8 : most;
     return bytes / (uint64_t)(all->most > 0 ? all->most : 1);
 }
 
-/* Returns the host memory that a model's cache may use. */
+/* Returns the host memory that the prefix cache of a model may use, in
+ * bytes. */
 static uint64_t ram_of(const struct serve_models *all, const struct options *o)
 {
-    if (o->cache_ram == 1) /* option_set_bytes: 0 was asked for */
+    if (o->cache_ram == 1) /* option_set_bytes stores 1 for 0 */
         return 0;
     return o->cache_ram == 0 ? default_ram(all) : o->cache_ram;
 }
 
-/* Returns the bytes that caches of loaded models may still grow by. */
+/* Returns by how many bytes the caches of all loaded models may still grow. */
 static uint64_t promised_bytes(const struct serve_models *all)
 {
     uint64_t sum = 0;
@@ -106,7 +108,9 @@ static uint64_t promised_bytes(const struct serve_models *all)
 
 /* ---- loading ------------------------------------------------------------- */
 
-/* Loads an engine. all: the loaded models; NULL: it is the only one. */
+/* Creates the engine of a model. `all` contains the loaded models, for whose
+ * caches memory is reserved; NULL if there is only one model. Sets *piece to
+ * the number of tokens passed to the engine at once. */
 static pl_status load(struct service *v, const struct options *o,
                       const struct serve_models *all,
                       const volatile int *cancel, int64_t *piece, pl_err *err)
@@ -133,8 +137,8 @@ static pl_status load(struct service *v, const struct options *o,
         pl.host_reserve = promised_bytes(all) + ram_of(all, o);
     s = pl_engine_create(&v->engine, v->model, &pl, err);
     term_progress_end(&progress);
-    if (s == PL_OK && (o->cache_dir || o->slot_dir)) /* while it can still
-                                                        fail */
+    if (s == PL_OK && (o->cache_dir || o->slot_dir)) /* here an error
+                                                        fails the load */
         s = pl_engine_sum(v->engine, cancel, err);
     if (s != PL_OK)
         return s;

@@ -6,18 +6,18 @@
 
 #include "server/models.h"
 
-/* The `own` member of a struct model_about. */
+/* The object that the member `own` of a struct model_about points to. */
 struct serve_entry {
-    struct service *service; /* borrowed; NULL: not loaded */
-    const struct options *o; /* borrowed, or: */
+    struct service *service; /* borrowed; NULL if not loaded */
+    const struct options *o; /* borrowed, or points to `own` */
     struct options own;
     bool at_start; /* load it when the server starts */
 };
 
-/* All models; their caches share the host's memory. */
+/* All models; their caches share the host memory. */
 struct serve_models {
     struct serve_entry *entry; /* borrowed, [n] */
-    int n, most;               /* maximum loaded at once */
+    int n, most;               /* most: maximum number loaded at once */
 };
 
 /* Callbacks for struct models_options; `user` is a struct serve_models. */

@@ -1,7 +1,7 @@
-/* Makes the list of models from the command line. The command-line parser reads
- * each model's options from the words of three sources, the later ones taking
- * precedence: the section [*] of the presets, the model's section, the command
- * line. */
+/* Creates the list of models from the command line. The options of a model come
+ * from three sources, of which later ones take precedence: section [*] of the
+ * presets, the section of the model, and the command line. The words of all
+ * three go through the parser of the command line. */
 #include "serve_models.h"
 
 #include "cmd.h"
@@ -58,8 +58,8 @@ static enum exit_code no_memory(void)
 
 /* ---- the command line ---------------------------------------------------- */
 
-/* Returns true if the option names the model's file. Two such options name two
- * models. */
+/* Returns true if the option names the file of a model. Each such option on the
+ * command line adds a model. */
 static bool names_model(const struct option_row *row)
 {
     return row->offset == offsetof(struct options, model) ||
@@ -67,12 +67,12 @@ static bool names_model(const struct option_row *row)
            row->offset == offsetof(struct options, model_url);
 }
 
-/* Words of an already parsed command line, option by option. */
+/* Iterates over the options of a command line that was parsed successfully. */
 struct walk {
     char **word; /* [n] */
     int n, next;
-    const struct option_row *row; /* NULL: an ignored option of llama.cpp */
-    const char *value;            /* NULL: takes none */
+    const struct option_row *row; /* NULL for an ignored option of llama.cpp */
+    const char *value;            /* NULL if the option takes no value */
 };
 
 static bool walk_on(struct walk *w)
@@ -111,8 +111,8 @@ static const char *name_of_row(const struct option_row *row)
 
 /* ---- names --------------------------------------------------------------- */
 
-/* Returns a file's name without folder, extension, and number of a split file;
- * malloc'ed. */
+/* Returns the name of a file without folder, extension and the part number of a
+ * split file; malloc'ed. */
 static char *name_of_file(const char *path)
 {
     const char *slash = strrchr(path, '/'), *at = slash ? slash + 1 : path;
@@ -127,7 +127,8 @@ static char *name_of_file(const char *path)
     return strndup(at, n);
 }
 
-/* Returns the same for a URL's file: a name for display, without secrets. */
+/* Does the same for a URL. The result contains no query, and no password,
+ * because it is displayed. */
 static char *name_of_url(const char *url)
 {
     char buf[HUB_SHOWN];
@@ -145,8 +146,9 @@ static struct serve_named *find_named(struct serve_list *l, const char *name)
     return NULL;
 }
 
-/* Adds a model and takes ownership of `name`. Returns NULL if `name` is NULL or
- * memory is out. A file's name may contain any bytes, but JSON only UTF-8. */
+/* Adds a model with this name and takes ownership of `name`. Replaces invalid
+ * UTF-8 in it, because a file name may contain any bytes, but JSON may not.
+ * Returns NULL if `name` is NULL or memory runs out. */
 static struct serve_named *add_named(struct serve_list *l, char *name)
 {
     char *valid = name ? utf8_copy(name, strlen(name)) : NULL;
@@ -165,7 +167,8 @@ static struct serve_named *add_named(struct serve_list *l, char *name)
 
 /* ---- -m and -hf ---------------------------------------------------------- */
 
-/* Returns the next name of --alias, malloc'ed; NULL if none is left. */
+/* Returns the next of the comma-separated names of --alias, malloc'ed; NULL if
+ * none is left. Advances *alias. */
 static char *next_alias(const char **alias)
 {
     size_t n;
@@ -205,7 +208,7 @@ static enum exit_code read_line(struct serve_list *l, const struct options *o)
             if (ok)
                 m->first = true;
         }
-        /* A file of a repository belongs to the preceding repository. */
+        /* --hf-file belongs to the preceding repository. */
         to = m != NULL && (names_model(w.row) ||
                            w.row->offset == offsetof(struct options, hf_file))
                  ? &m->own
@@ -218,8 +221,8 @@ static enum exit_code read_line(struct serve_list *l, const struct options *o)
 
 /* ---- a folder ------------------------------------------------------------ */
 
-/* Returns true for the first file of a model: not a later file of a split
- * model, and not a projector of images. */
+/* Returns true for the first or only file of a model. Later files of a split
+ * model and image projectors (mmproj) do not count. */
 static int is_model_file(const struct dirent *d)
 {
     size_t n = strlen(d->d_name);
@@ -253,7 +256,8 @@ static bool add_file(struct serve_list *l, char *name, const char *path)
     return m != NULL && add_word(&m->own, "--model") && add_word(&m->own, path);
 }
 
-/* Adds the model of a subfolder, if it has one. */
+/* Adds the model of a subfolder that contains one. Skips a subfolder with
+ * several models and prints a note. */
 static bool add_folder(struct serve_list *l, const char *name, const char *path)
 {
     struct dirent **in = NULL;
@@ -317,7 +321,8 @@ static enum exit_code refuse_key(const char *file, const struct preset_key *k,
                      k->line, clip_printable(cut, k->key), why);
 }
 
-/* Returns 1 for "true" and its synonyms, 0 for their opposites, else -1. */
+/* Returns 1 for "true" and its synonyms, 0 for "false" and its synonyms, else
+ * -1. */
 static int parse_bool(const char *s)
 {
     static const char *const yes[] = {"true", "1", "on", "yes", "enabled"};
@@ -329,8 +334,9 @@ static int parse_bool(const char *s)
     return -1;
 }
 
-/* Reads a key. off: collects switches that are turned off; NULL: off is their
- * default. */
+/* Appends the option of a preset's key to the words `to`. A switch that is
+ * false is appended to `off` instead; if `off` is NULL, it is left out, because
+ * false is the default. */
 static enum exit_code read_key(struct serve_words *to, struct serve_words *off,
                                const char *file, const struct preset_key *k)
 {
@@ -412,7 +418,8 @@ static enum exit_code read_presets(struct serve_list *l,
     return c;
 }
 
-/* Fills the options shown to clients. */
+/* Fills m->told, the options that clients may see, from m->args. Hides
+ * secrets. */
 static bool fill_shown_args(struct serve_named *m)
 {
     bool ok = true;
@@ -432,8 +439,8 @@ static bool fill_shown_args(struct serve_named *m)
 
 /* ---- the list ------------------------------------------------------------ */
 
-/* Returns the path shown to clients, malloc'ed; NULL if it names none, or out
- * of memory. */
+/* Returns the path or repository of the model as clients see it, malloc'ed.
+ * Returns NULL if the options name no model, or if out of memory. */
 static char *path_of(const struct options *o)
 {
     char buf[HUB_SHOWN];
@@ -451,8 +458,8 @@ static bool has_word(const struct serve_words *w, const char *word)
     return false;
 }
 
-/* Adds the options of [*], except switches that the model's own section turns
- * off. */
+/* Appends the options of section [*] to m->args. Leaves out switches that the
+ * section of the model turns off. */
 static bool add_general(struct serve_named *m,
                         const struct serve_words *general)
 {
@@ -502,7 +509,8 @@ static enum exit_code parse(struct serve_list *l, int i)
     return EXIT_DONE;
 }
 
-/* Makes a list of the only model, with the options unchanged. */
+/* Creates a list of one model, which gets the options of the command line
+ * unchanged. */
 static enum exit_code make_one(struct serve_list *l, const struct options *o)
 {
     const char *alias = o->alias;

@@ -20,8 +20,8 @@ enum exit_code report(const struct options *o, pl_status s, const pl_err *err)
 
 static int out_errno; /* of the first failed write */
 
-/* Does not use stdio, which drops buffered data when a write is interrupted:
- * Ctrl-C ends an answer, not the output. */
+/* Writes without stdio, which drops buffered data if a signal interrupts a
+ * write. Ctrl-C must end an answer but not lose output. */
 void write_out(void *user, const char *text, size_t len)
 {
     (void)user;
@@ -57,11 +57,11 @@ enum exit_code finish_out(const struct options *o)
 
 /* ---- open and close ----------------------------------------------------- */
 
-/* Returns true if this warning was given before: `plait bench` opens many
+/* Returns true if the same warning was printed before. `plait bench` opens many
  * similar engines. */
 static bool was_said(const char *text)
 {
-    static char *said[32]; /* later ones are repeated */
+    static char *said[32]; /* further ones are repeated */
     size_t i = 0;
 
     for (; i < sizeof(said) / sizeof(said[0]) && said[i] != NULL; i++)
@@ -126,7 +126,7 @@ static enum exit_code open_trace(struct session *s)
     return atomic_file_open(&s->trace, s->o, "--trace", s->o->trace);
 }
 
-/* Formats a time: "1.23 s", "4.56 ms", "0.78 us". */
+/* Writes a time as "1.23 s", "4.56 ms" or "0.78 us" to buf. Returns buf. */
 static const char *seconds_text(double s, char buf[24])
 {
     static const char *const units[] = {"s", "ms", "us"};
@@ -183,7 +183,7 @@ enum exit_code session_close(struct session *s, enum exit_code c)
 
     if (ran && s->trace.f != NULL)
         say_traced(s);
-    pl_engine_free(s->engine); /* ends the trace */
+    pl_engine_free(s->engine); /* completes the trace */
     pl_model_free(s->model);
     s->engine = NULL;
     s->model = NULL;

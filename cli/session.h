@@ -20,37 +20,39 @@ struct session {
     struct whole_file trace; /* for --trace */
 };
 
-/* Sets the library's options, with one sequence and no log, and the number of
- * tokens passed to the engine at once. */
+/* Copies the library's options of `o` to *pl, with one sequence and no log.
+ * Sets *piece to the number of tokens passed to the engine at once. */
 void session_settings(pl_options *pl, int64_t *piece, const struct options *o);
-/* Opens only the model, which suffices to plan and to tokenize. session_close
- * takes *s in all cases. */
+/* Opens only the model, which suffices to plan and to tokenize. The caller must
+ * call session_close in all cases. */
 enum exit_code session_open(struct session *s, const struct options *o);
 /* Loads the engine; s->pl may have been changed since session_open. */
 enum exit_code session_load(struct session *s, const struct options *o);
-/* Closes the session; returns `c`, or the code of what failed. */
+/* Closes the session. Returns `c`, or the exit code of an error that occurs
+ * while closing. */
 enum exit_code session_close(struct session *s, enum exit_code c);
 
 /* Fails if the model has no vocabulary. */
 enum exit_code session_require_tokenizer(const struct session *s,
                                          const struct options *o);
 
-/* Appends tokens to sequence 0, `piece` at a time, showing progress as `what`
- * unless NULL. Stores the logits [n_vocab] of the last in `logits` unless
- * NULL. `cancel` is that of pl_engine_decode. */
+/* Appends tokens to sequence 0, `piece` at a time. Shows progress named `what`
+ * unless NULL. Stores the logits [n_vocab] of the last token in `logits` unless
+ * NULL. pl_engine_decode gets `cancel`. */
 pl_status session_feed(struct session *s, const int32_t *ids, int64_t n,
                        float *logits, const char *what,
                        const volatile int *cancel, pl_err *err);
 
-/* Prints the message of a failed call and returns its exit code. */
+/* Prints the message of a failed library call and returns its exit code. */
 enum exit_code report(const struct options *o, pl_status s, const pl_err *err);
 
-/* A pl_write_fn to standard output. */
+/* A pl_write_fn that writes to standard output. */
 void write_out(void *user, const char *text, size_t len);
 /* Flushes standard output. Returns false if any write to it has failed. */
 bool flush_out(void);
-/* The same with a message, unless the pipe's reader is gone. Called before a
- * command reports success. */
+/* Flushes standard output before a command reports success. If a write has
+ * failed, returns EXIT_PIPE if the reader of the pipe is gone, else prints a
+ * message and returns EXIT_FAILED. */
 enum exit_code finish_out(const struct options *o);
 
 #endif

@@ -4,16 +4,16 @@
 
 #include "atomic_file.h"
 
-/* Writes at most 600 bytes at once. */
+/* Writes formatted text, truncated to 599 bytes. */
 void svg_say(struct whole_file *w, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
-/* Writes foreign text, escaped. */
+/* Writes text of other origin, such as file names, with <, > and & escaped. */
 void svg_text(struct whole_file *w, const char *s);
 /* Returns the colour of line i, any i >= 0. The colours suit readers who see
  * red or green poorly. */
 const char *svg_colour(int i);
-/* Returns the step of an axis: 1, 2 or 5 times a power of ten, so that a
- * handful fit into `most`. */
+/* Returns the distance between the ticks of an axis from 0 to `most`: 1, 2 or 5
+ * times a power of ten, so that there are about 4 to 10 ticks. */
 double svg_tick(double most);
 
 #endif

@@ -12,7 +12,7 @@ static json_t *text(const char *s)
     return s != NULL ? json_string(s) : json_null();
 }
 
-/* Returns the names of commands whose bits are set. */
+/* Returns a JSON list of the names of the commands in a set of bits. */
 static json_t *names_of(unsigned commands)
 {
     json_t *list = json_array();

@@ -63,7 +63,8 @@ void term_progress(void *progress, const char *what, uint64_t done,
         term_progress_end(p);
         return;
     }
-    /* After a third of a second it is clear if the work will take a second. */
+    /* After 0.3 s, shows the bar only if the whole work will take over a
+     * second. */
     if (now - p->start_s < 0.3 || now - p->start_s < part || !term_draws() ||
         (p->drawn && now - p->drawn_s < 0.1))
         return;
@@ -90,11 +91,12 @@ void term_status(struct term_progress *p, const char *fmt, ...)
 
 volatile int term_interrupts;
 static volatile sig_atomic_t interrupts_allowed;
-static volatile sig_atomic_t last; /* the last signal; 0: none */
-static volatile sig_atomic_t ends; /* it was not Ctrl-C */
+static volatile sig_atomic_t last; /* the last signal; 0 if none */
+static volatile sig_atomic_t ends; /* a signal other than Ctrl-C was received */
 
-/* Counts a signal. SIGTERM and SIGHUP are usually not sent twice, so one of
- * them counts as all allowed Ctrl-C. */
+/* Counts a signal; exits if the limit was reached before. SIGTERM and SIGHUP
+ * are usually not sent twice, so one of them counts as all presses of Ctrl-C
+ * that are allowed. */
 static void on_interrupt(int sig)
 {
     if (term_interrupts >= interrupts_allowed)
@@ -106,17 +108,19 @@ static void on_interrupt(int sig)
         alarm(1);
 }
 
-/* A read that begins just after a signal is not interrupted by it and could
- * wait for ever. So an alarm follows, each second until the process ends. */
+/* Repeats the alarm each second until the process ends. A read that begins just
+ * after a signal is not interrupted and could wait for ever; the alarm
+ * interrupts it. */
 static void on_alarm(int sig)
 {
     (void)sig;
     alarm(1);
 }
 
-/* Opens closed standard descriptors. Otherwise the next opened file would get
- * the number, and messages would be written into it. The replacement fails as a
- * closed one did: input cannot be read, output cannot be written. */
+/* Opens standard descriptors that are closed. Otherwise the next opened file
+ * would get the number of one, and messages would be written into it. The
+ * replacements fail as closed descriptors do: input cannot be read, output
+ * cannot be written. */
 static void fill_descriptors(void)
 {
     for (int fd = 0; fd <= 2; fd++)
@@ -129,16 +133,16 @@ void term_init(void)
     struct sigaction a = {.sa_handler = on_interrupt}, before;
 
     fill_descriptors();
-    setenv("HWLOC_HIDE_ERRORS", "2", 0); /* it would print */
-    /* No SA_RESTART, because waiting for a line must end too. */
+    setenv("HWLOC_HIDE_ERRORS", "2", 0); /* else hwloc prints errors */
+    /* No SA_RESTART: a signal must also interrupt waiting for a line. */
     sigaction(SIGINT, &a, NULL);
     sigaction(SIGTERM, &a, NULL);
     if (sigaction(SIGHUP, NULL, &before) == 0 && before.sa_handler != SIG_IGN)
-        sigaction(SIGHUP, &a, NULL); /* nohup ignores it */
+        sigaction(SIGHUP, &a, NULL); /* nohup ignores SIGHUP */
     a.sa_handler = on_alarm;
     sigaction(SIGALRM, &a, NULL);
-    /* A closed pipe and a file at its size limit are errors of write, and
-     * reported as such. */
+    /* Ignored, so that writing to a closed pipe or beyond the file size limit
+     * fails with an error, which is reported. */
     a.sa_handler = SIG_IGN;
     sigaction(SIGPIPE, &a, NULL);
     sigaction(SIGXFSZ, &a, NULL);

@@ -11,42 +11,47 @@
 /* Returns true if standard error is a terminal that can redraw a line. An unset
  * TERM or "dumb" means that it cannot. */
 bool term_draws(void);
-/* Returns true if also NO_COLOR is not set. */
+/* Returns true if term_draws() does and NO_COLOR is unset or empty. */
 bool term_colors(void);
 
 struct term_progress {
-    const char *what; /* borrowed; NULL: nothing in progress */
+    const char *what; /* borrowed; NULL if nothing is in progress */
     double start_s, drawn_s;
     bool drawn;
 };
 
-/* A pl_progress_fn; `progress` is a zero-initialised struct term_progress. It
- * detects a new `what` and ends at done = total. */
+/* A pl_progress_fn that draws a progress bar. `progress` points to a
+ * zero-initialised struct term_progress. A new `what` starts a new bar; done ==
+ * total removes it. */
 void term_progress(void *progress, const char *what, uint64_t done,
                    uint64_t total);
-/* Clears the line, if there is one. */
+/* Removes the progress bar or status text, if one is drawn. */
 void term_progress_end(struct term_progress *p);
 
-/* Replaces the line by this text until term_progress_end. */
+/* Draws this text in place of the progress bar, until term_progress_end. */
 void term_status(struct term_progress *p, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
 
-/* Makes the process count the first `limit` Ctrl-C; one more ends the process
- * at once. Without this call each does. SIGTERM and SIGHUP count as `limit` of
- * them. The exit code is 128 + the signal's number, 130 for Ctrl-C. */
+/* Sets how many presses of Ctrl-C the process counts before the next one ends
+ * it at once. The initial limit is 0: every press ends the process. SIGTERM and
+ * SIGHUP count as `limit` presses. The exit code is 128 plus the signal's
+ * number, 130 for Ctrl-C. */
 int term_interrupts_count(int limit); /* returns the previous limit */
-/* Forgets Ctrl-C, but neither SIGTERM nor SIGHUP. */
+/* Sets the count to 0, unless a SIGTERM or SIGHUP was received. */
 void term_interrupts_reset(void);
-/* Forgets all of them, because what is computed from now on must be saved. */
+/* Sets the count to 0 even after a SIGTERM or SIGHUP, so that the last work
+ * before the end, such as running requests, is not cancelled. */
 void term_interrupts_clear(void);
-/* The number since the reset; nonzero cancels pl_engine_decode. */
+/* The count of signals since the last reset. A nonzero value cancels
+ * pl_engine_decode. */
 extern volatile int term_interrupts;
-/* Returns `code`, or for EXIT_INTERRUPTED the signal's code. */
+/* Returns `code`, except for EXIT_INTERRUPTED: then returns the exit code of
+ * the last signal. */
 int term_exit_code(int code);
 
-/* Installs handlers for these signals, and lets writes to a closed pipe fail
- * instead of killing the process. A SIGHUP that the parent ignores stays
- * ignored. Descriptors 0 to 2 are open afterwards. */
+/* Installs handlers for SIGINT, SIGTERM and SIGHUP. Writes to a closed pipe
+ * then fail instead of ending the process. A SIGHUP that the parent process
+ * ignores stays ignored. Descriptors 0 to 2 are open afterwards. */
 void term_init(void);
 
 double term_seconds(void); /* of a monotonic clock */

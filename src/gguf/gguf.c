@@ -1,17 +1,17 @@
 /* Opens GGUF files: mapping, joining split sets, look-up. gguf_parse.c
- * interprets the bytes, gguf_values.c has typed values.
+ * interprets the bytes, gguf_values.c gives access to typed values.
  *
- * Accessing a mapped page that the file no longer has raises SIGBUS, and
+ * Accessing a mapped page beyond the end of a truncated file raises SIGBUS, and
  * another process may truncate a file at any time. So everything that is parsed
  * is first read into memory that replaces the mapping, block by block as the
- * parser advances; addresses stay the same. Tensors' data stays in the file.
- * Reading it (gguf_read) instead of accessing the mapping would be safe as
- * well, but a load from the page cache then costs 10 to 45 % more processor
- * time.
+ * parser advances; addresses stay the same. The data of tensors stays mapped.
+ * Reading it with gguf_read would also be safe, but loading a model from the
+ * page cache then costs 10 to 45 % more processor time.
  *
- * A split set NAME-00001-of-0000N.gguf is N complete files. The first has the
- * metadata. Each has split.no (from 0), split.count and split.tensors.count (of
- * all parts); its tensors' offsets are its own. The convention is that of
+ * A split set NAME-00001-of-0000N.gguf is N complete files. The first
+ * contains the metadata. Each contains split.no (from 0), split.count and
+ * split.tensors.count (of all parts). Offsets of tensors are relative to the
+ * part that contains them. The convention is that of
  * llama.cpp's gguf-split. */
 #include "gguf/gguf.h"
 
@@ -30,10 +30,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* The length of the suffix "-00001-of-00003.gguf", and of a path in errors. */
+/* The length of the suffix "-00001-of-00003.gguf", the maximum length of a path
+ * in errors, and the maximum number of parts. */
 enum { SUFFIX_LEN = 20, LABEL_LEN = 240, MAX_PART = 65535 };
 
-/* Bytes copied at once, if there are as many. */
+/* Minimum number of bytes copied at once, unless the file ends earlier. */
 enum { COPY_BYTES = 1 << 20 };
 
 struct gguf {
@@ -73,7 +74,8 @@ static pl_status part_init(struct gguf_part *p, const char *path, pl_err *err)
 
 static pl_status part_map(struct gguf_part *p, pl_err *err)
 {
-    /* opening a pipe must not block; it is rejected below */
+    /* O_NONBLOCK: opening a FIFO must not block. Only regular files are
+     * accepted below. */
     int fd = open(p->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     struct stat st;
     void *base;
@@ -124,7 +126,8 @@ static pl_status cut_short(const struct gguf_part *p, uint64_t size,
                    p->label, (unsigned long long)size, p->size);
 }
 
-/* Reads n bytes of the file from `at` on. */
+/* Reads n bytes of the file at offset `at` into `dst`. Fails if the file has
+ * become shorter. */
 static pl_status read_bytes(const struct gguf_part *p, uint64_t at, void *dst,
                             size_t n, pl_err *err)
 {
@@ -168,7 +171,8 @@ pl_status gguf_part_copy(struct gguf_part *p, uint64_t n, pl_err *err)
     return PL_OK;
 }
 
-/* Maps the file if it has no base yet, then parses header and metadata. */
+/* Maps the file unless p->base is set already, then parses header and
+ * metadata. */
 static pl_status part_load(struct gguf_part *p, pl_err *err)
 {
     if (!p->base)
@@ -177,7 +181,7 @@ static pl_status part_load(struct gguf_part *p, pl_err *err)
     return gguf_parse_kvs(p, err);
 }
 
-/* Reads a key of one part; `def` if it is absent. */
+/* Reads an integer key, 0 .. hi, of one part; `def` if it is absent. */
 static pl_status part_i64(const struct gguf_part *p, const char *key,
                           int64_t def, int64_t hi, int64_t *out, pl_err *err)
 {
@@ -187,7 +191,8 @@ static pl_status part_i64(const struct gguf_part *p, const char *key,
     return i < 0 ? PL_OK : gguf_kv_i64(p, &p->kv[i], 0, hi, out, err);
 }
 
-/* The split keys of a part. *n_tensor, of the whole set, is -1 if absent. */
+/* The split keys of a part. n_tensor is the number of tensors of the whole set,
+ * -1 if the key is absent. */
 struct place {
     int64_t count, no, n_tensor;
 };
@@ -196,7 +201,7 @@ static pl_status part_place(const struct gguf_part *p, struct place *at,
                             pl_err *err)
 {
     PL_TRY(part_i64(p, "split.count", 1, MAX_PART, &at->count, err));
-    if (at->count < 2) { /* 0 and 1 are written for whole files */
+    if (at->count < 2) { /* files that are not split have 0 or 1 */
         *at = (struct place){1, 0, -1};
         return PL_OK;
     }
@@ -210,8 +215,8 @@ static pl_status part_place(const struct gguf_part *p, struct place *at,
                     err);
 }
 
-/* Makes the path of part `no` from that of another, whose name must fit
- * `at`. */
+/* Sets *out to the path of part `no`, malloc'ed. Derives it from the path of
+ * part `p`, which must end with the suffix that follows from `at`. */
 static pl_status part_path(const struct gguf_part *p, const struct place *at,
                            int64_t no, char **out, pl_err *err)
 {
@@ -234,7 +239,8 @@ static pl_status part_path(const struct gguf_part *p, const struct place *at,
     return PL_OK;
 }
 
-/* Opens part `no` of the set that part `from`, at `at`, belongs to. */
+/* Opens part `no` of the set that part `from` belongs to; `at` contains the
+ * split keys of `from`. */
 static pl_status open_sibling(struct gguf *g, const struct gguf_part *from,
                               const struct place *at, int no, pl_err *err)
 {
@@ -317,7 +323,8 @@ static pl_status read_tensors(struct gguf *g, pl_err *err)
     return PL_OK;
 }
 
-/* Takes ownership of `given` in any case. */
+/* Opens the split set that `given` is a part of, or the single file. Takes
+ * ownership of `given` in any case. */
 static pl_status open_set(struct gguf **out, struct gguf_part *given,
                           pl_err *err)
 {

@@ -6,8 +6,8 @@
  * arrays point into the copy; data of tensors is mapped read-only. Reading data
  * through the mapping raises SIGBUS if another process truncates the file;
  * gguf_read returns a status instead. Besides the mapping, an open file takes
- * at most three times its size + 64 MiB. Only this layer knows the container;
- * it returns shapes outermost first. It does not know models.
+ * at most three times its size + 64 MiB. Only this layer knows the GGUF
+ * format. It returns shapes outermost first. It knows nothing about models.
  *
  * An open file is read-only and may be used by any number of threads. */
 #ifndef GGUF_GGUF_H
@@ -35,19 +35,19 @@ enum gguf_type {
 enum { GGUF_MAX_DIM = 4 };
 
 struct gguf_str {
-    const char *s; /* not terminated, not checked to be UTF-8 */
+    const char *s; /* not NUL-terminated, not checked to be UTF-8 */
     size_t len;
 };
 
 /* One metadata entry. For an array, `elem` is the type and `count` the number
- * of its elements; otherwise elem == type and count == 1. Keys hold no NUL;
- * truth values are 0 or 1. */
+ * of its elements; otherwise elem == type and count == 1. Keys contain no NUL;
+ * booleans are 0 or 1. */
 struct gguf_kv {
-    const char *key; /* terminated, owned by the file */
+    const char *key; /* NUL-terminated, owned by the file */
     enum gguf_type type, elem;
     uint64_t count;
-    /* Owned by the file: little endian, unaligned. For a string, its length
-     * field. */
+    /* The value as in the file: little endian, unaligned; owned by the file.
+     * For a string, its length and then its bytes. */
     const unsigned char *data;
     const struct gguf_str *strs; /* [count] if elem is a string, else NULL */
 };
@@ -55,29 +55,29 @@ struct gguf_kv {
 /* One tensor. dim[] is outermost first: a matrix [n_out, n_in] has
  * dim[n_dim - 1] = n_in contiguous. */
 struct gguf_tensor {
-    const char *name; /* terminated, owned by the file */
+    const char *name; /* NUL-terminated, owned by the file */
     int n_dim;        /* 1 .. 4 (0-dimensional ones are rejected) */
     int64_t dim[GGUF_MAX_DIM];
     pl_format format; /* PL_FORMAT_COUNT if the id is known but unsupported */
     uint32_t id;      /* the file's type id */
-    size_t bytes;     /* in the file, for unsupported formats too */
-    int part;         /* which file of a split set */
+    size_t bytes;     /* size in the file, for unsupported formats, too */
+    int part;         /* number of its file in a split set, from 0 */
     uint64_t offset;  /* of the data, from the start of that file */
-    /* View into the mapping; NULL if unsupported. Accessed only after
-     * gguf_check_whole. */
+    /* View into the mapping; NULL if the format is unsupported. Accessed only
+     * after gguf_check_whole. */
     const void *data;
 };
 
 struct gguf; /* opaque */
 
 /* Opens `path`. For a split set, any part's name may be given, and all parts
- * are opened. Metadata is the first part's; tensors are those of all parts in
+ * are opened. Metadata comes from the first part, tensors from all parts in
  * order. On failure *out is NULL. */
 pl_status gguf_open(struct gguf **out, const char *path, pl_err *err);
 
 /* Does the same from memory that the caller keeps alive (fuzzing, tests).
- * `name` replaces the path in errors. Data is as aligned as `data` is. Rejects
- * a part of a split set. */
+ * `name` replaces the path in errors. Tensors are as aligned as `data` is.
+ * Rejects a part of a split set. */
 pl_status gguf_open_memory(struct gguf **out, const void *data, size_t size,
                            const char *name, pl_err *err);
 void gguf_close(struct gguf *g);
@@ -98,35 +98,38 @@ const struct gguf_kv *gguf_find(const struct gguf *g, const char *key);
 const struct gguf_tensor *gguf_find_tensor(const struct gguf *g,
                                            const char *name);
 
-/* Reads bytes [offset, offset + bytes) of a tensor's data, which must exist.
- * PL_BAD_FILE: the file has become shorter. */
+/* Copies bytes [offset, offset + bytes) of a tensor's data, which must exist,
+ * to `dst`. Returns PL_BAD_FILE if the file has become shorter. */
 pl_status gguf_read(const struct gguf *g, const struct gguf_tensor *t,
                     size_t offset, void *dst, size_t bytes, pl_err *err);
 
-/* Fails if that tensor's file is now shorter than when it was opened. Call it
- * before reading t->data. Truncation during the reading still raises SIGBUS. */
+/* Fails if the file of tensor `t` is now shorter than when it was opened. Call
+ * it before reading t->data. If the file is truncated later, during the
+ * reading, that still raises SIGBUS. */
 pl_status gguf_check_whole(const struct gguf *g, const struct gguf_tensor *t,
                            pl_err *err);
 
-/* Identifies the present files by device, number, size and times of each. The
- * identity changes whenever a file is written, and a copy has another one.
- * Returns false if the data is in memory or a file is gone. */
+/* Computes an identity of the opened files from the device, inode, size and
+ * times of each. It changes whenever a file is written, and differs between a
+ * file and its copy. Returns false if the data was opened from memory or a file
+ * cannot be queried. */
 bool gguf_identity(const struct gguf *g, uint64_t out[2]);
-/* Returns true if `path` is one of its files, by whatever name or link. */
+/* Returns true if `path` is one of the opened files, under any name or link. */
 bool gguf_has_file(const struct gguf *g, const char *path);
 
-/* Convert element i of an array, or i = 0 of a scalar. Return false if the type
- * does not fit (a string, a fraction for an integer, out of the result's range)
- * or if i >= count. Any integer width is accepted. A whole float serves as an
- * integer, and 0 and 1 as truth values. */
+/* Convert element i of an array, or i = 0 of a scalar. Return false if i >=
+ * count or if the value does not fit: a string, a fraction for an integer, or a
+ * value out of the result's range. Any integer width is accepted. A float
+ * without a fraction is accepted as an integer, and 0 and 1 as booleans. */
 bool gguf_as_i64(const struct gguf_kv *kv, uint64_t i, int64_t *out);
 bool gguf_as_f64(const struct gguf_kv *kv, uint64_t i, double *out);
 bool gguf_as_bool(const struct gguf_kv *kv, uint64_t i, bool *out);
 bool gguf_as_str(const struct gguf_kv *kv, uint64_t i, struct gguf_str *out);
 
-/* Typed look-ups. Absence gives the default. Another type (also an array), a
- * value out of [lo, hi] or one that is not finite is an error. It names file,
- * key, value and the expectation. gguf_need_* fails if the key is absent. */
+/* Typed look-ups. If the key is absent, gguf_get_* returns the default `def`
+ * and gguf_need_* fails. They fail for a value of another type, an array, a
+ * number outside [lo, hi] and a number that is not finite. An error names the
+ * file, the key, the value and what is expected. */
 pl_status gguf_get_i64(const struct gguf *g, const char *key, int64_t def,
                        int64_t lo, int64_t hi, int64_t *out, pl_err *err);
 pl_status gguf_need_i64(const struct gguf *g, const char *key, int64_t lo,
@@ -137,13 +140,13 @@ pl_status gguf_need_f64(const struct gguf *g, const char *key, double *out,
                         pl_err *err);
 pl_status gguf_get_bool(const struct gguf *g, const char *key, bool def,
                         bool *out, pl_err *err);
-/* A missing string gives {NULL, 0}. */
+/* Sets *out to {NULL, 0} if the key is absent. */
 pl_status gguf_get_str(const struct gguf *g, const char *key,
                        struct gguf_str *out, pl_err *err);
 
 const char *gguf_type_name(enum gguf_type t); /* "u32", "array", ... */
-/* Returns the name of a tensor type id, supported or not: "Q4_K", "IQ2_XXS", or
- * "type 99", written to buf. */
+/* Returns the name of a tensor type id, supported or not: "Q4_K", "IQ2_XXS".
+ * For an unknown id, writes "type 99" to buf and returns buf. */
 const char *gguf_format_name(uint32_t id, char buf[24]);
 
 #endif

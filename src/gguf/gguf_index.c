@@ -1,6 +1,7 @@
-/* Open addressing with linear probing, at most half full. The hash multiplies
- * to 128 bits and folds, eight bytes at a time (the idea of wyhash and its
- * relatives). It must be unpredictable, not strong. */
+/* A hash table with open addressing and linear probing, at most half full. The
+ * hash takes eight bytes at a time: it multiplies them to 128 bits and combines
+ * the two halves by XOR (the idea of wyhash and its relatives). It must be
+ * unpredictable, but not cryptographically strong. */
 #include "gguf/gguf_index.h"
 
 #include <string.h>
@@ -12,7 +13,8 @@ static uint64_t fold(uint64_t a, uint64_t b)
     return (uint64_t)p ^ (uint64_t)(p >> 64);
 }
 
-/* The constants are odd, with about as many ones as zeros. */
+/* Returns the hash of a name. The constants are odd, with about as many ones as
+ * zeros. */
 static uint64_t hash(const char *s, uint64_t seed)
 {
     size_t n = strlen(s);
@@ -36,7 +38,8 @@ static const char *name_of(const struct gguf_index *x, uint64_t i)
     return name;
 }
 
-/* Returns the slot that holds `name`, or the free one for it. */
+/* Returns the index of the slot that contains `name`, or of the free slot where
+ * it would be added. */
 static uint64_t probe(const struct gguf_index *x, const char *name)
 {
     uint64_t at = hash(name, x->seed) & x->mask;

@@ -15,20 +15,22 @@
 struct gguf_index {
     const void *items; /* view */
     size_t stride;     /* bytes from one item to the next */
-    uint32_t *slot;    /* owned by the arena; item + 1, or 0 for free */
-    uint64_t mask;     /* slots - 1, a power of two, at least twice the items */
+    uint32_t *slot; /* owned by the arena; index of the item + 1, 0 if free */
+    uint64_t mask;  /* n_slot - 1; n_slot is a power of two, at least 2 n_max */
     uint64_t seed;
 };
 
-/* Indexes up to n_max items, n_max < 2^31. Returns false if out of memory. */
+/* Creates an empty index over the array `items` of up to n_max < 2^31 items.
+ * Returns false if out of memory. */
 bool gguf_index_init(struct gguf_index *x, struct arena *a, const void *items,
                      size_t stride, uint64_t n_max);
 
-/* Adds items[i]. Returns -1, or the earlier item of the same name, in which
- * case nothing is added. */
+/* Adds items[i] and returns -1. If an earlier item has the same name, adds
+ * nothing and returns the index of that item. */
 int64_t gguf_index_add(struct gguf_index *x, uint64_t i);
 
-/* Returns -1 if absent; also for an index that is all zero. */
+/* Returns the index of the item with this name; -1 if there is none or `x` is
+ * all zero. */
 int64_t gguf_index_find(const struct gguf_index *x, const char *name);
 
 #endif

@@ -10,8 +10,9 @@
  *
  * Every count is compared with the remaining bytes before memory is allocated
  * for it. An element of a string array takes 16 bytes here and at least 8 in
- * the file. Names are copied once. Everything else is at most about 112 bytes
- * for each key and 200 for each tensor, 33 MB for the limits in gguf_parse.h.
+ * the file. Names are copied once. All other allocations are at most about
+ * 112 bytes for each key and 200 for each tensor, 33 MB for the limits in
+ * gguf_parse.h.
  * So no file makes the reader allocate more than twice its size + 64 MiB,
  * besides the copy of the parsed bytes.
  *
@@ -36,7 +37,7 @@ enum {
     DEFAULT_ALIGNMENT = 32,
 };
 
-/* The parser's position, for reading and for errors. */
+/* The key or tensor that is being parsed, for errors. */
 struct reader {
     struct gguf_part *part;
     const char *kind; /* "key" or "tensor" */
@@ -82,8 +83,9 @@ uint64_t gguf_load(const unsigned char *p, size_t n_bytes)
     return v;
 }
 
-/* Checks that `n` items of `bytes` each are left, before they are read or
- * memory is allocated for them. */
+/* Checks that the file contains `n` more items of `bytes` bytes each, and
+ * copies them (gguf_part_copy). Called before they are read or memory is
+ * allocated for them. */
 static pl_status need(const struct reader *r, uint64_t n, uint64_t bytes,
                       const char *what)
 {
@@ -120,7 +122,7 @@ static pl_status read_str(const struct reader *r, const char *what,
     return PL_OK;
 }
 
-/* Reads a key or a tensor's name, copied and terminated. */
+/* Reads the name of a key or tensor into *out, copied and NUL-terminated. */
 static pl_status read_name(struct reader *r, struct arena *a, const char **out)
 {
     size_t at = r->part->at;
@@ -200,7 +202,7 @@ pl_status gguf_parse_header(struct gguf_part *p, pl_err *err)
     return PL_OK;
 }
 
-/* Reads kv->count elements of type kv->elem from part->at on. */
+/* Reads kv->count elements of type kv->elem at offset part->at. */
 static pl_status read_elements(const struct reader *r, struct gguf_kv *kv)
 {
     struct gguf_part *p = r->part;
@@ -303,7 +305,8 @@ pl_status gguf_parse_kvs(struct gguf_part *p, pl_err *err)
     return find_alignment(p, err);
 }
 
-/* Reads dimensions, reversed to outermost first, and computes the bytes. */
+/* Reads the dimensions, reverses them to outermost first, and computes the size
+ * in bytes. */
 static pl_status read_shape(const struct reader *r, struct gguf_tensor *t)
 {
     struct gguf_part *p = r->part;
@@ -375,7 +378,8 @@ static pl_status read_tensor(struct reader *r, struct gguf_tensor *all,
     return PL_OK;
 }
 
-/* Makes offsets absolute. Checks that the data is inside the file. */
+/* Converts the tensor's offset from the start of the data, at data_at, to one
+ * from the start of the file. Checks that the data is inside the file. */
 static pl_status place_tensor(const struct reader *r, struct gguf_tensor *t,
                               uint64_t data_at)
 {
@@ -408,8 +412,8 @@ static int span_compare(const void *a, const void *b)
     return (x->begin > y->begin) - (x->begin < y->begin);
 }
 
-/* Checks that no two tensors share bytes. Sorted by offset, comparing
- * neighbours suffices. */
+/* Checks that no two tensors share bytes. Sorts them by offset, so that
+ * comparing neighbours suffices. */
 static pl_status check_overlap(struct reader *r, const struct gguf_tensor *t,
                                uint64_t n)
 {
@@ -453,7 +457,8 @@ pl_status gguf_parse_tensors(struct gguf_part *p, int part_no,
         t[r.i].part = part_no;
         PL_TRY(read_tensor(&r, all, &t[r.i], x, a));
     }
-    /* size_t + 64 MiB: no overflow in 64 bits for anything in memory */
+    /* This cannot overflow: p->at is at most the file size, and the alignment
+     * at most 64 MiB. */
     data_at =
         (p->at + (uint64_t)p->alignment - 1) / p->alignment * p->alignment;
     for (r.i = 0; r.i < p->n_tensor; r.i++) {

@@ -1,5 +1,5 @@
-/* Private to the GGUF layer: parses the bytes of one file to entries and
- * tensors.
+/* Private to the GGUF layer: parses the bytes of one file into metadata entries
+ * and tensors.
  *
  * The parser reads a file once, front to back, in three calls. gguf.c opens and
  * maps files and joins the parts of a split set. */
@@ -10,16 +10,17 @@
 #include "gguf/gguf.h"
 #include "gguf/gguf_index.h"
 
-/* More than any model has; the largest so far has about 70,000 tensors, one for
- * each expert. They bound the allocations for a header, whatever the file's
- * size; see the sum in gguf_parse.c. */
+/* Limits on the number of keys and of tensors. The largest model so far has
+ * about 70,000 tensors, one for each expert. The limits bound the allocations
+ * for a header, whatever the size of the file; see the sum in gguf_parse.c. */
 enum { GGUF_MAX_KV = 1 << 16, GGUF_MAX_TENSOR = 1 << 17 };
 
-/* Range of general.alignment, a power of two. The largest seen is that of huge
- * pages. */
+/* Range of general.alignment, which must be a power of two. The maximum is far
+ * above 2 MiB, because some files align their data to huge pages. */
 enum { GGUF_MIN_ALIGNMENT = 8, GGUF_MAX_ALIGNMENT = 1 << 26 };
 
-/* Keys and tensor names: the specification's limit for keys. */
+/* Maximum length of a key in bytes, by the specification. Tensor names have the
+ * same limit here. */
 enum { GGUF_MAX_NAME = 65535 };
 
 struct gguf_part {
@@ -27,8 +28,8 @@ struct gguf_part {
     const char *label;         /* end of the path, short enough for errors */
     const unsigned char *base; /* the whole file: mapped, or borrowed */
     size_t size;
-    /* The first bytes, which are now a private copy at the same address instead
-     * of the file's. */
+    /* Number of leading bytes that are now a private copy, at the same address,
+     * instead of the mapped file. */
     size_t copied;
     bool mapped;
     int fd; /* owned if mapped */
@@ -41,41 +42,44 @@ struct gguf_part {
     size_t at; /* the next byte to parse */
 };
 
-/* Copies the first n bytes, n <= size, so that truncating the file cannot
- * affect them. They must not be read before. Fails if the file has become
- * shorter. */
+/* Replaces the first n bytes of the mapping, n <= size, by a private copy, so
+ * that truncating the file cannot affect them. The parser must not read them
+ * earlier. Fails if the file has become shorter. */
 pl_status gguf_part_copy(struct gguf_part *p, uint64_t n, pl_err *err);
 
-/* Parses magic, version and counts. Needs path, label, base, size. */
+/* Parses magic, version and counts. Uses path, label, base and size of *p. */
 pl_status gguf_parse_header(struct gguf_part *p, pl_err *err);
 
-/* Parses the metadata into kv_arena, and the alignment. */
+/* Parses the metadata into p->kv, which kv_arena owns, and sets
+ * p->alignment. */
 pl_status gguf_parse_kvs(struct gguf_part *p, pl_err *err);
 
-/* Parses the n_tensor tensors into all[first] and on; `x` is the index over
- * all[]. Allocates names in `a`. Checks that data ranges are aligned, inside
- * the file and disjoint. */
+/* Parses the n_tensor tensors of part number `part_no` into all[first] and the
+ * following elements; `x` is the index over all[]. Allocates names in `a`.
+ * Checks that data ranges are aligned, inside the file and disjoint. */
 pl_status gguf_parse_tensors(struct gguf_part *p, int part_no,
                              struct gguf_tensor *all, uint64_t first,
                              struct gguf_index *x, struct arena *a,
                              pl_err *err);
 
-/* Returns the bytes of a metadata value; 0 for strings and arrays. */
+/* Returns the size of a metadata value in bytes; 0 for strings and arrays. */
 size_t gguf_type_bytes(enum gguf_type t);
 
-/* Loads 1 .. 8 bytes, little endian. */
+/* Loads an unsigned integer of 1 .. 8 bytes, little endian. */
 uint64_t gguf_load(const unsigned char *p, size_t n_bytes);
 
-/* Returns the block of a tensor type id, supported by plait (*f) or not (*f is
- * PL_FORMAT_COUNT). Returns false if the id is unknown. */
+/* Sets *block to the number of values in a block of tensor type `id`, and
+ * *block_bytes to its size in bytes. Sets *f to the format, or to
+ * PL_FORMAT_COUNT if plait does not support it. Returns false if the id is
+ * unknown. */
 bool gguf_format_block(uint32_t id, pl_format *f, int *block, int *block_bytes);
 
-/* Reads the scalar `kv` of part `p` as an integer in [lo, hi]. An error names
- * the expectation. */
+/* Reads the scalar `kv` of part `p` as an integer in [lo, hi]. An error says
+ * what is expected. */
 pl_status gguf_kv_i64(const struct gguf_part *p, const struct gguf_kv *kv,
                       int64_t lo, int64_t hi, int64_t *out, pl_err *err);
 
-/* Returns the part with the metadata. */
+/* Returns the first part, which contains the metadata. */
 const struct gguf_part *gguf_first_part(const struct gguf *g);
 
 #endif

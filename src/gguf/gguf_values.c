@@ -1,9 +1,9 @@
 /* Typed access to metadata values, and the names of types.
  *
  * Numbers are converted from the file's bytes on each call; nothing is cached.
- * Tensor types that plait computes with come from the format table. The others
- * are listed here, so that their byte ranges can be checked and `inspect` can
- * name them. */
+ * Tensor types that plait supports are in the format table (quant/format.h).
+ * The others are listed here, so that their byte ranges can be checked and
+ * `inspect` can name them. */
 #include "gguf/gguf_parse.h"
 
 #include "base/err.h"
@@ -15,8 +15,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Tensor types that occur in files but that plait does not compute with. Values
- * and bytes of a block: ggml's type traits. */
+/* Tensor types that occur in files but that plait does not support, with the
+ * number of values and bytes in a block. Source: the type traits of ggml. */
 static const struct other_format {
     uint32_t id;
     int block, block_bytes;
@@ -88,7 +88,7 @@ static uint64_t element(const struct gguf_kv *kv, uint64_t i)
     return gguf_load(kv->data + i * bytes, bytes);
 }
 
-/* Returns the element as a double; only for f32 and f64. */
+/* Returns element i as a double; kv->elem must be f32 or f64. */
 static double element_float(const struct gguf_kv *kv, uint64_t i)
 {
     uint64_t u = element(kv, i);
@@ -181,7 +181,7 @@ bool gguf_as_str(const struct gguf_kv *kv, uint64_t i, struct gguf_str *out)
     return true;
 }
 
-/* Returns the value for errors, shortened to fit. */
+/* Writes the value to buf for an error, shortened to fit. Returns buf. */
 static const char *value_text(const struct gguf_kv *kv, char buf[ERR_SHOWN])
 {
     int64_t v;

@@ -1,7 +1,7 @@
-/* The GGUF writer. Metadata is serialized when it is put; tensors are listed
- * and their data is written while saving. Sizes follow from shape and format.
- * Data is in the order of the calls, each tensor at a multiple of the
- * alignment, and the end of the file is padded too. */
+/* The GGUF writer. Metadata is serialized when it is put. Tensors are listed,
+ * and their data is written while saving. Their sizes follow from shape and
+ * format. Data is in the order of the calls; each tensor starts at a multiple
+ * of the alignment, and the end of the file is padded to one. */
 #include "gguf/gguf_write.h"
 
 #include "base/err.h"
@@ -31,10 +31,10 @@ struct item {
     size_t row_bytes;
     int64_t n_row;
     uint64_t offset;    /* from the start of the data, set while saving */
-    const void *data;   /* borrowed until saved, or NULL: */
-    gguf_fill_fn *fill; /* called for each row */
+    const void *data;   /* borrowed until saved; NULL if fill or hole */
+    gguf_fill_fn *fill; /* called for each row; NULL if unused */
     void *user;
-    bool hole; /* skipped; reads as zeros */
+    bool hole; /* a hole in the file, which reads as zeros */
 };
 
 struct list {
@@ -48,7 +48,7 @@ struct gguf_writer {
     struct list tensor;
     size_t alignment;
     struct arena arena;
-    pl_status status; /* of the first failure, with its message */
+    pl_status status; /* the first failure; its message is in err */
     pl_err err;
 };
 
@@ -74,8 +74,9 @@ void gguf_writer_free(struct gguf_writer *w)
     free(w);
 }
 
-/* Grows `array` of elements of `size` bytes to a capacity of at least
- * `need`. */
+/* Grows `array`, whose elements have `size` bytes, to a capacity of at least
+ * `need` elements. *room is the capacity. Returns the array, or NULL after an
+ * error. */
 static void *grown(struct gguf_writer *w, void *array, size_t *room,
                    size_t need, size_t size)
 {
@@ -132,7 +133,8 @@ static void put_chars(struct gguf_writer *w, const char *s, size_t len)
     put_bytes(w, s, len);
 }
 
-/* Returns a new last item, or NULL after a failure. */
+/* Appends an item with this name to the list. Returns it, or NULL after an
+ * error. */
 static struct item *add(struct gguf_writer *w, struct list *list,
                         const char *name)
 {
@@ -171,7 +173,8 @@ static void put_key(struct gguf_writer *w, const char *key, enum gguf_type t)
     put_int(w, t, 4);
 }
 
-/* Checks general.alignment as the reader does. */
+/* Stores the alignment if the key is general.alignment. Checks it as the reader
+ * does. */
 static void note_alignment(struct gguf_writer *w, const struct gguf_kv *kv)
 {
     int64_t a;
@@ -273,8 +276,8 @@ void gguf_put_array(struct gguf_writer *w, const char *key, enum gguf_type elem,
             put_bytes(w, (const char *)v + (i ^ (bytes - 1)), 1);
 }
 
-/* Computes what follows from shape and format. Returns false if they do not
- * fit. */
+/* Computes n_row and row_bytes from shape and format. Returns false if they are
+ * inconsistent or overflow. */
 static bool measure(struct item *t)
 {
     const struct format_info *f;
@@ -364,7 +367,8 @@ static uint64_t padding(uint64_t size, size_t alignment)
     return (alignment - size % alignment) % alignment;
 }
 
-/* stdio keeps the first error in the stream, so these return nothing. */
+/* Writes an integer, little endian. This and the next functions return nothing,
+ * because the stream remembers its first error. */
 static void write_int(FILE *f, uint64_t v, size_t n_bytes)
 {
     unsigned char p[8];
@@ -404,7 +408,7 @@ static pl_status write_data(FILE *f, const struct item *t, size_t alignment,
 
     if (t->data) {
         fwrite(t->data, 1, bytes, f);
-    } else if (t->hole) { /* its last byte extends the file */
+    } else if (t->hole) { /* seeking alone would not extend the file */
         if (bytes > INT64_MAX || fseeko(f, (off_t)bytes - 1, SEEK_CUR) != 0)
             return err_set(err, PL_IO, "tensor %s: too large", t->name);
         putc(0, f);

@@ -1,9 +1,10 @@
 /* Writes GGUF files, version 3, for tests, benches and tools.
  *
- * Collects metadata and tensors, then writes them in one go. Keys and data are
- * copied unless stated otherwise. The first failure is kept and returned by
- * gguf_writer_save, so callers need not check every call. Putting the key
- * general.alignment also sets the alignment (else 32). */
+ * A writer collects metadata and tensors; gguf_writer_save then writes the
+ * file. Keys and data are copied unless stated otherwise. The writer stores its
+ * first failure and gguf_writer_save returns it, so callers need not check
+ * every call. Putting the key general.alignment also sets the alignment, which
+ * is 32 by default. */
 #ifndef GGUF_GGUF_WRITE_H
 #define GGUF_GGUF_WRITE_H
 
@@ -27,23 +28,26 @@ void gguf_put_array(struct gguf_writer *w, const char *key, enum gguf_type elem,
 /* Copies an entry of a file unchanged. */
 void gguf_put_kv(struct gguf_writer *w, const struct gguf_kv *kv);
 
-/* dim[] is outermost first. `data` is borrowed until gguf_writer_save returns;
- * its size follows from shape and format. If data is NULL, saving calls `fill`
- * for each row of the last dimension in order, so that a file may be larger
+/* Writes row `row` of a tensor, `bytes` bytes, to `dst`. gguf_writer_save calls
+ * it for each row of the last dimension in order, so that a file may be larger
  * than memory. If it returns false, saving ends with PL_CANCELLED. */
 typedef bool gguf_fill_fn(void *user, int64_t row, void *dst, size_t bytes);
+/* Add a tensor; dim[] is outermost first. `data` is borrowed until
+ * gguf_writer_save returns, and its size follows from shape and format. `fill`
+ * generates the data while saving. */
 void gguf_put_tensor(struct gguf_writer *w, const char *name, pl_format f,
                      int n_dim, const int64_t *dim, const void *data);
 void gguf_put_tensor_fill(struct gguf_writer *w, const char *name, pl_format f,
                           int n_dim, const int64_t *dim, gguf_fill_fn *fill,
                           void *user);
-/* Puts zeros that are skipped instead of written. For plans and their tests:
- * the file is as large as a model but takes no space where files may have
- * holes. */
+/* Adds a tensor whose data is a hole in the file, which reads as zeros. Used
+ * for plans and their tests: the file has the size of a model, but takes no
+ * disk space if the file system supports holes. */
 void gguf_put_tensor_hole(struct gguf_writer *w, const char *name, pl_format f,
                           int n_dim, const int64_t *dim);
 
-/* Writes by pl_file_open's rules: `path` is never a partial file. */
+/* Writes the file under the rules of pl_file_open, so that `path` is never a
+ * partial file. Returns the first failure of any call on this writer. */
 pl_status gguf_writer_save(struct gguf_writer *w, const char *path,
                            pl_err *err);
 

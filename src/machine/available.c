@@ -1,6 +1,6 @@
-/* See available.h. The files are the kernel's, but containers show others in
- * their place, so any bytes are expected. A number that is too large becomes
- * the largest possible, and a line that does not fit the buffer is skipped. */
+/* See available.h. The files come from the kernel, but containers may replace
+ * them, so any bytes are expected. A number that is too large becomes the
+ * largest possible, and a line that does not fit the buffer is skipped. */
 #include "machine/available.h"
 
 #include <limits.h>
@@ -10,16 +10,16 @@
 #include "base/err.h"
 
 enum {
-    LINE = 16 << 10, /* mount options take up to a page, a path as much */
+    LINE = 16 << 10, /* fits a path and mount options of a page each */
     PATH = 4096,
 };
 
 /* A cgroup hierarchy as this process sees it. */
 struct hierarchy {
-    char path[PATH];  /* of its cgroup; "": it has none here */
+    char path[PATH];  /* its cgroup in the hierarchy; "" if none */
     char mount[PATH]; /* directory of the topmost visible cgroup */
-    char below[PATH]; /* from there to its own: "/a/b", "" */
-    int rank;         /* of this mount among others; 0: none usable */
+    char below[PATH]; /* from there to its cgroup: "/a/b", or "" */
+    int rank;         /* quality of the mount; 0 if no usable one was found */
 };
 
 enum { UNIFIED, MEMORY, CPU, N_HIERARCHY };
@@ -41,8 +41,8 @@ static FILE *open_own(void *user, const char *path)
 
 /* ---- lines and numbers --------------------------------------------------- */
 
-/* Reads the next line that fits, without its newline. Returns false at the
- * end. */
+/* Reads the next line that fits into `line`, without its newline; skips others.
+ * Returns false at the end of the file. */
 static bool next_line(FILE *f, char line[LINE])
 {
     bool whole = true;
@@ -62,8 +62,8 @@ static bool next_line(FILE *f, char line[LINE])
     return false;
 }
 
-/* Reads all digits; UINT64_MAX on overflow. Returns NULL if there are none,
- * else the rest of the text. */
+/* Parses a decimal number into *v, UINT64_MAX on overflow. Returns the rest of
+ * the text, or NULL if it does not begin with a digit. */
 static const char *read_digits(const char *s, uint64_t *v)
 {
     if (*s < '0' || *s > '9')
@@ -76,8 +76,8 @@ static const char *read_digits(const char *s, uint64_t *v)
     return s;
 }
 
-/* Reads a number followed by a blank or the end; "max" is UINT64_MAX. Returns
- * NULL if there is none, else the rest of the text. */
+/* Parses a number, or "max" as UINT64_MAX, that ends at a blank or at the end
+ * of the text. Returns the rest of the text, or NULL if there is no number. */
 static const char *read_number(const char *s, uint64_t *v)
 {
     const char *end;
@@ -92,8 +92,8 @@ static const char *read_number(const char *s, uint64_t *v)
     return end && (*end == '\0' || strchr(" \t", *end)) ? end : NULL;
 }
 
-/* Reads up to n numbers of the first line of a file below r->dir. Returns their
- * count. */
+/* Reads up to n numbers from the first line of the file `name` in r->dir.
+ * Returns how many it contained. */
 static int read_numbers(struct reader *r, const char *name, uint64_t *v, int n)
 {
     const char *at = r->line;
@@ -126,8 +126,8 @@ static uint64_t least(uint64_t a, uint64_t b)
     return a < b ? a : b;
 }
 
-/* Adds up the numbers of lines "PREFIX NAME NUMBER" whose name is among the n.
- * Returns the number of such lines. */
+/* Adds up the numbers of all lines "PREFIX NAME NUMBER" whose NAME is one of
+ * the n names. Returns the number of such lines. */
 static int sum_named(struct reader *r, const char *path, const char *prefix,
                      const char *const *name, int n, uint64_t *sum)
 {
@@ -160,7 +160,7 @@ static int sum_named(struct reader *r, const char *path, const char *prefix,
 
 /* ---- mounts -------------------------------------------------------------- */
 
-/* Returns true if `word` is one of the comma-separated words up to `end`. */
+/* Returns true if `word` is one of the comma-separated words in list .. end. */
 static bool has_word(const char *list, const char *end, const char *word)
 {
     size_t n = strlen(word);
@@ -188,7 +188,8 @@ static void keep_path(struct hierarchy *h, const char *path)
         h->path[--n] = '\0';
 }
 
-/* Parses /proc/self/cgroup: "0::/a/b", "4:memory:/a/b". */
+/* Parses /proc/self/cgroup, whose lines are like "0::/a/b" or
+ * "4:memory:/a/b". */
 static void read_paths(struct reader *r)
 {
     FILE *f = r->open(r->user, "/proc/self/cgroup");
@@ -211,7 +212,7 @@ static void read_paths(struct reader *r)
         fclose(f);
 }
 
-/* Resolves escapes of mountinfo such as \040. */
+/* Replaces the octal escapes of mountinfo, such as \040, by their bytes. */
 static void unescape(char *s)
 {
     char *to = s;
@@ -229,8 +230,9 @@ static void unescape(char *s)
     *to = '\0';
 }
 
-/* Counts the levels above the namespace's root with which a path begins:
- * "/../../a" has two. *end is the rest. */
+/* Returns the number of leading "/.." in a path, which are levels above the
+ * root of the cgroup namespace: "/../../a" has two. *end is the rest of the
+ * path. */
 static int count_ups(const char *path, const char **end)
 {
     int n = 0;
@@ -243,10 +245,12 @@ static int count_ups(const char *path, const char **end)
     return n;
 }
 
-/* Takes a mount that shows the hierarchy from cgroup `root` on, if it is better
- * than earlier ones: the best shows most of the parents. A root above the
- * namespace's is a parent, but the names below it are unknown, so it counts
- * alone. Any other root does not count. */
+/* Stores a mount in *h if it is better than earlier ones. The mount shows the
+ * hierarchy from the cgroup `root` down, at the directory `dir`. A mount is the
+ * better, the more parents of this process's cgroup it shows. If `root` is
+ * above the root of the namespace, the path from it to this process's cgroup is
+ * unknown, so only the limits of `root` itself are read. Any other mount is
+ * ignored. */
 static void take_mount(struct hierarchy *h, const char *root, const char *dir)
 {
     const char *own, *above, *below = "", *rest;
@@ -271,8 +275,8 @@ static void take_mount(struct hierarchy *h, const char *root, const char *dir)
     snprintf(h->below, sizeof h->below, "%s", below);
 }
 
-/* Parses a line: "31 23 0:28 ROOT DIR rw,relatime shared:9 - cgroup2 cgroup
- * rw". */
+/* Parses a line of mountinfo: "31 23 0:28 ROOT DIR rw,relatime shared:9 -
+ * cgroup2 cgroup rw". */
 static void read_mount(struct reader *r, char *line)
 {
     char *word[6], *type, *save = NULL;
@@ -317,9 +321,10 @@ static void read_mounts(struct reader *r)
 
 /* ---- limits -------------------------------------------------------------- */
 
-/* Takes a limit and the use of it, without files that the system drops before
- * it refuses memory. Their pages are charged to the first reader, so a model
- * that was loaded once would count for ever. */
+/* Applies a limit of memory. The memory that remains is the limit minus the
+ * usage in the file `use`, without file pages and slabs that the kernel would
+ * reclaim first. These pages are charged to their first reader, so a model that
+ * was once loaded would count for ever. */
 static void take_limit(struct reader *r, struct available *out, uint64_t limit,
                        const char *use, const char *prefix)
 {
@@ -347,7 +352,7 @@ static void take_quota(struct available *out, uint64_t quota, uint64_t period)
         out->n_core = n > 0 ? (int)n : 1;
 }
 
-/* Reads one cgroup, whose files are in r->dir. */
+/* Reads the limits of the cgroup whose files are in r->dir. */
 static void read_level(struct reader *r, int which, struct available *out)
 {
     uint64_t v[2], high;
@@ -366,13 +371,13 @@ static void read_level(struct reader *r, int which, struct available *out)
             read_numbers(r, "cpu.cfs_period_us", &v[1], 1) == 1)
             take_quota(out, v[0], v[1]);
     } else if (read_numbers(r, "memory.limit_in_bytes", v, 1) == 1) {
-        /* "no limit" is a number that no machine has */
+        /* without a limit the file contains a number near 2^63 */
         if (v[0] < (uint64_t)1 << 62)
             take_limit(r, out, v[0], "memory.usage_in_bytes", "total_");
     }
 }
 
-/* Reads the process's own cgroup and all its visible parents. */
+/* Reads the limits of this process's cgroup and of all its visible parents. */
 static void read_levels(struct reader *r, int which, struct available *out)
 {
     const struct hierarchy *h = &r->of[which];
@@ -394,8 +399,8 @@ static void read_levels(struct reader *r, int which, struct available *out)
 
 /* ---- reading ------------------------------------------------------------- */
 
-/* Returns the bytes of NUMA node `os` that are free, or hold files that can be
- * dropped. */
+/* Returns the memory of NUMA node `os` that is free or caches files and can be
+ * reclaimed, in bytes; UINT64_MAX if unknown. */
 static uint64_t read_node(struct reader *r, int os)
 {
     static const char *const name[] = {
@@ -437,8 +442,8 @@ pl_status available_read(struct available *out, struct available_node *node,
 
 /* ---- PLAIT_MEMORY -------------------------------------------------------- */
 
-/* Reads "12GiB": digits and a unit of bytes. Returns the rest of the text, or
- * NULL if it is not a size. */
+/* Parses "12GiB": digits, then KiB, MiB, GiB or TiB. Returns the rest of the
+ * text, or NULL if it does not begin with such a size or the size is 0. */
 static const char *read_size(const char *s, uint64_t *bytes)
 {
     static const char unit[] = "KMGT";

@@ -14,9 +14,10 @@
 #include "pl.h"
 
 struct available {
-    uint64_t limit_bytes;     /* least limit; UINT64_MAX: none */
-    uint64_t available_bytes; /* UINT64_MAX: unknown */
-    /* whole cores of the least quota, 1 or more; INT_MAX: none */
+    uint64_t limit_bytes;     /* lowest limit; UINT64_MAX if none */
+    uint64_t available_bytes; /* UINT64_MAX if unknown */
+    /* the lowest CPU quota in cores, rounded down, at least 1; INT_MAX if
+     * none */
     int n_core;
 };
 
@@ -24,14 +25,15 @@ struct available {
  * absent. */
 typedef FILE *available_open(void *user, const char *path);
 
-/* Memory of a NUMA node that is free, or holds files that can be dropped. */
+/* Memory of a NUMA node that is free, or caches files and can be reclaimed. */
 struct available_node {
     int os;                   /* the system's number; set by the caller */
-    uint64_t available_bytes; /* UINT64_MAX: unknown */
+    uint64_t available_bytes; /* UINT64_MAX if unknown */
 };
 
-/* Reads the limits; a file that is absent or odd sets none. `open` NULL: the
- * system's own files. Fails only if out of memory. */
+/* Reads the limits into *out and the memory of each node into node[n_node]. A
+ * file that is absent or malformed sets no limit. `open` opens the files; NULL
+ * opens those of this system. Fails only if out of memory. */
 pl_status available_read(struct available *out, struct available_node *node,
                          int n_node, available_open *open, void *user,
                          pl_err *err);

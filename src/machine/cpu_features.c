@@ -1,4 +1,4 @@
-/* Processor features, as reported by the processor and the system. */
+/* Instruction set extensions, as reported by the processor and the system. */
 #include "machine/cpu_features.h"
 
 #include <stdbool.h>
@@ -9,9 +9,10 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* Returns true if AMX tiles and their byte products are usable: bits 24 and 25
- * of the leaf. Linux grants their registers, XSAVE component 18, on request
- * (Documentation/arch/x86/xstate.rst); all threads have them from then on. */
+/* Returns true if AMX tiles and their INT8 products are usable: CPUID leaf 7,
+ * EDX bits 24 and 25. Linux grants the tile registers, XSAVE component 18, on
+ * request (Documentation/arch/x86/xstate.rst), then to all threads of the
+ * process. */
 static bool has_amx_int8(void)
 {
     enum { ASK = 0x1023, TILE_DATA = 18 };
@@ -25,13 +26,14 @@ unsigned cpu_features(void)
 {
     unsigned eax = 0, ebx = 0, ecx = 0, edx = 0, has = 0;
 
-    /* Every CPU with AVX2 also has F16C, which clang 14 cannot test. */
+    /* F16C needs no test, which clang 14 lacks: every CPU with AVX2 has it. */
     __builtin_cpu_init();
     if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma"))
         return 0;
     has = CPU_AVX2;
-    /* Clang cannot test AVX-VNNI either: bit 4 of this leaf, and bit 5 is
-     * AVX512_BF16; Intel's manual, volume 2, CPUID. */
+    /* Clang lacks a test for AVX-VNNI, too. CPUID leaf 7, subleaf 1: EAX bit 4
+     * is AVX-VNNI, bit 5 AVX512_BF16. Source: Intel's manual, volume 2,
+     * CPUID. */
     if (__get_cpuid_count(7, 1, &eax, &ebx, &ecx, &edx) && (eax >> 4 & 1))
         has |= CPU_AVX_VNNI;
     if (!__builtin_cpu_supports("avx512f") ||

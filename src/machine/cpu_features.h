@@ -1,9 +1,9 @@
-/* Features that the processors of this machine have beyond their baseline and
+/* Instruction set extensions that the processors of this machine support and
  * that the system lets a process use. */
 #ifndef MACHINE_CPU_FEATURES_H
 #define MACHINE_CPU_FEATURES_H
 
-/* Bits of a set of features. */
+/* Bits of a set of extensions. */
 enum cpu_feature {
     CPU_AVX2 = 1 << 0,        /* with FMA and F16C: Haswell, Zen and later */
     CPU_AVX512 = 1 << 1,      /* F, BW, VL and DQ: Skylake-X, Zen 4 and later */
@@ -16,9 +16,9 @@ enum cpu_feature {
     CPU_AVX512_BF16 = 1 << 8, /* Cooper Lake, Zen 4 and later */
 };
 
-/* Returns the features. If there is AMX, first requests its registers from the
- * system: from then on signal handlers of the process need a stack of at least
- * 11 KiB. */
+/* Returns the set of extensions. If the processors have AMX, first requests
+ * permission for its registers from the system. From then on, signal handlers
+ * of this process need a stack of at least 11 KiB. */
 unsigned cpu_features(void);
 
 #endif

@@ -1,7 +1,7 @@
-/* Reads hwloc's tree once into three flat tables; only memory binding uses it
- * later. Limits have two more sources: the affinity mask and, for time and
- * memory, the files that available.c reads. Both may be absent or odd, and then
- * set no limit. */
+/* Reads hwloc's tree once into three flat tables; later only memory binding
+ * uses hwloc. Limits come from two more sources: the affinity mask, and the
+ * files that available.c reads for CPU time and memory. A source that is absent
+ * or malformed sets no limit. */
 #include "machine/topology.h"
 
 #include <hwloc.h>
@@ -18,7 +18,7 @@
 
 enum {
     ALIGN = 64,
-    MAP_FROM = 1 << 20, /* from this size memory is mapped, not malloc'ed */
+    MAP_FROM = 1 << 20, /* size from which memory is mapped, not malloc'ed */
 };
 
 void topology_fini(struct topology *t)
@@ -33,8 +33,8 @@ void topology_fini(struct topology *t)
 
 /* ---- the tables -------------------------------------------------------- */
 
-/* Returns the node with most memory among those whose cores include `cpu`. If a
- * processor has fast and large memory, that is the large one. */
+/* Returns the NUMA node with most memory among those whose cores include `cpu`.
+ * If a processor has a fast and a large memory, it is the large one. */
 static hwloc_obj_t node_of(hwloc_topology_t hw, unsigned cpu)
 {
     hwloc_obj_t o = NULL, best = NULL;
@@ -49,7 +49,8 @@ static hwloc_obj_t node_of(hwloc_topology_t hw, unsigned cpu)
     return best;
 }
 
-/* Returns the index of the node in t->node; adds a new one. */
+/* Returns the index in t->node of the hwloc node `o`; appends the node if it is
+ * new. */
 static int take_node(struct topology *t, hwloc_obj_t o)
 {
     int os = o ? (int)o->os_index : -1;
@@ -70,12 +71,13 @@ static int by_node(const void *a, const void *b)
 
     if (x->node != y->node)
         return x->node < y->node ? -1 : 1;
-    if (x->core != y->core) /* here still hwloc's index of the core */
+    if (x->core != y->core) /* still the core's index in hwloc */
         return x->core < y->core ? -1 : 1;
     return x->os < y->os ? -1 : x->os > y->os;
 }
 
-/* `allowed` NULL: everything hwloc shows. */
+/* Fills the tables of *t with the processors in `allowed`; with all processors
+ * that hwloc reports if `allowed` is NULL. */
 static pl_status fill(struct topology *t, hwloc_const_bitmap_t allowed,
                       pl_err *err)
 {
@@ -97,7 +99,7 @@ static pl_status fill(struct topology *t, hwloc_const_bitmap_t allowed,
         t->cpu[t->n_cpu++] = (struct topology_cpu){
             .os = (int)o->os_index,
             .node = take_node(t, node_of(t->hw, o->os_index)),
-            /* no cores known: each processor is one */
+            /* without cores, each processor counts as a core */
             .core = core ? (int)core->logical_index : (int)o->logical_index,
         };
     }
@@ -130,9 +132,9 @@ static pl_status fill(struct topology *t, hwloc_const_bitmap_t allowed,
 
 /* ---- memory and quota ------------------------------------------------ */
 
-/* Reads the total memory. A virtual machine that gets more memory at run time
- * may report it only in the total and not at the node. With one node, the total
- * is the node's. */
+/* Raises the memory of a single node to the total memory of the system. A
+ * virtual machine that got more memory at run time may report it only in the
+ * total and not for the node. */
 static void read_memory(struct topology *t)
 {
     long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
@@ -150,8 +152,8 @@ static uint64_t within(uint64_t bytes, uint64_t most)
     return bytes < most ? bytes : most;
 }
 
-/* Returns the available part of `all`, at least 1, because 0 would mean
- * unknown. */
+/* Returns `available`, at most `all`. Returns 1 instead of 0 if `all` is not 0,
+ * because 0 would mean unknown. */
 static uint64_t part_of(uint64_t available, uint64_t all)
 {
     return all > 0 && available == 0 ? 1 : within(available, all);
@@ -177,16 +179,16 @@ static pl_status read_stated(struct topology *t, const char *text, pl_err *err)
     return PL_OK;
 }
 
-/* Returns the share of a node that has x of `sum` bytes, if all nodes together
- * may give at most `most`. Devices on two nodes must not plan with the same
- * limit. */
+/* Returns the part of the limit `most` for a node with x of `sum` bytes. It is
+ * x if the sum does not exceed the limit. Dividing the limit prevents devices
+ * on two nodes from each planning with all of it. */
 static uint64_t share_of(uint64_t x, uint64_t sum, uint64_t most)
 {
     return sum > most ? (uint64_t)((double)x / (double)sum * (double)most) : x;
 }
 
-/* Computes the memory of the nodes that this process may use, within the
- * limits. */
+/* Computes the memory of each node and of all nodes that this process may use,
+ * within the limits in *now. */
 static void take_memory(struct topology *t, const struct available *now,
                         const struct available_node *node)
 {
@@ -249,8 +251,9 @@ static pl_status refuse_order(const char *name, const char *value,
                    err_shown(shown, value, strlen(value)), why);
 }
 
-/* Returns true if hwloc has this component, one of HWLOC_COMPONENTS. The way to
- * test that is to forbid it. */
+/* Returns true if hwloc has the component `name`, an item of the variable
+ * HWLOC_COMPONENTS. The only test is to blacklist it in the topology
+ * `scratch`. */
 static bool is_component(hwloc_topology_t scratch, const char *name)
 {
     const char *xml = getenv("HWLOC_XMLFILE");
@@ -285,10 +288,10 @@ static pl_status check_components(const char *list, pl_err *err)
     return s;
 }
 
-/* Rejects environment variables that hwloc cannot follow: it would complain on
- * standard error or wait for ever. Other output of hwloc is printed only on
- * request (its *_VERBOSE), or about a machine whose firmware contradicts
- * itself, where only HWLOC_HIDE_ERRORS=2 helps. */
+/* Rejects environment variables that hwloc cannot follow, because it would
+ * print to standard error or wait for ever. hwloc prints other output only on
+ * request (its *_VERBOSE), or if the firmware of the machine contradicts
+ * itself; then only HWLOC_HIDE_ERRORS=2 prevents it. */
 static pl_status check_orders(pl_err *err)
 {
     const char *components = getenv("HWLOC_COMPONENTS");
@@ -306,9 +309,10 @@ static pl_status check_orders(pl_err *err)
     return PL_OK;
 }
 
-/* Loads the file of HWLOC_XMLFILE; fails if hwloc cannot. hwloc itself would
- * use this machine instead if a plugin cannot read the file, and fail without a
- * plugin. A file that does not exist has no effect, as in hwloc. */
+/* Loads the file that HWLOC_XMLFILE names; fails if hwloc cannot read it.
+ * Without this function, hwloc would use this machine instead if its plugin
+ * cannot read the file. A file that does not exist has no effect, as in
+ * hwloc. */
 static pl_status follow_xml(hwloc_topology_t hw, pl_err *err)
 {
     const char *xml = getenv("HWLOC_XMLFILE");
@@ -353,14 +357,14 @@ static pl_status load(struct topology *t, const char *desc, const char *allowed,
                           "the environment variables HWLOC_*");
         goto done;
     }
-    /* hwloc's own variables may also name another machine */
+    /* variables of hwloc may also select another machine */
     t->here = hwloc_topology_is_thissystem(t->hw);
     set = hwloc_bitmap_alloc();
     if (!set) {
         s = err_no_memory(err, "the machine's topology");
         goto done;
     }
-    /* An empty set could not be read. */
+    /* An empty set means that it could not be read; then all are used. */
     if (allowed)
         hwloc_bitmap_list_sscanf(set, allowed);
     else if (t->here &&
@@ -456,7 +460,8 @@ void topology_list_cpus(const struct topology *t, char *buf, size_t size)
 
 /* ---- memory ------------------------------------------------------------ */
 
-/* There is one node unless the list has a range or a comma. */
+/* The file lists the nodes as "0", or as a list or range like "0-1". If it
+ * cannot be read, one node is assumed. */
 bool topology_one_node(void)
 {
     FILE *f = fopen("/sys/devices/system/node/online", "re");
@@ -478,7 +483,7 @@ static size_t whole_pages(size_t bytes)
     return (bytes / page + 1) * page;
 }
 
-/* Memory of less than MAP_FROM would get no huge page. */
+/* Smaller memory would get no huge page. */
 void *topology_alloc_pages(const struct topology *t, int os, size_t bytes)
 {
     size_t all = whole_pages(bytes);
@@ -489,7 +494,7 @@ void *topology_alloc_pages(const struct topology *t, int os, size_t bytes)
         return NULL;
     if (bytes >= MAP_FROM)
         madvise(p, all, MADV_HUGEPAGE);
-    madvise(p, all, MADV_DONTFORK); /* otherwise each write would copy a page */
+    madvise(p, all, MADV_DONTFORK); /* avoids a copy of each written page */
     if (t && t->here && os >= 0) {
         hwloc_obj_t o = hwloc_get_numanode_obj_by_os_index(t->hw, (unsigned)os);
 
@@ -506,7 +511,8 @@ void topology_free_pages(void *p, size_t bytes)
         munmap(p, whole_pages(bytes));
 }
 
-/* Small blocks share pages with others and are neither bound nor huge. */
+/* Small blocks are malloc'ed: they share pages with others and are neither
+ * bound nor huge. */
 void *topology_alloc(const struct topology *t, int os, size_t bytes)
 {
     void *p;

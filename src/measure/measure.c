@@ -1,12 +1,12 @@
 /* Measures how fast this machine's threads are. Small graphs run on them
- * through the same executor as the model, so that threads, barriers,
- * collectives and memory cost what they will cost. Each experiment finds one
- * rate.
+ * through the same executor as a model, so that threads, barriers, collectives
+ * and memory cost as much as they do later. Each experiment finds one rate.
  *
- * The cost of a run is linear in the time that the rate stands for. So that
- * time is the measured time beyond the rest, divided by how often it counts.
- * All threads are assumed to be alike: a device has its thread count times a
- * rate. Nothing here affects any bit of a result. */
+ * The time of a run is a linear function of the unknown (seconds per unit of
+ * work, the inverse of a rate). So the unknown is the measured time minus the
+ * time expected from the known rates, divided by how often the unknown counts.
+ * All threads are assumed to be alike: the rate of a device is its thread count
+ * times the rate of a thread. Measurements affect no bit of a result. */
 #include "measure/measure.h"
 
 #include "base/err.h"
@@ -21,22 +21,22 @@
 #include <time.h>
 
 enum {
-    MANY = 128, /* tokens of the large experiments */
+    MANY = 128, /* tokens per step in the large experiments */
     N_SLOT = 256,
     LEAST_RUNS = 3,
     MOST_RUNS = 200,
 };
-/* An experiment is repeated until it has taken this long. */
+/* Runs are repeated until they have taken this long in total. */
 static const double enough_s = 0.2;
 
 struct experiment {
     void (*build)(pl_graph *g, const struct measure_size *z);
     int n_dev;
-    /* fields of struct cost_rates: the unknown, and the one that gets the
-     * result */
+    /* offsets in struct cost_rates: of the unknown that is solved for, and of
+     * the field that stores the result */
     size_t solve, keep;
-    /* Count the rates of earlier experiments; otherwise they are negligible, or
-     * overlap. */
+    /* The expected time includes the rates of earlier experiments. Otherwise
+     * their work is negligible, or overlaps with that of this one. */
     bool rest;
     struct measure_size z;
 };
@@ -47,7 +47,7 @@ struct measuring {
     pl_graph *g;
     struct compiled *compiled;
     pl_exec *x;
-    struct cost_rates rates; /* of one thread; unknown ones cost nothing */
+    struct cost_rates rates; /* of one thread; unknown ones make work free */
     pl_err *err;
 };
 
@@ -106,9 +106,9 @@ static const struct experiment experiments[] = {
 };
 enum { N_EXPERIMENT = sizeof experiments / sizeof experiments[0] };
 
-/* Fills weights with bytes that give numbers like a model's, scales included:
- * products near the smallest float take many times as long. Memory that was
- * never written would be read from one page. */
+/* Fills the weights with bytes that decode to numbers of usual size, scales
+ * included, because products near the smallest float take many times as long.
+ * Unwritten memory would not do: all its pages map to one page of zeros. */
 static void fill_weights(struct measuring *m)
 {
     const struct compiled *q = m->compiled;
@@ -131,9 +131,10 @@ static double now(clockid_t clock)
     return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
-/* Measures the minimum time of a run. The caller's thread is one of the
- * workers. While it works or spins, its clock leaves out other load on the
- * machine. */
+/* Sets *seconds to the minimum CPU time that a run takes in the calling thread,
+ * which is one of the workers. It works or spins during the run, so its CPU
+ * clock measures the run without the time in which other processes use the
+ * CPU. */
 static pl_status time_run(struct measuring *m, double *seconds)
 {
     int32_t pos[MANY], pages[N_SLOT / PAGE_TOKENS];
@@ -177,8 +178,9 @@ static pl_status estimate(struct measuring *m, double *seconds)
     return cost_run(&machine, 0, 1, &z, NULL, seconds, m->err);
 }
 
-/* Solves for a rate. The unknown costs nothing at first: 0 seconds, or INFINITY
- * a second. */
+/* Runs the experiment and solves for the rate at e->solve. That field must
+ * first mean that its work is free: 0 for seconds, INFINITY for a rate per
+ * second. */
 static pl_status solve(struct measuring *m, double *result)
 {
     double *rate = (double *)((char *)&m->rates + m->e->solve);
@@ -215,7 +217,8 @@ static pl_status run(struct measuring *m, double *result)
 }
 
 /* Measures the rates of one of n_thread threads while all of them work.
- * Collectives are between two devices that share the threads. */
+ * Collectives are measured between two devices that have half of the threads
+ * each. */
 static pl_status measure_threads(struct cost_rates *one, enum kernel_set set,
                                  bool no_pin, int n_thread, pl_err *err)
 {
@@ -249,7 +252,7 @@ static pl_status measure_threads(struct cost_rates *one, enum kernel_set set,
             .err = err,
         };
 
-        if (e->rest) { /* few weights, which stay in caches */
+        if (e->rest) { /* the weights are few and stay in CPU caches */
             m.rates = *one;
             m.rates.read_bytes_per_s = one->cached_bytes_per_s;
         }
@@ -258,9 +261,9 @@ static pl_status measure_threads(struct cost_rates *one, enum kernel_set set,
     return PL_OK;
 }
 
-/* Corrects rates of a busy machine, where threads wait for processors, not for
- * each other. n threads together are not slower than one alone, and no thread
- * is faster than one alone. */
+/* Corrects rates that were measured on a busy machine, where threads wait for
+ * CPUs instead of for each other. n threads together are at least as fast as
+ * one alone, and no thread is faster than one alone. */
 static void correct(struct cost_rates *all, struct cost_rates one, int n)
 {
     for (int i = 0; i < CALIBRATION_FIELDS; i++) {

@@ -1,14 +1,15 @@
-/* Measures how fast a device with its own processors is, above all a GPU. As
+/* Measures how fast a device with processors of its own is, above all a GPU. As
  * for threads (measure.c), small graphs run on it and each experiment finds one
  * rate. But devices differ by five orders of magnitude, and the overhead of a
- * run may hide its work.
+ * run may be longer than its work.
  *
- * So each experiment begins small and grows until the work takes long enough,
- * as far as memory and time allow. On a fast device it ends beyond caches and
- * with full queues, on a slow one early. First it measures the cost of an
- * instruction, by a graph of many that do next to nothing against one of few.
- * The other rates follow from the time of runs beyond what is already known.
- * For two devices, layers are split over both. */
+ * So each experiment begins small and is repeated with more work until the work
+ * takes long enough, as far as memory and time allow. On a fast device it ends
+ * with data larger than its caches and with full queues, on a slow one early.
+ * The first experiment measures the cost of an instruction: it compares a graph
+ * of many tiny instructions with a graph of few. The other rates follow from
+ * the time of a run minus the time expected from the rates that are already
+ * known. For two devices, layers are split over both. */
 #include "measure/measure.h"
 
 #include "base/err.h"
@@ -27,31 +28,30 @@ enum {
     MOST_TOK = 512,
     MOST_PAST = 4096,
     MOST_RUNS = 50,
-    MOST_JUMP = 5, /* doublings at once */
+    MOST_JUMP = 5, /* maximum number of doublings at once */
     FEW_LAYERS = 2,
     MANY_LAYERS = 512,
-    NEXT_TO_NOTHING = 30, /* a smaller part of a run may be noise */
+    NEXT_TO_NOTHING = 30, /* a smaller fraction of a run may be noise */
 };
-static const double device_s = 10;   /* for a device, and for a pair, */
-static const double pairs_s = 60;    /* but at most this for all pairs */
-static const double enough_s = 2e-3; /* of work in a run */
+static const double device_s = 10;   /* time for a device, and for a pair */
+static const double pairs_s = 60;    /* maximum time for all pairs */
+static const double enough_s = 2e-3; /* sufficient time of the work in a run */
 static const double enough_steps = 20;
-static const double runs_s = 0.05;         /* of runs, but at least three of
-                                              them; */
-static const double most_runs_s = 0.3;     /* but at most this, with one */
+static const double runs_s = 0.05;     /* sufficient total of three or more */
+static const double most_runs_s = 0.3; /* maximum total of fewer than three */
 static const double beyond_caches = 512e6; /* bytes */
 static const double most_bytes = 4294967296.0;
-/* Represents zero seconds in fields where 0 means something else. */
+/* Stands for zero seconds in fields where 0 has another meaning. */
 static const double no_time = 1e-30;
 
 struct experiment {
     void (*build)(pl_graph *g, const struct measure_size *z);
-    /* Its time at the same size is subtracted; may be NULL. */
+    /* The time of this graph at the same size is subtracted; may be NULL. */
     void (*against)(pl_graph *g, const struct measure_size *z);
     size_t rate; /* field of struct cost_rates to solve for */
-    int usual;   /* doublings of work until its shapes are like a model's */
+    int usual;   /* doublings of work until shapes are like a model's */
     bool past_caches;
-    bool multiplies; /* reads overlap with multiplication */
+    bool multiplies; /* reads overlap with multiplying, so they are free */
     struct measure_size first, most;
 };
 
@@ -105,7 +105,7 @@ static const struct experiment alone[] = {
 };
 enum {
     N_ALONE = sizeof alone / sizeof alone[0],
-    N_WORK = 4, /* those that measure the cost of next to nothing */
+    N_WORK = 4, /* the first ones; find_steps is repeated after them */
 };
 
 static const struct experiment together[] = {
@@ -127,9 +127,9 @@ static void twice(int64_t *n, int64_t most, int *k)
         *n *= 2;
 }
 
-/* Computes the experiment's size `k` doublings of work after the first. Returns
- * false if that exceeds the maximum. Doubles tokens first, then values, which
- * keeps shapes like those of models. */
+/* Sets *z to the size of the experiment after `k` doublings of its work.
+ * Returns false if that exceeds the maximum. Doubles the tokens first, then the
+ * values per token, so that shapes stay like those of models. */
 static bool size_of(struct measure_size *z, const struct experiment *e, int k)
 {
     const struct measure_size *most = &e->most;
@@ -141,7 +141,7 @@ static bool size_of(struct measure_size *z, const struct experiment *e, int k)
         *(z->ff < most->ff && (z->ff <= z->d || z->d == most->d) ? &z->ff
                                                                  : &z->d) *= 2;
     twice(&z->n_layer, most->n_layer, &k);
-    if (z->n_past > 0) /* whole pages */
+    if (z->n_past > 0) /* then caches end at the end of a page */
         z->n_past +=
             (PAGE_TOKENS - (z->n_past + z->n_tok) % PAGE_TOKENS) % PAGE_TOKENS;
     return k == 0;
@@ -152,22 +152,22 @@ static bool size_of(struct measure_size *z, const struct experiment *e, int k)
 struct probe {
     const struct measure_device_options *opt;
     struct device_desc dev[2];
-    struct device_list l;    /* of dev[] */
-    struct cost_rates rates; /* of each; unknown ones cost nothing */
-    double left_s;           /* for the experiment */
+    struct device_list l;    /* list of the devices dev[] */
+    struct cost_rates rates; /* of each device; unknown ones make work free */
+    double left_s;           /* time left for the experiment */
     pl_err *err;
 };
 
-/* A graph on the probe's devices. */
+/* A graph that is compiled for the devices of a probe, and its time. */
 struct trial {
     struct measure_size z;
     pl_options opt;
     pl_graph *g;
     struct compiled *q;
     pl_exec *x;
-    double weights; /* bytes */
+    double weights; /* size in bytes */
     double run_s;   /* minimum time of a run */
-    double spent_s; /* on it, without the driver's kernel compilation */
+    double spent_s; /* total time, without compiling kernels */
 };
 
 static double now(const struct probe *p)
@@ -205,7 +205,8 @@ static pl_status plan_trial(const struct probe *p,
     return PL_OK;
 }
 
-/* Returns true if the trial fits next to what else the device holds. */
+/* Returns true if the trial needs at most half of each device's available
+ * memory (a quarter for a pair), and at most most_bytes. */
 static bool fits(const struct probe *p, const struct trial *t)
 {
     for (int d = 0; d < p->l.n; d++) {
@@ -222,7 +223,7 @@ static bool fits(const struct probe *p, const struct trial *t)
     return true;
 }
 
-/* Fills weights with bytes that give numbers like a model's, scales
+/* Fills the weights with bytes that decode to numbers of usual size, scales
  * included. */
 static pl_status fill_weights(const struct probe *p, const struct trial *t)
 {
@@ -294,8 +295,8 @@ static pl_status run_trial(struct probe *p, struct trial *t)
 
 /* ---- expected time ------------------------------------------------------ */
 
-/* Everything is free; these are also the rates of "io", which each device list
- * has. */
+/* Rates with which all work is free. The device "io", which each device list
+ * contains, also has them. */
 static const struct cost_rates nothing_costs = {
     .read_bytes_per_s = INFINITY,
     .cached_bytes_per_s = INFINITY,
@@ -320,8 +321,8 @@ static pl_status estimate(const struct probe *p, const struct trial *t,
     return cost_run(&m, 0, 1, &z, NULL, seconds, p->err);
 }
 
-/* Computes the seconds of a run without the rate, and how often its time
- * counts. */
+/* Sets *known to the expected seconds of a run if the work of *rate is free,
+ * and *times to how often one unit of that work counts. */
 static pl_status count(struct probe *p, const struct trial *t, double *rate,
                        double *known, double *times)
 {
@@ -343,16 +344,16 @@ static double *rate_of(struct probe *p, const struct experiment *e)
 
 /* ---- growing ------------------------------------------------------------ */
 
-/* Returns true if memory for this trial, and so for any larger one, is
- * missing. */
+/* Returns true if the status means that a trial does not fit into memory. */
 static bool no_room(pl_status s)
 {
     return s == PL_NO_MEMORY || s == PL_NO_DEVICE_MEMORY;
 }
 
-/* Plans the largest trial of at most *k doublings that fits, but more than
- * `last`; *k = last if there is none. The first trial is not tested for fit: if
- * it does not fit, the device reports what is missing. */
+/* Plans the largest trial of at most *k doublings that fits, and sets *k to its
+ * doublings. It must have more than `last` doublings; if none fits, *k becomes
+ * `last`. The smallest trial is not tested: if it does not fit, the device
+ * reports how much memory is missing. */
 static pl_status plan_largest(const struct probe *p, const struct experiment *e,
                               int last, int *k, struct trial *t)
 {
@@ -372,9 +373,9 @@ static pl_status plan_largest(const struct probe *p, const struct experiment *e,
 
 /* The result of a trial. */
 struct finding {
-    /* time of a run: measured, and expected without the rate */
+    /* time of a run: measured, and expected if the work is free */
     double run_s, known_s;
-    double times; /* how often the rate's time counts */
+    double times; /* how often one unit of the work counts */
 };
 
 static pl_status look(struct probe *p, struct trial *t, double *rate,
@@ -385,7 +386,8 @@ static pl_status look(struct probe *p, struct trial *t, double *rate,
     return count(p, t, rate, &f->known_s, &f->times);
 }
 
-/* Runs a trial and subtracts the one it is measured against. */
+/* Runs a trial. Subtracts the results of the graph e->against at the same size,
+ * if there is one. */
 static pl_status find(struct probe *p, const struct experiment *e,
                       struct trial *t, struct finding *f)
 {
@@ -409,14 +411,15 @@ static pl_status find(struct probe *p, const struct experiment *e,
     return s;
 }
 
-/* Returns the seconds that the rate stands for. */
+/* Returns the seconds that the work of the unknown rate took, at least
+ * 1/NEXT_TO_NOTHING of the run. */
 static double work_of(const struct trial *t, const struct finding *f)
 {
     return fmax(f->run_s - f->known_s, t->run_s / NEXT_TO_NOTHING);
 }
 
-/* Returns how many doublings to add after a trial of k; 0: it is large enough,
- * or time is up. */
+/* Returns how many doublings to add after a trial with k doublings; 0 if it is
+ * large enough or time is up. */
 static int doublings(const struct probe *p, const struct experiment *e, int k,
                      const struct trial *t, const struct finding *f)
 {
@@ -438,8 +441,9 @@ static int doublings(const struct probe *p, const struct experiment *e, int k,
     return n;
 }
 
-/* Runs a trial of up to *k doublings, more than `last`. *k becomes its number,
- * or `last` if none fits. */
+/* Runs the largest trial that fits, of more than `last` and at most *k
+ * doublings. Sets *k to its doublings (`last` if none fits), *seconds to the
+ * time of one unit of work, and *more to the doublings that should follow. */
 static pl_status try_larger(struct probe *p, const struct experiment *e,
                             int last, int *k, double *seconds, int *more)
 {
@@ -459,7 +463,8 @@ static pl_status try_larger(struct probe *p, const struct experiment *e,
     return s;
 }
 
-/* Runs the experiment larger and larger; the last run gives the rate. */
+/* Repeats the experiment with more and more work. The last trial determines the
+ * rate. */
 static pl_status find_rate(struct probe *p, const struct experiment *e)
 {
     double *rate = rate_of(p, e), seconds = 0;
@@ -468,7 +473,7 @@ static pl_status find_rate(struct probe *p, const struct experiment *e)
     while (k > last) {
         pl_status s = try_larger(p, e, last, &k, &seconds, &more);
 
-        if (last >= 0 && no_room(s)) { /* it has less memory than it reports */
+        if (last >= 0 && no_room(s)) { /* less memory than reported */
             most = --k;
             continue;
         }
@@ -476,14 +481,14 @@ static pl_status find_rate(struct probe *p, const struct experiment *e)
         last = k;
         k = k + more < most ? k + more : most;
     }
-    *rate = *rate < 1 ? seconds : 1 / seconds; /* the unknown was 0 s or
-                                                  INFINITY */
+    *rate = *rate < 1 ? seconds : 1 / seconds; /* free is 0 for seconds,
+                                                  INFINITY for a rate */
     return PL_OK;
 }
 
 /* ---- cost of an instruction --------------------------------------------- */
 
-/* Graphs of few and of many instructions. */
+/* The same graph with few and with many layers of tiny instructions. */
 struct stairs {
     struct trial few, many;
 };
@@ -498,8 +503,8 @@ static pl_status climb(struct probe *p, struct trial *t, int64_t n_layer)
     return run_trial(p, t);
 }
 
-/* Runs both graphs. `many` is so large that its time differs clearly from that
- * of `few`. */
+/* Runs both graphs. Increases the layers of `many` until its time differs
+ * clearly from that of `few`. */
 static pl_status run_stairs(struct probe *p, struct stairs *w)
 {
     pl_status s = climb(p, &w->few, FEW_LAYERS);
@@ -513,8 +518,8 @@ static pl_status run_stairs(struct probe *p, struct stairs *w)
     return s;
 }
 
-/* Computes the cost of an instruction beyond its work, as far as that is known,
- * and from `few` the cost of a copy. */
+/* Sets insn_s, the cost of an instruction besides its work as known so far.
+ * Sets collective_s, the cost of a copy, to the rest of the time of `few`. */
 static pl_status find_steps(struct probe *p, const struct stairs *w)
 {
     double *step = &p->rates.insn_s, *copy = &p->rates.collective_s;
@@ -547,7 +552,7 @@ static void probe_init(struct probe *p, const struct device_list *l, int d,
     p->rates.one_queue = p->dev[0].one_queue;
 }
 
-/* Runs n experiments within `left` seconds. */
+/* Runs n experiments, in at most `left` seconds altogether. */
 static pl_status find_all(struct probe *p, const struct experiment *e, int n,
                           double left)
 {
@@ -568,7 +573,8 @@ static pl_status find_all(struct probe *p, const struct experiment *e, int n,
 static pl_status measure_alone(struct probe *p)
 {
     const double each_s = device_s / (N_ALONE + 1);
-    /* kept alive so that the driver need not start anew each time */
+    /* not freed until the end: without any context, the driver would have to
+     * start again for each experiment */
     struct stairs w = {0};
     pl_status s;
 
@@ -599,7 +605,7 @@ static pl_status measure_pair(struct probe *p, const struct cost_rates *known,
     return find_all(p, together, N_TOGETHER, seconds);
 }
 
-/* Puts the device's name before the reason. */
+/* Sets *err to the reason *why, after the name of the device. Returns s. */
 static pl_status tell(const struct probe *p, pl_status s, const pl_err *why,
                       pl_err *err)
 {
@@ -644,7 +650,7 @@ static void pair_up(struct calibration *found, const struct device_list *l,
     }
 }
 
-/* Measures each pair. */
+/* Measures each pair of devices and stores the result in *k. */
 static pl_status pairs(struct calibration *found, const struct device_list *l,
                        const struct measure_device_options *opt,
                        struct measure_links *k, pl_err *err)

@@ -1,7 +1,7 @@
-/* A pair is close if it is more than twice as fast as the slowest pair. A
- * smaller difference may be noise, or one bus that is slightly wider. Devices
- * connected by close pairs form a link domain if every pair among them is
- * close. */
+/* Two devices are close if their link is more than twice as fast as the slowest
+ * link of all pairs. A smaller difference may be noise, or a bus that is
+ * slightly wider. A set of devices that are connected by close pairs is a link
+ * domain if every pair in it is close. */
 #include "measure/measure_links.h"
 
 #include "base/hash64.h"
@@ -41,8 +41,8 @@ static double slowest(const struct measure_links *k)
     return least;
 }
 
-/* Sets of[k->n] to the first device that each is connected to by close
- * pairs. */
+/* Sets of[i] to the first device that device i is connected to by close pairs,
+ * i itself if none. */
 static void find_link_domains(const struct measure_links *k, int *of)
 {
     const double limit = closer * slowest(k);
@@ -69,7 +69,9 @@ static void take(double *seconds, double *bytes_per_s,
         *bytes_per_s > 0 ? fmin(*bytes_per_s, x->bytes_per_s) : x->bytes_per_s;
 }
 
-/* Returns a link domain's number, which differs between measurements. */
+/* Returns the number of the link domain whose first device is `first`. It is a
+ * hash of that device's bus address, so link domains of different measurements
+ * differ. */
 static int number(const struct measure_links *k, int first)
 {
     uint64_t h = hash64(1, k->bus[first], strlen(k->bus[first]));

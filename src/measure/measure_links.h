@@ -1,16 +1,17 @@
-/* Measured links between devices, pair by pair, and the link domains found from
- * them: devices joined faster than to others, like GPUs with NVLink. Plans know
- * how fast a device reaches its link domain, and how fast the others. */
+/* Measured speeds of the links between devices, pair by pair, and the link
+ * domains derived from them. The devices of a link domain have faster links to
+ * each other than to the rest, like GPUs with NVLink. A plan uses two rates per
+ * device: to its link domain, and to all other devices. */
 #ifndef MEASURE_MEASURE_LINKS_H
 #define MEASURE_MEASURE_LINKS_H
 
 #include "cost/cost.h"
 
-enum { LINKS_MAX = 32 }; /* devices; further ones are in no pair */
+enum { LINKS_MAX = 32 }; /* devices; further ones are not measured */
 
 struct measure_links {
     int n;
-    /* [n] in the list: those with their own processors */
+    /* [n] indices in the device list, of those with their own processors */
     int dev[LINKS_MAX];
     struct measure_link {
         double seconds, bytes_per_s;
@@ -18,13 +19,16 @@ struct measure_links {
     const char *bus[LINKS_MAX]; /* borrowed */
 };
 
-/* Returns NULL if out of memory; the caller calls free(). */
+/* Creates an empty table for the devices of `l`. The caller calls free().
+ * Returns NULL if out of memory. */
 struct measure_links *measure_links_new(const struct device_list *l);
-/* Stores the link of dev[i] and dev[j], in both directions. */
+/* Stores latency and bandwidth between dev[i] and dev[j], in both
+ * directions. */
 void measure_links_put(struct measure_links *k, int i, int j, double seconds,
                        double bytes_per_s);
-/* Computes the rates from dev[i] to others, once all pairs are stored. The
- * slowest pair counts, inside the link domain and outside. */
+/* Sets the link rates of dev[i] in *r, once all pairs are stored. The rate
+ * within its link domain is that of the slowest link there; the rate to other
+ * devices is that of the slowest link to them. */
 void measure_links_of(const struct measure_links *k, int i,
                       struct cost_rates *r);
 

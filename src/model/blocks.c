@@ -1,7 +1,7 @@
 /* The parts that families share, one function each. The graph does not mention
- * devices; splits follow from the roles given here. Where order matters, each
- * statement has one builder call, so that nodes have the same order with every
- * compiler. */
+ * devices; how it is split follows from the roles given here. Where order
+ * matters, each statement has one builder call: then every compiler creates the
+ * nodes in the same order. */
 #include "model/blocks.h"
 
 #include "base/err.h"
@@ -60,7 +60,8 @@ static pl_tensor scaled(struct build *b, pl_tensor x, const char *base)
     return s < 0 ? x : pl_mul(b->g, x, s);
 }
 
-/* Multiplies y [n_tok, n_used, *] by the scale of each chosen expert. */
+/* Multiplies y [n_tok, n_used, *] by the scale of each chosen expert, ids
+ * [n_tok, n_used]. */
 static pl_tensor scaled_by_expert(struct build *b, pl_tensor y,
                                   const char *base, pl_tensor ids)
 {
@@ -121,7 +122,7 @@ pl_tensor model_norm(struct build *b, pl_tensor x, const char *base,
         b->m->eps);
 }
 
-/* Returns rows of `base` for the step's tokens. */
+/* Returns the rows of the table `base` for the step's tokens. */
 static pl_tensor embed(struct build *b, const char *base)
 {
     const struct model_dim dim[2] = {{b->m->n_vocab, b->m->vocab_key},
@@ -168,13 +169,14 @@ pl_tensor model_enter(struct build *b, int64_t *end)
 
 /* Attention -------------------------------------------------------------- */
 
-/* Projections of one layer, [n_tok, heads * width] each. k and v are -1 in a
- * layer without them. */
+/* The projections of a layer, [n_tok, heads * width] each. k and v are -1 in a
+ * layer that reads the caches of another. */
 struct qkv {
     pl_tensor q, k, v;
 };
 
-/* The three biases occur only together. */
+/* Returns true if the file contains a bias of q, k or v; then all three are
+ * required. */
 static bool biased(const struct build *b)
 {
     return model_has(b, "attn_q", "bias") || model_has(b, "attn_k", "bias") ||
@@ -222,13 +224,14 @@ static struct qkv project(struct build *b, pl_tensor h,
     return x;
 }
 
-/* Returns how many tokens the layer's attention sees; 0: all. */
+/* Returns the window of the layer's attention in tokens; 0 if none. */
 static int64_t window(const struct build *b)
 {
     return b->m->window ? b->m->window[b->layer] : 0;
 }
 
-/* Returns a layer's half of the cache after this step's x was written. */
+/* Writes x, the step's keys or values, to the layer's cache. Returns the
+ * cache. */
 static pl_tensor cached(struct build *b, pl_tensor x, bool values)
 {
     const struct model *m = b->m;
@@ -245,7 +248,8 @@ static pl_tensor cached(struct build *b, pl_tensor x, bool values)
         x);
 }
 
-/* The two norms occur only together. */
+/* Returns true if heads of q and k are normalised. If the file contains one of
+ * the two norm weights, both are required. */
 static bool normed(const struct build *b, const struct model_attention *o)
 {
     return o->qk_norm == QK_NORM_ALWAYS ||
@@ -274,7 +278,7 @@ pl_tensor model_attention(struct build *b, pl_tensor h,
     pl_tensor v = own ? model_heads(b, x.v, n_head_kv, d_value) : -1;
     pl_tensor gate = -1, sinks = -1, y;
 
-    if (o->gate) { /* rows of a head: its query, then its gate */
+    if (o->gate) { /* values of a head: query, then gate */
         gate = pl_slice(b->g, q, 2, width_k, d_value);
         q = pl_slice(b->g, q, 2, 0, width_k);
     }
@@ -308,7 +312,7 @@ pl_tensor model_attention(struct build *b, pl_tensor h,
 
 /* Feed-forward ----------------------------------------------------------- */
 
-/* Widths and their doubles, for gate and up in one matrix. */
+/* A width, and twice the width for gate and up in one matrix. */
 struct width {
     struct model_dim one, two;
 };
@@ -342,7 +346,8 @@ static struct width d_shared(const struct build *b)
         {2 * n, "twice the shared expert's width"}};
 }
 
-/* Computes ffn_gate, ffn_up and ffn_down, each name with `suffix`. */
+/* Builds the feed-forward part of the matrices ffn_gate, ffn_up and ffn_down,
+ * each name followed by `suffix`. */
 static pl_tensor mlp(struct build *b, pl_tensor h, model_glu *glu,
                      const char *suffix, struct width ff)
 {
@@ -391,8 +396,8 @@ static pl_tensor expert_bias(struct build *b, const char *base, pl_role role,
     return bias < 0 ? -1 : pl_gather_rows(b->g, bias, ids);
 }
 
-/* Multiplies x [n_tok, 1, in] by the experts ids [n_tok, n_used]. Returns
- * [n_tok, n_used, out]. */
+/* Multiplies x [n_tok, 1, in] by the matrices of the chosen experts, ids
+ * [n_tok, n_used]. Returns [n_tok, n_used, out]. */
 static pl_tensor expert_matmul(struct build *b, pl_tensor x, pl_tensor ids,
                                const char *base, pl_role role,
                                struct model_dim out)
@@ -459,7 +464,7 @@ pl_tensor model_experts(struct build *b, pl_tensor h, pl_tensor logits,
                            ff.one);
     }
     w = model_heads(b, w, used, 1);
-    /* The scale of an expert's result is applied to its hidden values. */
+    /* The scale of the down matrix is applied to the expert's hidden values. */
     weight = scaled_by_expert(b, w, "ffn_down_exps", ids);
     x = pl_mul(b->g, glu(b->g, gate, up), weight);
     weight =
@@ -475,7 +480,8 @@ pl_tensor model_experts(struct build *b, pl_tensor h, pl_tensor logits,
 
 /* Frame ------------------------------------------------------------------ */
 
-/* Applies the last norm. A multi-token-prediction block may have its own. */
+/* Applies the last norm. A multi-token-prediction block may have its own
+ * weight. */
 static pl_tensor last_norm(struct build *b, pl_tensor x)
 {
     const bool own =
@@ -489,7 +495,8 @@ static pl_tensor last_norm(struct build *b, pl_tensor x)
     return x;
 }
 
-/* Applies the matrix that makes logits. Such a block may have its own. */
+/* Multiplies x by the output matrix. A multi-token-prediction block may have
+ * its own. */
 static pl_tensor last_matmul(struct build *b, pl_tensor x)
 {
     const struct model_dim vocab = {b->m->n_vocab, b->m->vocab_key};
@@ -511,7 +518,7 @@ static pl_tensor last_matmul(struct build *b, pl_tensor x)
 
 void model_head(struct build *b, pl_tensor x)
 {
-    x = pl_gather_rows(b->g, x, b->out_ids); /* still the last layer's */
+    x = pl_gather_rows(b->g, x, b->out_ids); /* a node of the last layer */
     pl_name(b->g, x, "result_hidden");
     x = last_matmul(b, last_norm(b, x));
     if (b->m->softcap > 0) {

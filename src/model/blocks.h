@@ -1,17 +1,19 @@
-/* The building blocks of families.
+/* The building blocks of model families.
  *
- * A builder stores its first error in the graph, and every later one passes it
- * on. So a family reads as its equations, and model_graph checks once at the
- * end. `base` is a tensor's name without "blk.N." and without ".weight".
+ * A builder function stores its first error in the graph, and all later ones do
+ * nothing. So the code of a family reads like its equations, and model_graph
+ * checks for errors once at the end. `base` is the name of a tensor without
+ * "blk.N." and without ".weight".
  *
  * Short names: b is the graph being built, m its model, x the values passed
- * from layer to layer, h the same after a norm. */
+ * from layer to layer, h the values x after a norm. */
 #ifndef MODEL_BLOCKS_H
 #define MODEL_BLOCKS_H
 
 #include "model/model.h"
 
-/* A layer's cache, including the keys and values of the step's tokens. */
+/* The caches of a layer, after the keys and values of the step's tokens are
+ * written. */
 struct model_kv {
     pl_tensor k, v;
 };
@@ -20,15 +22,15 @@ struct model_kv {
 struct build {
     const struct model *m;
     pl_graph *g;
-    int64_t layer; /* the current one, -1 outside of layers */
-    int64_t first; /* the first one of the graph */
+    int64_t layer; /* the current layer; -1 outside of layers */
+    int64_t first; /* the first layer of the graph */
     bool block;    /* the graph is a multi-token-prediction block */
     pl_tensor ids, pos, out_ids;
     pl_format cache_k, cache_v;
-    struct model_kv kv; /* read by the last attention */
+    struct model_kv kv; /* the caches that the last attention read */
 };
 
-/* An expected size and the key that it comes from, for messages. */
+/* An expected size and the metadata key that it comes from, for errors. */
 struct model_dim {
     int64_t n;
     const char *key;
@@ -36,44 +38,47 @@ struct model_dim {
 
 /* ---- weight.c ----------------------------------------------------------- */
 
-/* Returns the weight `base`.`suffix`, or `base` if suffix is NULL. Checks it
- * against the file; its dimensions must be `dim`. If absent, returns -1 if
- * optional, else fails. A second call returns the same leaf. */
+/* Returns the weight `base`.`suffix`, or `base` if suffix is NULL, as a leaf of
+ * the graph. Its dimensions in the file must be dim[n_dim]. If the file lacks
+ * the weight, returns -1, and fails unless `optional`. A second call returns
+ * the same leaf. */
 pl_tensor model_weight(struct build *b, const char *base, const char *suffix,
                        pl_role role, bool optional, int n_dim,
                        const struct model_dim *dim);
 
-/* Returns true if the file has it. */
+/* Returns true if the file contains the tensor `base`.`suffix`. */
 bool model_has(const struct build *b, const char *base, const char *suffix);
 
-/* Returns `base`.scale, which multiplies the weight's result, or -1 if absent.
- * It has one value, or one for each expert (*each, only if `experts`). */
+/* Returns `base`.scale, by which the weight's result is multiplied, or -1 if
+ * absent. It has one value, or, only if `experts`, one for each expert; *each
+ * is true then. */
 pl_tensor model_scale(struct build *b, const char *base, bool experts,
                       bool *each);
 
-/* Checks that the values of factors, scales and the router's biases are usable.
- * `g` is the model's graph. */
+/* Checks that the values of RoPE frequency factors, scales and router biases
+ * are usable. `g` is the graph of the model. */
 pl_status model_check_values(const struct model *m, const pl_graph *g,
                              pl_err *err);
 
 /* ---- blocks.c ----------------------------------------------------------- */
 
-/* Assigns nodes built from here on to this layer, or to none if -1. */
+/* Assigns the nodes built from here on to layer `layer`, or to no layer if
+ * -1. */
 void model_layer(struct build *b, int64_t layer);
 
-/* Returns the width of the values passed from layer to layer. */
+/* Returns d_model, the number of values per token that layers pass on. */
 struct model_dim model_width(const struct build *b);
 
-/* Names a value "name-N" by the layer; returns it. */
+/* Gives the value x the name "NAME-N", N the current layer. Returns x. */
 pl_tensor model_name(struct build *b, pl_tensor x, const char *name);
 
-/* Reshape x [n_tok, n * d], or as many values, to [n_tok, n, d] and to
- * [n_tok, n]. */
+/* Reshape x, which has n_tok * n * d or n_tok * n values, to [n_tok, n, d] or
+ * to [n_tok, n]. */
 pl_tensor model_heads(struct build *b, pl_tensor x, int64_t n, int64_t d);
 pl_tensor model_flat(struct build *b, pl_tensor x, int64_t n);
 
 /* Returns x [*, in] times `base`.weight [out, in], times `base`.scale, plus
- * `base`.bias, if the file has these. need_bias: the bias is required. */
+ * `base`.bias. The scale is optional, and the bias unless `need_bias`. */
 pl_tensor model_matmul(struct build *b, pl_tensor x, const char *base,
                        pl_role role, struct model_dim out, struct model_dim in,
                        bool need_bias);
@@ -82,61 +87,67 @@ pl_tensor model_matmul(struct build *b, pl_tensor x, const char *base,
 pl_tensor model_norm(struct build *b, pl_tensor x, const char *base,
                      struct model_dim d);
 
-/* Returns the rows of token_embd for the step's tokens: [n_tok, d_model]. A
- * family that begins with this has no multi-token-prediction blocks. */
+/* Returns the rows of token_embd for the step's tokens: [n_tok, d_model]. Fails
+ * for a multi-token-prediction block. Families that support such blocks call
+ * model_enter instead. */
 pl_tensor model_embed(struct build *b);
 
-/* Returns the input of the layers from b->first up to *end: model_embed's
- * result, or in a multi-token-prediction block
+/* Returns the input of the first layer, b->first, and sets *end to the end of
+ * the layers. It is the result of model_embed, or in a multi-token-prediction
+ * block
  *
  *   eh_proj (norm(embedding, enorm), norm(hidden, hnorm))
  *
  * Source: arXiv:2412.19437, section 2.2. */
 pl_tensor model_enter(struct build *b, int64_t *end);
 
-/* The cases in which each head of q and k is normalised before rope. */
+/* The cases in which each head of q and k is normalised before RoPE: never, if
+ * the file contains the norm weights, or always. */
 enum model_qk_norm { QK_NORM_NEVER, QK_NORM_IF_GIVEN, QK_NORM_ALWAYS };
 
 struct model_attention {
-    bool bias; /* q, k and v must have biases; otherwise they may */
+    bool bias; /* biases of q, k and v are required, else optional */
     enum model_qk_norm qk_norm;
-    bool gate;       /* half of the values of each head in attn_q are a gate */
-    bool v_norm;     /* each head of v is normalised, without a weight */
-    bool v_is_k;     /* without attn_v, v is the result of attn_k */
-    bool sinks;      /* attn_sinks: one more value in the softmax of a head */
-    pl_tensor freqs; /* [n_rot / 2], divide rope's angles, or -1 */
-    /* The cache of an earlier layer, which this one reads instead of its own.
-     * NULL: its own. */
+    bool gate;       /* attn_q also computes a gate, as wide as a head */
+    bool v_norm;     /* normalise each head of v, without a weight */
+    bool v_is_k;     /* if the file lacks attn_v, v is the result of attn_k */
+    bool sinks;      /* attn_sinks adds a value to the softmax of each head */
+    pl_tensor freqs; /* [n_rot / 2] divisors of RoPE's angles; -1 if none */
+    /* The caches of an earlier layer to read; NULL to use caches of its own. */
     const struct model_kv *kv;
 };
 
-/* Returns causal self-attention of h [n_tok, d_model] through the layer's
- * cache, with its output matrix: [n_tok, d_model]. q, k and v may be fused in
- * attn_qkv. */
+/* Returns causal self-attention of h [n_tok, d_model] with the layer's caches,
+ * times the output matrix: [n_tok, d_model]. The matrices of q, k and v may be
+ * fused into attn_qkv. */
 pl_tensor model_attention(struct build *b, pl_tensor h,
                           const struct model_attention *o);
 
-/* delta.c: the same with a gated delta net, through the layer's states. */
+/* In delta.c: returns a gated delta net of h instead of attention, with the
+ * states of the layer. */
 pl_tensor model_delta_net(struct build *b, pl_tensor h);
 
-/* Joins gate and up: pl_swiglu, pl_geglu. */
+/* Combines gate and up: pl_swiglu, pl_geglu. */
 typedef pl_tensor model_glu(pl_graph *g, pl_tensor gate, pl_tensor up);
-/* Returns down(glu(gate h, up h)). Gate and up may be fused in ffn_gate_up. */
+/* Returns down(glu(gate h, up h)). The matrices gate and up may be fused into
+ * ffn_gate_up. */
 pl_tensor model_mlp(struct build *b, pl_tensor h, model_glu *glu);
-/* Returns the router's logits, ffn_gate_inp h: [n_tok, n_expert]. */
+/* Returns the logits of the router, ffn_gate_inp times h: [n_tok, n_expert]. */
 pl_tensor model_router(struct build *b, pl_tensor h);
-/* Returns the weighted sum of model_mlp over the best n_expert_used experts,
- * plus the shared expert, if any. `logits` of the router choose and weigh the
- * experts. */
+/* Returns the weighted sum of the results of the best n_expert_used experts,
+ * each computed like model_mlp, plus the shared expert, if any. The router's
+ * `logits` determine the choice and the weights. */
 pl_tensor model_experts(struct build *b, pl_tensor h, pl_tensor logits,
                         model_glu *glu);
 
-/* Picks the wanted rows, normalises them and multiplies by output.weight, or by
- * token_embd.weight if embeddings are tied. Marks the logits as output. */
+/* Builds the output head: selects the rows out_ids of x, normalises them and
+ * multiplies by output.weight, or by token_embd.weight if embeddings are tied.
+ * Marks the logits as output. */
 void model_head(struct build *b, pl_tensor x);
 
-/* Builds a whole network of layers x += attention or delta net(attn_norm x);
- * x += mlp or experts(ffn_norm x). `ffn_norm` is that tensor's name. */
+/* Builds a whole network, from embedding to logits, of layers x += attention or
+ * delta net(attn_norm x); x += mlp or experts(ffn_norm x). `ffn_norm` is the
+ * name of the second norm in the file. */
 void model_decoder(struct build *b, const struct model_attention *o,
                    const char *ffn_norm, model_glu *glu);
 

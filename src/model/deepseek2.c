@@ -1,15 +1,16 @@
 /* deepseek2 (DeepSeek V2, V3 and R1, Kimi K2): multi-head latent attention. For
- * each token, the cache has one latent c and one rotated key r, for all heads:
+ * each token, the cache contains one latent c and one rotated key r, which all
+ * heads share:
  *
  *   (c, r) = kv_a h,  c = norm(c),  r = rope(r)
  *   (q_n, q_r) = a head of q_b norm(q_a h), or of q h;  q_r = rope(q_r)
  *   score = ((k_b q_n) c + q_r r) * query_scale,  out = v_b (sum of p c)
  *
- * where each head has its own matrices k_b and v_b. So keys are (c, r), and
- * their first values, c, are the values: one cache holds both.
+ * where each head has its own matrices k_b and v_b. So the keys are (c, r), and
+ * the values are c, the first part of the keys: one cache serves for both.
  *
- * Older files have k_b (transposed) and v_b as rows of one matrix, kv_b. Then
- * the keys and values of each head are computed and cached:
+ * Older files contain k_b (transposed) and v_b as rows of one matrix, kv_b.
+ * Then the keys and values of each head are computed and cached:
  *
  *   (k_n, v) = a head of kv_b c,  score = (q_n k_n + q_r r) * query_scale
  *
@@ -26,10 +27,11 @@
 
 enum { MAX_RANK = 1 << 20, MAX_HEAD_WIDTH = 1 << 16 };
 
-/* YaRN scales scores instead of cos and sin: by the square of 1 + l ln(factor),
- * where l is the key yarn_log_multiplier, a tenth of the original model's
- * mscale_all_dim. The meaning of files without the key has changed over time.
- * Source: llama.cpp, discussion 7416 and pull request 17945. */
+/* In these models YaRN scales the scores instead of cos and sin: by the square
+ * of 1 + l ln(factor). l is the key yarn_log_multiplier, a tenth of
+ * mscale_all_dim in the original model. Files without the key are rejected,
+ * because their meaning has changed over time. Source: llama.cpp, discussion
+ * 7416 and pull request 17945. */
 static pl_status read_yarn(struct model *m, pl_err *err)
 {
     const double factor = 1 / (double)m->rope.freq_scale;
@@ -72,7 +74,7 @@ pl_status model_deepseek2_read(struct model *m, pl_err *err)
                        "%s: either %s or attention.value_length_mla is missing",
                        path, params_key(m, "attention.key_length_mla", &k));
     m->latent = d_key > 0;
-    if (m->latent) { /* else key_length and value_length are a head's */
+    if (m->latent) { /* else a head has key_length and value_length */
         PL_TRY(params_head_width(m, "attention.key_length_mla", 0, &m->d_key,
                                  err));
         PL_TRY(params_head_width(m, "attention.value_length_mla", 0,
@@ -102,7 +104,8 @@ static pl_tensor rotated(struct build *b, pl_tensor x)
     return pl_rope_apply(b->g, x, b->pos, -1, &b->m->rope);
 }
 
-/* Returns a cache after this step's x [n_tok, n_head, d] was written. */
+/* Writes the step's x [n_tok, n_head, d] to the cache `kind` of the layer.
+ * Returns the cache. */
 static pl_tensor cached(struct build *b, const char *kind, pl_format f,
                         bool values, int64_t n_head, int64_t d, pl_tensor x)
 {
@@ -113,7 +116,8 @@ static pl_tensor cached(struct build *b, const char *kind, pl_format f,
                           x);
 }
 
-/* Multiplies each head of x [n_tok, n_head, in] by its own matrix. */
+/* Multiplies head i of x [n_tok, n_head, in] by matrix i of the weight
+ * `base`. */
 static pl_tensor by_head(struct build *b, pl_tensor x, const char *base,
                          pl_role role, struct model_dim out,
                          struct model_dim in)
@@ -129,7 +133,7 @@ static pl_tensor by_head(struct build *b, pl_tensor x, const char *base,
     return scale < 0 ? x : pl_mul(b->g, x, scale);
 }
 
-/* Returns [n_tok, n_head, d_key]. */
+/* Returns the queries of all heads, [n_tok, n_head, d_key]. */
 static pl_tensor queries(struct build *b, pl_tensor h)
 {
     const struct model *m = b->m;
@@ -148,8 +152,8 @@ static pl_tensor queries(struct build *b, pl_tensor h)
     return model_heads(b, h, m->n_head[b->layer], m->d_key[b->layer]);
 }
 
-/* Takes c [n_tok, kv_rank], r [n_tok, 1, n_rot], and [n_tok, n_head, *] as q_n
- * and q_r. Returns [n_tok, n_head, d_value]. */
+/* Returns attention over the cached latents, [n_tok, n_head, d_value]. c is
+ * [n_tok, kv_rank], r [n_tok, 1, n_rot], q_n and q_r [n_tok, n_head, *]. */
 static pl_tensor by_latents(struct build *b, pl_tensor c, pl_tensor r,
                             pl_tensor q_n, pl_tensor q_r)
 {
@@ -169,7 +173,7 @@ static pl_tensor by_latents(struct build *b, pl_tensor c, pl_tensor r,
     return by_head(b, y, "attn_v_b", PL_ROLE_ATTN_V_B, v, rank);
 }
 
-/* Does the same with keys and values of each head. */
+/* Returns the same with keys and values computed and cached for each head. */
 static pl_tensor by_keys(struct build *b, pl_tensor c, pl_tensor r,
                          pl_tensor q_n, pl_tensor q_r)
 {
@@ -186,7 +190,7 @@ static pl_tensor by_keys(struct build *b, pl_tensor c, pl_tensor r,
     kv = model_heads(b, kv, n_head, d_n + m->d_value[b->layer]);
     k = pl_slice(b->g, kv, 2, 0, d_n);
     v = pl_slice(b->g, kv, 2, d_n, m->d_value[b->layer]);
-    r = pl_add(b->g, pl_scale(b->g, q_r, 0), r); /* r for each head */
+    r = pl_add(b->g, pl_scale(b->g, q_r, 0), r); /* copies r to each head */
     k = pl_concat(b->g, 2, (pl_tensor[]){k, r}, 2);
     k = cached(b, "k", b->cache_k, false, n_head, m->d_key[b->layer], k);
     v = cached(b, "v", b->cache_v, true, n_head, m->d_value[b->layer], v);

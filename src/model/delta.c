@@ -12,7 +12,8 @@ static const char *layer_name(const struct build *b, const char *name,
     return buf;
 }
 
-/* Returns a vector with one value for each value head, [n_value]. */
+/* Returns the weight `base`.`suffix`, a vector with one value for each value
+ * head, [n_value]. */
 static pl_tensor head_values(struct build *b, const char *base,
                              const char *suffix)
 {
@@ -44,7 +45,8 @@ static struct gates gates(struct build *b, pl_tensor h)
                                model_width(b), false);
         return y;
     }
-    /* rows: for each key head beta of its value heads, then alpha */
+    /* rows of the matrix, for each key head: beta of its value heads, then
+     * alpha */
     x = model_matmul(b, h, "ssm_ba", PL_ROLE_DELTA_GATES, both, model_width(b),
                      false);
     x = pl_reshape(b->g, x, 4, four);

@@ -1,6 +1,6 @@
-/* gemma3: five of six layers see a window of the last tokens, with a RoPE that
- * has its own base and no scaling. Each head of q and k is normalised before
- * RoPE, and so is the result of each part of a layer:
+/* gemma3: in five of six layers, attention has a window, and RoPE has another
+ * base and no scaling. Each head of q and k is normalised before RoPE, and the
+ * result of each part of a layer is normalised, too:
  *
  *   x = sqrt(d_model) embedding
  *   x += norm(attention(norm(x)));  x += norm(down(gelu(gate h) * up h)), h the

@@ -1,8 +1,8 @@
-/* gemma4: gemma3's norms. Heads are wider in layers that see all tokens than in
- * those with a window, and scores are not scaled. The last layers have no keys
- * and values and read those of the last layer of their kind that has them. v is
- * normalised without a weight; without attn_v it is the projected k. Each
- * layer's result may be scaled as a whole.
+/* gemma4: norms as in gemma3. Heads are wider in layers without a window, and
+ * scores are not scaled. The last layers compute no keys and values. They read
+ * the cache of the last earlier layer that, like them, has a window or has
+ * none. v is normalised without a weight; if the file lacks attn_v, v is the
+ * projected k. The result of a layer may be scaled as a whole.
  *
  * Experts, if any, are in addition to the feed-forward part. Their router has a
  * norm of its own (n: norm without a weight):
@@ -31,8 +31,9 @@ static bool has_window(const struct model *m, int64_t layer)
     return m->window[layer] > 0;
 }
 
-/* Checks that each layer without a cache has an earlier one of its kind with as
- * many heads. */
+/* Reads n_shared_kv, the number of layers without a cache. Checks that for each
+ * there is an earlier layer with a cache that has as many KV heads and that
+ * also has, or also lacks, a window. */
 static pl_status read_shared_kv(struct model *m, pl_err *err)
 {
     const char *path = gguf_path(m->file);
@@ -103,8 +104,8 @@ pl_status model_gemma4_read(struct model *m, pl_err *err)
     return params_softcap(m, err);
 }
 
-/* Returns the per-layer embeddings, [n_tok, n_layer, d_per_layer], or -1. x is
- * the first layer's input. */
+/* Returns the per-layer embeddings p, [n_tok, n_layer, d_per_layer], or -1 if
+ * the model has none. x is the input of the first layer. */
 static pl_tensor per_layer_inputs(struct build *b, pl_tensor x)
 {
     const struct model *m = b->m;
@@ -145,7 +146,7 @@ static pl_tensor add_per_layer(struct build *b, pl_tensor x, pl_tensor inputs)
     return pl_add(b->g, x, model_norm(b, h, "post_norm", e));
 }
 
-/* Returns the logits of the router, whose scale applies to its input. */
+/* Returns the logits of the router, whose norm and scale are applied to x. */
 static pl_tensor router(struct build *b, pl_tensor x)
 {
     const struct model_dim e = model_width(b);
@@ -185,7 +186,7 @@ void model_gemma4(struct build *b)
                                    PL_ROLE_ROPE_FREQS, true, 1, &half);
     pl_tensor x = pl_scale(b->g, model_embed(b), (float)sqrt((double)e.n));
     pl_tensor inputs = per_layer_inputs(b, x), h, scale;
-    struct model_kv kv[2]; /* of the last layer without and with a window */
+    struct model_kv kv[2]; /* of the last layer without, with a window */
 
     for (int64_t i = 0; i < m->n_layer; i++) {
         const bool window = has_window(m, i);

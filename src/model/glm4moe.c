@@ -1,7 +1,8 @@
-/* glm4moe (GLM-4.5 and its successors): llama with rope over the first values
- * of a head, in halves. Biases on q, k and v and norms of each head of q and k
- * are optional. The norm before the feed-forward part is called
- * post_attention_norm. The first n_dense layers have no experts; in the others
+/* glm4moe (GLM-4.5 and its successors): llama, but RoPE rotates only the first
+ * values of a head, in pairs (i, i + n_rot/2). Biases on q, k and v and norms
+ * of each head of q and k are optional. The norm before the feed-forward part
+ * is called post_attention_norm. The first n_dense layers have no experts; in
+ * the others
  *
  *   p = sigmoid(router h),  S = the n_used best of p + exp_probs_b
  *   x += sum over e in S of w_e expert_e(h)  +  shared expert(h)

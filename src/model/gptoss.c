@@ -1,7 +1,7 @@
-/* gpt-oss: llama with biases everywhere, also of experts, and a sink for each
- * head, which takes part in the softmax and adds nothing. Every other layer,
- * beginning with the first, sees a window of the last tokens. The router's
- * softmax covers only the chosen experts, whose hidden values are
+/* gpt-oss: llama with biases everywhere, including those of experts. Each head
+ * has a sink: a value in its softmax that adds nothing to the result. Every
+ * other layer, beginning with the first, has a window. The router's softmax
+ * covers only the chosen experts. Their hidden values are
  *
  *   (up + 1) gate / (1 + e^(-1.702 gate)),  gate at most 7, up in -7 .. 7.
  *

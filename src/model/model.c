@@ -1,7 +1,7 @@
-/* The table of families; opening a file as a model; the frame of every graph.
+/* The table of families, opening a file as a model, and building its graph.
  *
  * Opening checks a model by building its graph once, which looks up all its
- * tensors. So there is no second list of tensors to keep consistent. */
+ * tensors. So no second list of tensors must be kept consistent. */
 #include "model/model.h"
 
 #include "base/err.h"

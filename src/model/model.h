@@ -3,8 +3,8 @@
  * model_open reads the hyper-parameters and checks every tensor that the graph
  * names, so that a file that opens can be planned. A family is one short file
  * that combines shared blocks (blocks.h); the table in model.c lists them. Only
- * a few vectors are read of the weights, to validate their values. Devices are
- * unknown here. */
+ * a few vectors of the weights are read, to validate their values. This layer
+ * does not know devices. */
 #ifndef MODEL_MODEL_H
 #define MODEL_MODEL_H
 
@@ -15,28 +15,29 @@
 struct build; /* blocks.h */
 struct model;
 
-/* The use of experts (MoE) instead of one feed-forward part in a family. */
+/* The cases in which a family uses experts (MoE) instead of one feed-forward
+ * part: never, if the file contains the key expert_count, or always. */
 enum model_moe { MOE_NEVER, MOE_IF_GIVEN, MOE_ALWAYS };
 
 /* One row for each family. */
 struct model_family {
     const char *arch; /* general.architecture */
-    bool neox;        /* rope pairs (i, i + n_rot/2), else (2i, 2i + 1) */
+    bool neox; /* RoPE rotates pairs (i, i + n_rot/2), else (2i, 2i + 1) */
     enum model_moe moe;
-    /* Has keys for the router, a shared expert and leading layers without
-     * experts. */
+    /* The file contains keys for the router, for a shared expert and for
+     * leading layers without experts. */
     bool shared;
-    const char *expert_width; /* key of an expert's width */
-    /* Reads keys besides those of all families; NULL: there are none. */
+    const char *expert_width; /* key of the width of an expert */
+    /* Reads keys that only this family has; NULL if there are none. */
     pl_status (*read)(struct model *m, pl_err *err);
     void (*graph)(struct build *b);
 };
 
-/* A gated delta net's heads, all of one width: value heads, several of which
- * share a key head; and the taps of the convolution before it. */
+/* Sizes of a gated delta net. All heads have the same width; several value
+ * heads share a key head. n_tap is the length of the convolution before it. */
 struct model_delta {
     int64_t n_key, n_value, d_head, n_tap;
-    bool neighbours; /* adjacent heads share, else heads n_key apart */
+    bool neighbours; /* adjacent value heads share, else those n_key apart */
 };
 
 struct model {
@@ -44,58 +45,63 @@ struct model {
     const struct model_family *family;
     struct arena arena; /* owns the arrays below */
     int64_t n_vocab, n_ctx_train, d_model;
-    int64_t n_layer;       /* layers that are evaluated */
+    int64_t n_layer;       /* layers of the network */
     int64_t n_next;        /* multi-token-prediction blocks after them */
-    const char *vocab_key; /* the origin of n_vocab */
-    /* Arrays of [n_layer], followed by the n_next other blocks, which equal the
-     * last layer with attention. */
+    const char *vocab_key; /* the key that n_vocab comes from */
+    /* Arrays of n_layer + n_next elements. The last n_next are for the
+     * multi-token-prediction blocks and equal those of the last layer with
+     * attention. */
     const int64_t *n_head, *n_head_kv;
-    const int64_t *d_key, *d_value; /* of a head */
-    /* Trailing layers that read the cache of an earlier one instead of their
-     * own. */
+    const int64_t *d_key, *d_value; /* width of a head */
+    /* Number of trailing layers that read the cache of an earlier layer instead
+     * of their own. */
     int64_t n_shared_kv;
     int64_t n_dense;                 /* leading layers without experts */
-    const int64_t *d_ff;             /* [n_layer]; NULL: none */
-    int64_t n_expert, n_expert_used; /* 0: no experts */
-    const int64_t *d_expert;         /* [n_layer], of one; NULL: none */
-    int64_t n_shared;                /* experts that serve every token */
-    int64_t d_shared;    /* their width; 0: n_shared times that of the others */
-    bool shared_gate;    /* weighted by a sigmoid of their own */
-    int64_t d_per_layer; /* of per-layer embeddings; 0: none */
-    int64_t n_group, n_group_used; /* of experts, to choose from; 0, 1: none */
+    const int64_t *d_ff;             /* [n_layer]; NULL if none */
+    int64_t n_expert, n_expert_used; /* 0 if none */
+    const int64_t *d_expert; /* [n_layer], width of an expert; NULL if none */
+    int64_t n_shared;        /* shared experts, which process every token */
+    int64_t d_shared;        /* width of all these; 0 for n_shared * d_expert */
+    bool shared_gate;        /* the shared experts are weighted by a sigmoid */
+    int64_t d_per_layer;     /* width of per-layer embeddings; 0 if none */
+    int64_t n_group, n_group_used; /* groups of experts; 0 or 1 if none */
     pl_gating gating;
-    bool normalise; /* weights of the chosen experts sum to one, */
-    float routed;   /* then are multiplied by this */
+    bool normalise; /* scale the chosen experts' weights to sum 1 */
+    float routed;   /* factor of these weights */
     float eps;
-    int64_t q_rank, kv_rank; /* of latent attention; q_rank 0: not for q */
-    bool latent;             /* its cache holds latents */
+    int64_t q_rank, kv_rank; /* latent attention; q_rank 0 if q has none */
+    bool latent;             /* the cache contains latents */
     pl_rope rope;
-    /* [n_layer] tokens that attention sees, 0: all; NULL: all in every
-     * layer. */
+    /* [n_layer] window of attention in tokens, 0 for no window; NULL if no
+     * layer has one. */
     const int64_t *window;
-    /* [n_layer] has a delta net instead of attention. NULL: no layer has. */
+    /* [n_layer] true for a delta net instead of attention; NULL if all
+     * false. */
     const bool *recurrent;
     struct model_delta delta;
-    pl_rope rope_window; /* of layers with a window */
-    float query_scale;   /* of attention's scores */
-    float softcap;       /* of logits: c tanh(x / c); 0: none */
+    pl_rope rope_window; /* for layers with a window */
+    float query_scale;   /* factor of attention's scores */
+    float softcap;       /* logits become c tanh(x / c); 0 if none */
     int64_t n_unused;    /* tensors of the file that the graph does not read */
     const char *unused;  /* name of the first, view into the file; or NULL */
 };
 
-/* Reads and checks the model; `file` is borrowed. On failure *out is NULL. */
+/* Reads and checks the model in `file`, which is borrowed until model_close. On
+ * failure *out is NULL. */
 pl_status model_open(struct model **out, const struct gguf *file, pl_err *err);
 void model_close(struct model *m);
 
-/* Return the tensors of the file that form a weight of the graph, in order:
- * one, or one for each expert. 0 and NULL: there are none. */
+/* Return the tensors of the file that form the weight `name` of the graph: one
+ * tensor, or one for each expert. model_weight_parts returns their number, 0 if
+ * there are none. model_weight_part returns tensor `part`, or NULL if there is
+ * none. */
 int64_t model_weight_parts(const struct model *m, const char *name);
 const struct gguf_tensor *model_weight_part(const struct model *m,
                                             const char *name, int64_t part);
 
 struct model_graph_options {
     pl_format cache_k, cache_v;
-    /* 0: the network. N: its Nth multi-token-prediction block instead. */
+    /* 0 for the network; N for its Nth multi-token-prediction block instead. */
     int64_t mtp;
     pl_numerics numerics;
 };
@@ -110,8 +116,9 @@ struct model_graph_options {
  *   weights                  by their names in the file, formats as there
  *   logits     F32 [n_out, n_vocab], marked as output
  *
- * A multi-token-prediction block has the same. Its ids are one token ahead of
- * pos, and its logits are those of the token after the ids. It also has
+ * A multi-token-prediction block has the same inputs and output. Its ids are
+ * one token ahead of pos, and its logits predict the token after ids. It also
+ * has
  *
  *   hidden     F32 [n_tok, d_model]  input: result_hidden of the tokens before,
  *                                    of the network or the block before

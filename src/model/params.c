@@ -1,5 +1,5 @@
 /* Reads hyper-parameters, with the defaults that writers of GGUF files rely on.
- * The look-up of tensors checks that they agree with these. */
+ * weight.c checks that the shapes of the tensors agree with them. */
 #include "model/params.h"
 
 #include "base/err.h"
@@ -40,8 +40,8 @@ pl_status params_get(const struct model *m, const char *name, int64_t def,
                         err);
 }
 
-/* Reads a number of [1e-6, 1e6], or 0 if `zero`: some writers use it for
- * "none". */
+/* Reads a number in [1e-6, 1e6]. If `zero`, also allows 0, with which some
+ * writers mean "none". */
 static pl_status get_factor(const struct model *m, const char *name, double def,
                             bool zero, double *out, pl_err *err)
 {
@@ -54,7 +54,9 @@ static pl_status get_factor(const struct model *m, const char *name, double def,
                    gguf_path(m->file), k.s, *out, zero ? ", nor 0 (none)" : "");
 }
 
-/* Allocates a number for each layer; NULL: out of memory. */
+/* Allocates an array with an integer for each layer and each
+ * multi-token-prediction block. Returns NULL and sets the error if out of
+ * memory. */
 static int64_t *layers_alloc(struct model *m, pl_err *err)
 {
     int64_t *v =
@@ -168,8 +170,8 @@ static pl_status read_attention(struct model *m, pl_err *err)
                              err);
 }
 
-/* Reads the groups of experts: the router chooses from those of the best
- * groups. */
+/* Reads the groups of experts. The router chooses only experts of the best
+ * n_group_used groups. */
 static pl_status read_groups(struct model *m, pl_err *err)
 {
     struct params_key k;
@@ -192,8 +194,8 @@ static pl_status read_groups(struct model *m, pl_err *err)
     return PL_OK;
 }
 
-/* Reads the keys of families with a shared expert. Their defaults are the
- * values that writers omit. */
+/* Reads the keys that only families with a shared expert have. If a key is
+ * absent, its default is the value for which writers omit it. */
 static pl_status read_shared(struct model *m, pl_err *err)
 {
     const char *path = gguf_path(m->file);
@@ -251,9 +253,9 @@ static bool is(struct gguf_str s, const char *word)
     return s.len == strlen(word) && !memcmp(s.s, word, s.len);
 }
 
-/* YaRN (arXiv:2309.00071): pairs that turn often within the original context
- * keep their frequency, slow ones are interpolated, with a ramp between. Cos
- * and sin are scaled. */
+/* Sets the parameters of YaRN (arXiv:2309.00071). Pairs that turn often within
+ * the original context keep their frequency, slow ones are interpolated, and a
+ * ramp connects the two. Cos and sin are scaled by mscale. */
 static void set_yarn(pl_rope *r, double base, double factor, double n_ctx)
 {
     double n = r->n_rot, low, high;
@@ -267,8 +269,8 @@ static void set_yarn(pl_rope *r, double base, double factor, double n_ctx)
         r->mscale *= (float)(1 + 0.1 * log(factor));
 }
 
-/* Reads the divisor of positions. rope.scale_linear is its older name, used if
- * the newer one is absent. */
+/* Reads the factor by which RoPE divides positions. rope.scale_linear is the
+ * older name of the key, used if the newer one is absent. */
 static pl_status read_factor(const struct model *m, double *out, pl_err *err)
 {
     const char *name = params_has(m, "rope.scaling.factor")
@@ -391,7 +393,8 @@ static pl_status read_rope(struct model *m, pl_err *err)
         params_rope_count(m, "rope.dimension_count", m->d_key[0], &n_rot, err));
     PL_TRY(params_rope_base(m, "rope.freq_base", &base, err));
     PL_TRY(read_factor(m, &factor, err));
-    /* on cos and sin for every type, so q k is scaled by its square */
+    /* scales cos and sin for every type of scaling, so q k is scaled by the
+     * square */
     PL_TRY(get_factor(m, "rope.scaling.attn_factor", 1, false, &stretch, err));
     PL_TRY(gguf_get_str(m->file, params_key(m, "rope.scaling.type", &k),
                         &scaling, err));
@@ -419,8 +422,9 @@ static pl_status read_rope(struct model *m, pl_err *err)
     return PL_OK;
 }
 
-/* Gives the blocks after the layers the values of the last layer with
- * attention, because files have no others. This file owns the arrays. */
+/* Sets the values of the multi-token-prediction blocks to those of the last
+ * layer with attention, because files contain none for them. The casts are
+ * safe: this file allocated the arrays. */
 static void follow_layers(struct model *m)
 {
     const int64_t *all[] = {m->n_head, m->n_head_kv, m->d_key, m->d_value,

@@ -1,5 +1,5 @@
-/* qwen2: llama with rope over halves of a head, and biases on q, k and v.
- * Source: arXiv:2407.10671. */
+/* qwen2: llama, but RoPE rotates pairs (i, i + n_rot/2), and q, k and v have
+ * biases. Source: arXiv:2407.10671. */
 #include "model/blocks.h"
 
 void model_qwen2(struct build *b)

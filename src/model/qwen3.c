@@ -1,7 +1,7 @@
-/* qwen3 and qwen3moe: llama with rope over halves of a head, and each head of q
- * and k normalised before it. qwen3moe has experts in every layer, softmax over
- * all of them, and weights normalised over the chosen ones. Source:
- * arXiv:2505.09388. */
+/* qwen3 and qwen3moe: llama, but RoPE rotates pairs (i, i + n_rot/2), and each
+ * head of q and k is normalised before RoPE. qwen3moe has experts in every
+ * layer, softmax over all of them, and weights normalised over the chosen ones.
+ * Source: arXiv:2505.09388. */
 #include "model/blocks.h"
 
 void model_qwen3(struct build *b)

@@ -1,5 +1,5 @@
-/* qwen35, qwen35moe (Qwen3.5, Qwen3.6) and qwen3next: the last of each
- * `interval` layers has attention, with a gate on each of its results,
+/* qwen35, qwen35moe (Qwen3.5, Qwen3.6) and qwen3next: the last of every
+ * `interval` layers has attention, with a gate for each of its results,
  *
  *   x += out(attention(norm q, norm k, v) * sigmoid(gate))
  *
@@ -10,8 +10,8 @@
  *                 beta = sigmoid(beta h))
  *   x += out(norm(o) * silu(gate h)),  the norm over each head
  *
- * A shared expert is weighted by its own sigmoid. qwen3next has beta and alpha
- * in one matrix, and adjacent value heads share a key head. Source:
+ * A shared expert is weighted by its own sigmoid. qwen3next stores beta and
+ * alpha in one matrix, and adjacent value heads share a key head. Source:
  * arXiv:2412.06464 (the delta net); model cards of Qwen3-Next and Qwen3.5. */
 #include "base/err.h"
 #include "graph/graph.h"
@@ -67,7 +67,7 @@ pl_status model_qwen35_read(struct model *m, pl_err *err)
     if (!recurrent)
         return err_no_memory(err, "hyper-parameters");
     for (int64_t i = 0; i < m->n_layer; i++)
-        recurrent[i] = (i + 1) % interval != 0; /* never later blocks */
+        recurrent[i] = (i + 1) % interval != 0; /* false for MTP blocks */
     m->recurrent = recurrent;
     if (m->n_expert == 0)
         return PL_OK;

@@ -1,5 +1,6 @@
-/* Weights by name: looked up in the file, compared with the keys and entered
- * into the graph as leaves. Reads the values of a few of them. */
+/* Looks up weights by name in the file, compares their shapes with the metadata
+ * keys and enters them into the graph as leaves. Reads the values of a few of
+ * them. */
 #include "model/blocks.h"
 
 #include "base/err.h"
@@ -14,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* "blk.3.ffn_down.weight" */
+/* A full tensor name, such as "blk.3.ffn_down.weight". */
 struct name {
     char s[96];
 };
@@ -33,7 +34,7 @@ static const char *full_name(const struct build *b, const char *base,
     return n->s;
 }
 
-/* "[64, 88]" */
+/* Writes a shape as "[64, 88]" to buf and returns buf. */
 static const char *shape_text(int n_dim, const int64_t *dim, char buf[96])
 {
     int used = 0;
@@ -57,7 +58,8 @@ static pl_status missing(struct build *b, const char *name, int n_dim,
                    shape_text(n_dim, dim, shape));
 }
 
-/* Files omit outermost dimensions of size 1, or add them. */
+/* Checks that the shape of `t` is dim[n_dim]. Outermost dimensions of size 1 do
+ * not count, because some files omit them and others add them. */
 static pl_status compare(struct build *b, const struct gguf_tensor *t,
                          int n_dim, const int64_t *dim,
                          const struct model_dim *want)
@@ -91,8 +93,8 @@ static pl_status compare(struct build *b, const struct gguf_tensor *t,
     return PL_OK;
 }
 
-/* Checks that kernels can read the format: any float or block format as a
- * matrix, floats as a vector. */
+/* Checks that kernels can read the format of `t`: F32, F16 or BF16 for a
+ * vector, and any float or block format for a matrix. */
 static pl_status check_format(struct build *b, const struct gguf_tensor *t,
                               int n_dim)
 {
@@ -118,8 +120,9 @@ static pl_status check_format(struct build *b, const struct gguf_tensor *t,
                    gguf_format_name(t->id, id), known);
 }
 
-/* Files may name each expert's matrix separately: "blk.3.ffn_up.5.weight" is a
- * part of "blk.3.ffn_up_exps.weight". */
+/* Writes the name of a single expert's matrix to *n and returns it; "" if
+ * `stacked` is not a name of stacked experts. Files may contain
+ * "blk.3.ffn_up.5.weight" and so on instead of "blk.3.ffn_up_exps.weight". */
 static const char *expert_name(const char *stacked, int64_t expert,
                                struct name *n)
 {
@@ -152,7 +155,8 @@ const struct gguf_tensor *model_weight_part(const struct model *m,
     return t ? t : gguf_find_tensor(m->file, expert_name(name, part, &n));
 }
 
-/* Checks that all experts' matrices are like the first. */
+/* Checks that all experts' matrices are present, with the shape dim[1 ..
+ * n_dim-1] and the same format. */
 static pl_status compare_experts(struct build *b, const char *name, int n_dim,
                                  const int64_t *dim,
                                  const struct model_dim *want)
@@ -238,14 +242,15 @@ pl_tensor model_scale(struct build *b, const char *base, bool experts,
 
 /* ---- validated values ---------------------------------------------------- */
 
-/* The valid values of a role; all are vectors. A wrong value in a matrix spoils
- * the logits, which is detected there. A wrong one here leaves them finite but
- * meaningless, or turns all into NaN without a reason. */
+/* Ranges of valid values for some roles, all of which are vectors. A wrong
+ * value in a matrix spoils the logits, which is detected there. A wrong value
+ * in one of these vectors may leave the logits finite but meaningless, or make
+ * all NaN without a hint at the cause. */
 static const struct range {
     pl_role role;
     double lo, hi;
 } ranges[] = {
-    /* Divisors of angles; 1e30: the pair is not rotated. */
+    /* Divisors of angles; with 1e30 the pair is in effect not rotated. */
     {PL_ROLE_ROPE_FREQS, 1e-6, 2e30},
     {PL_ROLE_SCALE, -FLT_MAX, FLT_MAX},
     {PL_ROLE_ROUTER_BIAS, -INFINITY, INFINITY}, /* any number */

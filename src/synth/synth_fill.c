@@ -1,6 +1,7 @@
-/* Random weights in a format's own blocks: all bits are drawn, then the block's
- * scales are set, so that filling is as fast as writing. The scales follow from
- * decoding a few blocks with a known scale. */
+/* Random weights in the blocks of a format. All bits are drawn at random, then
+ * the scales of each block are set, which is as fast as writing. The scales
+ * follow from the size of the values that a few blocks with a known scale
+ * decode to. */
 #include "synth/synth.h"
 
 #include "base/half.h"
@@ -9,13 +10,13 @@
 #include <math.h>
 #include <string.h>
 
-/* The position of the scales in a block: d, and the one that is added or, in
- * K-quants, subtracted. To give codes without a sign a mean of zero, half their
- * range is subtracted: `middle` times d. */
+/* The offsets in a block of its scale d and of its minimum, which is added or,
+ * in K-quants, subtracted; -1 if there is no minimum. Unsigned codes get a mean
+ * of zero by a minimum of `middle` times d: half their range. */
 static const struct place {
     pl_format format;
     int at, min_at;
-    enum { HALF, E8M0, UE4M3X4, NIBBLES } form; /* of d */
+    enum { HALF, E8M0, UE4M3X4, NIBBLES } form; /* encoding of d */
     float middle;
 } places[] = {
     {PL_Q8_0, 0, -1, HALF, 0},      {PL_Q4_0, 0, -1, HALF, 0},
@@ -32,7 +33,7 @@ static const struct place {
     {PL_NVFP4, 0, -1, UE4M3X4, 0},
 };
 
-/* Source: SplitMix64, Steele, Lea and Flood 2014. */
+/* Returns a random number. Source: SplitMix64, Steele, Lea and Flood 2014. */
 static uint64_t draw(uint64_t *s)
 {
     uint64_t z = *s += 0x9E3779B97F4A7C15;
@@ -50,7 +51,7 @@ static void set_half(unsigned char p[2], float v)
     p[1] = (unsigned char)(h >> 8);
 }
 
-/* Returns the nearest unsigned E4M3 number other than 0. */
+/* Returns the unsigned E4M3 number that is nearest to d, but never 0. */
 static unsigned char ue4m3(double d)
 {
     int e = (int)floor(log2(d));
@@ -71,15 +72,15 @@ static void set_scale(struct synth_scale *s, const struct place *p, double d)
     case HALF:
         memcpy(s->d, half, sizeof half);
         break;
-    case E8M0: /* an exponent of two, biased by 127 */
+    case E8M0: /* a power of two: its exponent, biased by 127 */
         s->d[0] = (unsigned char)(127 + (int)lrint(log2(d)));
         s->bytes = 1;
         break;
-    case UE4M3X4: /* four of them, with 4 exponent and 3 fraction bits */
+    case UE4M3X4: /* four scales with 4 exponent and 3 fraction bits */
         memset(s->d, ue4m3(d), 4);
         s->bytes = 4;
         break;
-    case NIBBLES: /* 4 bits at the top of each of four words */
+    case NIBBLES: /* a nibble at the top of each of four 16-bit words */
         for (int i = 0; i < 4; i++) {
             s->d[2 * i + 1] = (unsigned char)(half[i / 2] >> 4 * (i % 2) << 4);
             s->keep[2 * i] = 0xff;
@@ -90,7 +91,8 @@ static void set_scale(struct synth_scale *s, const struct place *p, double d)
     }
 }
 
-/* Returns the root mean square of the blocks' values at the current scales. */
+/* Returns the root mean square of a few blocks' values with the current
+ * scales. */
 static double measured(struct synth_fill f)
 {
     enum { BLOCKS = 64, MOST_BYTES = 256, MOST_VALUES = 256 };
@@ -108,8 +110,8 @@ static double measured(struct synth_fill f)
     return sqrt(sum / BLOCKS / fi->block);
 }
 
-/* Sets floats between 2^e and 2^(e+1) with either sign, so about 1.5 times
- * 2^e. */
+/* Sets f to generate floats of either sign between 2^e and 2^(e+1), so about
+ * 1.5 times 2^e, where that is about `size`. */
 static void set_float(struct synth_fill *f, double size)
 {
     uint32_t e = (uint32_t)(127 + (int)lrint(log2(size / 1.5)));

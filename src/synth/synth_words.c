@@ -1,8 +1,8 @@
-/* A vocabulary of byte pairs, so that a server can process texts. It has 256
- * tokens of one byte each, then a blank followed by a, b, ... z, aa, ab, ...,
- * and last the token that ends a text. Each word without its last letter is a
- * word too, so that the merges lead to every word. A text of such words with
- * blanks between has as many tokens as words. */
+/* A byte-pair (BPE) vocabulary, so that a server can process text. It contains
+ * 256 tokens of one byte each; then the words a, b, ... z, aa, ab, ..., each
+ * after a blank; and last the token that ends a text. Each word without its
+ * last letter is also a word, so that the merges can build every word. A text
+ * of such words, with blanks between them, has as many tokens as words. */
 #include "synth/synth.h"
 
 #include "base/err.h"
@@ -12,8 +12,9 @@
 
 enum { BYTES = 256, WORD = 16, MERGE = 2 * WORD };
 
-/* Writes the character for a byte in GPT-2's vocabulary, in UTF-8: the byte
- * itself if it is printable, else one of those from U+0100 on, in order. */
+/* Writes the character that stands for a byte in GPT-2's vocabulary, in UTF-8.
+ * It is the character of the same number if that is printable, else the next
+ * unused one from U+0100. Returns its length in bytes. */
 static size_t byte_name(int byte, char out[3])
 {
     int code = byte, odd = 0;
@@ -35,7 +36,8 @@ static size_t byte_name(int byte, char out[3])
     return 2;
 }
 
-/* Writes the k-th word, from 0 on, with a leading blank. */
+/* Writes word k, counted from 0, with a leading blank. Returns its length in
+ * bytes. */
 static size_t word(int64_t k, char out[WORD])
 {
     char letter[WORD];
@@ -71,7 +73,8 @@ static void name_tokens(const struct words *w, int64_t n)
     }
 }
 
-/* Writes the merge of each word: all but its last letter, and that letter. */
+/* Writes the merge that builds each word: the word without its last letter, a
+ * blank, and that letter. */
 static void name_merges(const struct words *w, int64_t n_merge, char *text)
 {
     for (int64_t i = 0; i < n_merge; i++) {
