@@ -28,7 +28,7 @@ enum reply_calls {
  * blanks around a marker are not reported. The markers are allocated in
  * `arena`. */
 struct reply_format {
-    /* As in gpt-oss, each message is <|channel|>NAME<|message|>...<|end|> */
+    /* each message is <|channel|>NAME<|message|>...<|end|>, as in gpt-oss */
     bool channels;
     /* The template reads message.thinking instead of
      * message.reasoning_content. */
@@ -44,7 +44,7 @@ struct reply_format {
     struct span end[2];
 
     enum reply_calls calls;
-    /* Around all calls, or if `each` around each. */
+    /* Markers around all calls, or around each call if `each`. */
     struct span calls_open, calls_close;
     struct span call_open, call_close;
     /* OBJECT: keys; absent for {"f": {...}} */
@@ -80,8 +80,8 @@ void reply_format_fini(struct reply_format *f);
 
 /* ---- spans -------------------------------------------------------------- */
 
-struct span span_of(const char *s); /* of a zero-terminated text */
-/* without its first `from` bytes */
+struct span span_of(const char *s); /* the span of a NUL-terminated string */
+/* the span without its first `from` bytes */
 struct span span_from(struct span t, size_t from);
 struct span span_trim(struct span t);
 bool span_equal(struct span a, struct span b);
