@@ -143,7 +143,7 @@ struct operand {
     enum kind kind;
     const void *x;
     int64_t ld;         /* elements per row */
-    const float *scale; /* of q8_0: [d/32][64] or [64][e/32] */
+    const float *scale; /* scales of q8_0: [d/32][64] or [64][e/32] */
     int64_t ld_scale;
     ptrdiff_t ahead; /* distance in bytes to the tile that is read next */
 };

@@ -141,7 +141,7 @@ struct walk {
  * row. */
 static inline void walk_init(struct walk *w, const struct cpu_call *c)
 {
-    int64_t step[2] = {1, 1}; /* of the next outer dimension */
+    int64_t step[2] = {1, 1}; /* strides of the next outer dimension */
 
     /* dim[0] is the innermost dimension */
     w->n_dim = 0;

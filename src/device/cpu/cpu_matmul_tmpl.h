@@ -5,9 +5,9 @@
  *
  *   panel_quantized   the panel function of quantized weights
  *   JOBS              the name of the set's struct cpu_jobs
- *   gemm_table        its GEMMs, by format
+ *   gemm_table        the set's GEMMs, by format
  *   PANELS            how many panels a call takes
- *   MAX_PANELS        that many, or more
+ *   MAX_PANELS        at least PANELS
  *   FLOAT_AHEAD       prefetch distance of float weights, in bytes */
 
 /* ---- floats -------------------------------------------------------------- */

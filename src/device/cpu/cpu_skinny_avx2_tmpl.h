@@ -17,8 +17,8 @@
  * The including file defines AHEAD, the prefetch distance for one or two rows
  * in bytes of a panel. */
 
-/* RUN: number of consecutive tiles computed for four cells before the next four
- * cells. A chunk has at most as many. */
+/* RUN is the number of consecutive tiles computed for four cells before the
+ * next four cells. A chunk has at most RUN tiles. */
 enum { CELLS = 4, RUN = 8 };
 
 /* Returns the lift of a format. */
