@@ -2,9 +2,9 @@
  * of these work, and how much memory is free.
  *
  * A GPU that cannot be used does not prevent the use of others. It is skipped
- * if the item accepts any GPU. If the item requests it by number, the error
- * tells why it cannot be used. Free memory is queried only for chosen GPUs,
- * because the query takes time and GPU memory. */
+ * if the item accepts any GPU. If the item requests the GPU by number, the
+ * error tells why that GPU cannot be used. Free memory is queried only for
+ * chosen GPUs, because the query takes time and GPU memory. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,8 +24,8 @@ enum { N_VENDOR = sizeof vendors / sizeof *vendors };
 struct view {
     const struct backend_ops *ops;
     struct gpu_info info;
-    int gpu;    /* its number; entries of several drivers for one GPU have the
-                   same */
+    int gpu;    /* the GPU's number; entries of several drivers for one GPU have
+                   the same number */
     bool asked; /* works() has queried its free memory */
 };
 

@@ -101,8 +101,8 @@ static const struct row {
     int n_rank;   /* ranks among which the summed dimension is divided */
     int beside;   /* number of further calls of the same kernel that are fused
                      into the launch */
-    /* or further calls of these kernels, each using the result of the one
-     * before; 0: none */
+    /* further calls, of these kernels, that are fused into the launch instead;
+     * each uses the result of the call before; 0 if none */
     enum kernel behind[TRIAL_CALLS - 1];
     bool by_id;  /* these calls are preceded by gather_rows with the ids of the
                     first call */

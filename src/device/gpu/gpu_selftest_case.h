@@ -19,11 +19,12 @@ enum {
 struct selftest_case {
     unsigned char *image; /* borrowed, [TRIAL_IMAGE] */
     uint64_t at;          /* device address of the image */
-    bool dry;             /* makes only launches, does not write to the image */
+    bool dry;             /* create only the launches; do not write to the
+                             image */
     size_t n, n_kept;     /* size of the image in use, in bytes; size without
                              scratch memory */
     size_t out, out_bytes;
-    bool floats; /* the result consists of floats; any two NaNs count as
+    bool floats; /* the result is compared as floats; any two NaNs count as
                     equal */
     uint64_t random;
     bool full;               /* the case does not fit into the image */
@@ -41,7 +42,7 @@ struct selftest_case {
     struct token_table table;
     struct graph_attr attr;
     struct pack pack[TRIAL_CALLS];
-    /* Further calls that the case's fused launch does too. */
+    /* Further calls that are fused into the case's launch. */
     enum kernel also[TRIAL_CALLS - 1];
     struct cpu_call also_call[TRIAL_CALLS - 1];
     int n_also;
@@ -52,8 +53,9 @@ struct selftest_case {
     } by_hand;
 };
 
-/* Makes case i, counted from 0, with t->at, t->image and t->dry. Reuses memory
- * that an earlier case allocated. Returns false if there is no case i. */
+/* Creates case i, counted from 0, using t->at, t->image and t->dry. Reuses
+ * memory that an earlier case allocated. Returns false if there is no case
+ * i. */
 bool trial_make(struct selftest_case *t, int i);
 void trial_fini(struct selftest_case *t);
 /* Returns a hash of the table of calls. If it changes, all calls are tested
