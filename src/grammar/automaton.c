@@ -24,7 +24,8 @@ struct maker {
     struct nfa g;
     uint32_t *state_of; /* owned, [n_node]: the node's state or STATE_NONE */
     uint32_t *node_of;  /* owned, [n_state] */
-    uint32_t *seen;     /* owned, [n_node]: last state that saw it, plus 1 */
+    uint32_t *seen;     /* owned, [n_node]: last state that visited the node,
+                           plus 1 */
     uint32_t *stack;    /* owned, [n_node] */
     uint32_t *place_of; /* owned, [n_rule] */
     uint32_t *rule_of;  /* owned, [n_state]: the state's rule */
@@ -93,7 +94,7 @@ static pl_status take_byte(struct maker *m, const struct nfa_edge *e,
 }
 
 /* Adds an edge that calls a rule. place_rules later replaces the rule's number
- * by its place. */
+ * by its place (see automaton.h). */
 static pl_status take_call(struct maker *m, const struct nfa_edge *e,
                            uint32_t rule)
 {

@@ -280,8 +280,8 @@ static void sort_few(struct stacks *s, size_t base)
     }
 }
 
-/* Does the same with the bit set `met`, which must contain the states of these
- * items, from low to high. Clears `met`. */
+/* Like the function above, but uses the bit set `met`, which must contain the
+ * states of these items, from low to high. Clears `met`. */
 static bool sort_many(struct stacks *s, size_t base, uint32_t low,
                       uint32_t high)
 {
@@ -492,8 +492,8 @@ uint32_t stacks_start(struct stacks *s)
     return close_pile(s, s->n_pile - 1, s->a->empty);
 }
 
-/* Does the same as push, but skips an item if [base ..) has an equal one.
- * Compares it only with the item that `met` knows for its state. */
+/* Like push, but skips an item if [base ..) already has an equal item. Compares
+ * the item only with the one that `met` records for its state. */
 static bool push_once(struct stacks *s, size_t base, uint32_t state,
                       uint32_t below)
 {
@@ -586,7 +586,8 @@ uint32_t stacks_carry(struct stacks *to, const struct stacks *from,
         return set;
     if (known[set])
         return known[set] - 1;
-    stacks_begin(to); /* the items were within the limit before */
+    stacks_begin(to); /* no limit applies, because the items were within it
+                         before */
     for (uint32_t i = 0; i < old->n; i++) {
         uint32_t below = stacks_carry(to, from, known, old->item[i].below);
 

@@ -292,8 +292,8 @@ static void add_leaf_text(const struct grammar_vocab *v, struct trie_node *node,
     add_text(node, (const uint8_t *)end - n, n, first, more, kinds, n_char);
 }
 
-/* Does the same for all texts below the node `from`, whose prefix ends with a
- * part of a character. `more` bytes complete it. */
+/* Like the function above, for all texts below the node `from`, whose prefix
+ * ends with a part of a character. `more` bytes complete it. */
 static void add_from(const struct grammar_vocab *v, struct trie_node *node,
                      const struct trie_node *from, unsigned first, int more,
                      struct char_kinds kinds)
