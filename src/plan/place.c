@@ -116,7 +116,7 @@ static pl_status count_ranks(struct placement *p, const struct cut *c,
 
 /* Assigns consecutive layers to the groups: in proportion to the tensor split
  * if given, else to the devices' memory if known, else to the number of
- * devices. If layers are left over, the last of several equal groups gets one.
+ * devices. If a layer is left over, the last of several equal groups gets it.
  * That group also has the output layer, which computes little in a prompt. */
 static pl_status deal_layers(struct placement *p, struct arena *a,
                              const struct device_list *list,

@@ -3,9 +3,9 @@
  *
  * Split modes, experts or the cache on the host, and overrides all determine a
  * group for every weight and cache. Ops run where their weight or cache lives.
- * Ops with neither get the group with the fewest copied bytes. Placement
- * changes no bit: every group carries all ranks with the same shares, and the
- * numeric plan does not depend on groups. */
+ * Ops with neither get the group with the fewest copied bytes. Placement does
+ * not change the bits of results: every group carries all ranks with the same
+ * shares, and the numeric plan does not depend on groups. */
 #ifndef PLAN_PLACE_H
 #define PLAN_PLACE_H
 
