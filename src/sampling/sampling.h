@@ -35,7 +35,8 @@ struct sampling_options {
     float xtc_probability, xtc_threshold;
     float dynatemp_range, dynatemp_exponent;
 
-    int32_t penalty_last_n; /* number of last tokens; 0 for none, -1 for all */
+    int32_t penalty_last_n; /* number of last tokens that count; 0 for none, -1
+                               for all */
     float penalty_repeat;
     float penalty_frequency;
     float penalty_presence;
