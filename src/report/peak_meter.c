@@ -6,7 +6,7 @@
  * streams. To measure multiplications, each thread runs a loop of one
  * instruction on registers. The loop has twelve independent chains of dependent
  * instructions, more than a core can execute at the same time. Loops are short,
- * and the best result counts. */
+ * and the best result of several is used. */
 #include "base/err.h"
 #include "base/sized.h"
 #include "cost/calibration.h"
