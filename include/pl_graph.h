@@ -338,7 +338,7 @@ typedef struct pl_op_value {
     void *data;
     pl_format format; /* F32 or I32; F32 for the result */
     int n_dim;
-    int64_t dim[4];         /* on this device, in this step */
+    int64_t dim[4];         /* sizes on this device in this step */
     int split;              /* the split dimension, or -1 */
     int n_part;             /* if split >= 0: number of ranges */
     const pl_op_part *part; /* [n_part] */
@@ -547,11 +547,11 @@ PL_API void pl_exec_counters(const pl_exec *x, pl_counters *out, size_t size);
 
 /* Returns the graph of a model as planned; valid as long as the plan. */
 PL_API const pl_graph *pl_plan_graph(const pl_plan *p);
-/* Return the engine's executor, and the tensor of its graph that has a name, or
- * -1 if there is none. Callers use them to read and set tensors between calls
- * of the engine. Kept values are those of the last step. Because the engine
- * owns the executor, pl_exec_free does nothing and pl_exec_step returns
- * BAD_ARGUMENT. */
+/* pl_engine_exec returns the engine's executor. pl_engine_tensor returns the
+ * tensor of the engine's graph with this name, or -1 if there is none. Callers
+ * use both to read and set tensors between calls of the engine. Kept values are
+ * those of the last step. Because the engine owns the executor, pl_exec_free
+ * does nothing and pl_exec_step returns BAD_ARGUMENT. */
 PL_API pl_exec *pl_engine_exec(pl_engine *e);
 PL_API pl_tensor pl_engine_tensor(const pl_engine *e, const char *name);
 
