@@ -146,7 +146,7 @@ bool string_has_case(const struct string *s, bool upper)
     return any;
 }
 
-/* ---- strip, replace, lines --------------------------------------------- */
+/* ---- stripping, replacing, splitting lines ----------------------------- */
 
 /* Sets *span to the number of bytes at the beginning of s[0 .. n) that are
  * characters of `chars`. */

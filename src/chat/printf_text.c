@@ -173,7 +173,7 @@ static char char_at(const struct string *s, size_t at)
     return at < s->len ? s->s[at] : '\0';
 }
 
-/* ---- percent ----------------------------------------------------------- */
+/* ---- formatting with % ------------------------------------------------- */
 
 struct percent {
     struct value args;
@@ -309,7 +309,7 @@ pl_status format_percent(struct render *r, struct string *s, struct value args,
     return render_take(r, from, out);
 }
 
-/* ---- braces ------------------------------------------------------------ */
+/* ---- formatting with format() ------------------------------------------ */
 
 /* Parses a format specification:
  * [[fill]align][sign][#][0][width][,][.precision][type] */

@@ -48,8 +48,9 @@ struct render {
     const struct syntax *syntax;
     struct arena arena;
     struct chat_limits left; /* remaining steps and depth */
-    struct value *root;      /* by symbol; V_ABSENT if not set */
-    struct scope *scope;     /* innermost scope; NULL for root */
+    struct value *root;      /* values of global variables, by symbol; V_ABSENT
+                                if not set */
+    struct scope *scope;     /* innermost scope; NULL outside all scopes */
     enum flow flow;
     struct value hole; /* value of N_HOLE: the text of a filtered block */
     int line;          /* line of the node being evaluated */

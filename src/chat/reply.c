@@ -244,8 +244,8 @@ static void leave_arguments(struct pl_reply *r)
 /* ---- markers ------------------------------------------------------------- */
 
 /* If `t` begins with `mark`, returns `is` and sets *n to the marker's length.
- * Returns MARK_PART if it may begin with `mark` once more text has arrived;
- * `last` means that no more text follows. Otherwise returns NO_MARK. */
+ * Returns MARKER_PART if `t` may begin with `mark` once more text has arrived;
+ * `last` means that no more text follows. Otherwise returns NO_MARKER. */
 static enum marker match_marker(struct span t, bool last, struct span mark,
                                 enum marker is, size_t *n)
 {
@@ -258,8 +258,8 @@ static enum marker match_marker(struct span t, bool last, struct span mark,
     return span_begins(mark, t) && !last ? MARKER_PART : NO_MARKER;
 }
 
-/* Like the function above, for the beginning of a call: either the marker of
- * one call, or the marker around all calls, blanks, and the marker of the first
+/* Like match_marker, for the beginning of a call: either the marker of one
+ * call, or the marker around all calls, blanks, and the marker of the first
  * call. */
 static enum marker try_call(const struct pl_reply *r, struct span t, bool last,
                             size_t *n)
@@ -332,8 +332,9 @@ static enum marker marker_at(const struct pl_reply *r, struct span t, bool last,
 }
 
 /* Advances r->seen to the next marker and returns its kind, with its length in
- * *n. Returns MARK_PART if only the beginning of a marker has arrived. Returns
- * NO_MARK if there is no marker; r->seen is then the end of the text. */
+ * *n. Returns MARKER_PART if only the beginning of a marker has arrived.
+ * Returns NO_MARKER if there is no marker; r->seen is then the end of the
+ * text. */
 static enum marker next_marker(struct pl_reply *r, bool last, size_t *n)
 {
     for (; r->seen < r->raw.n; r->seen++) {
@@ -756,7 +757,7 @@ static bool go_through_channel(struct pl_reply *r, bool last)
     return !r->ended;
 }
 
-/* ---- pl.h ---------------------------------------------------------------- */
+/* ---- functions of pl.h --------------------------------------------------- */
 
 static void go_on(struct pl_reply *r, bool last)
 {

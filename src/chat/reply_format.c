@@ -118,8 +118,8 @@ static struct span first_tag(struct span t)
     return span_until(t, tag_length(t));
 }
 
-/* Like the function above. If there is no tag, returns the first word of `t` if
- * it begins with < or [, because there are unusual end markers such as [e~[ */
+/* Like first_tag, but if there is no tag, returns the first word of `t` if that
+ * begins with < or [, because there are unusual end markers such as [e~[ */
 static struct span first_end(struct span t)
 {
     struct span tag = first_tag(t);
@@ -769,7 +769,7 @@ static void learn_calls(struct reply_format *f, const struct answers *a,
         f->calls = CALLS_NONE;
 }
 
-/* ---- all ----------------------------------------------------------------- */
+/* ---- the whole format ---------------------------------------------------- */
 
 /* Copies the markers to the format's arena, because they point into the texts
  * of probes, which are freed. */

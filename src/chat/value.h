@@ -116,7 +116,7 @@ struct joiner {
 };
 
 struct cycler {
-    struct list *list; /* has at least one item */
+    struct list *list; /* the values to cycle through, at least one */
     size_t at;
 };
 
