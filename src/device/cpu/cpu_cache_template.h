@@ -330,7 +330,7 @@ static inline void operand_to_pairs(struct operand *o, int64_t lo, int64_t hi,
  * of 16. */
 struct product {
     const float *a; /* if `by_pairs`: BF16 pairs of values 2i, 2i + 1 */
-    int64_t lda;    /* in floats or pairs */
+    int64_t lda;    /* length of a row of `a`, in floats or pairs */
     bool by_pairs;
     const struct operand *b;
     int64_t lo, hi;

@@ -57,7 +57,7 @@ struct cpu_call {
     /* For attention: the local KV head of each local query head. NULL for other
      * ops. */
     const int32_t *head_map;
-    struct rank_tree tree; /* for matrix products */
+    struct rank_tree tree; /* the ranks and additions of a matrix product */
     /* [n_span], the intervals that this device holds of a split dimension. That
      * is the rows of the table for gather_rows, the summed dimension for sum,
      * and the last dimension for quantize, whose chunks share a scale. NULL for

@@ -299,7 +299,7 @@ bool cpu_bf16_agrees(void)
     return true;
 }
 
-/* ---- the tables ---------------------------------------------------------- */
+/* ---- tables of panel functions ------------------------------------------- */
 
 #define GEMM(name)                                                             \
     [PL_##name] = {                                                            \

@@ -85,7 +85,7 @@ static void panel_plain(const struct cpu_panel_args *s)
     }
 }
 
-/* ---- the table ----------------------------------------------------------- */
+/* ---- table of panel functions -------------------------------------------- */
 
 static const struct cpu_jobs jobs = {
     .packed = {[0 ... PL_FORMAT_COUNT - 1] = panel_packed},

@@ -10,7 +10,7 @@
  *   MAX_PANELS        at least PANELS
  *   FLOAT_AHEAD       prefetch distance of float weights, in bytes */
 
-/* ---- floats -------------------------------------------------------------- */
+/* ---- float weights ------------------------------------------------------- */
 
 /* Multiplies n_panel panels of the call, from `panel`, by rows of activations
  * first .. first+n-1, with one sum per panel and row in registers. n_panel and
@@ -111,7 +111,7 @@ TMPL void panel_float(const struct cpu_panel_args *s, pl_format f)
     }
 }
 
-/* ---- the table ----------------------------------------------------------- */
+/* ---- table of panel functions -------------------------------------------- */
 
 #define PANEL_Q(name, ...)                                                     \
     static void panel_##name(const struct cpu_panel_args *s)                   \

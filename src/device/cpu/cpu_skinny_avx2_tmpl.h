@@ -112,7 +112,7 @@ TMPL __m256i scale_pairs(const struct row_bytes *b, int half, int h,
                     f.sub == PACK_SUB_S8 || f.sub == PACK_SUB_S8X2);
 }
 
-/* ---- a tile -------------------------------------------------------------- */
+/* ---- products of a tile -------------------------------------------------- */
 
 /* Return the size in bytes of a tile's sub scales and of a tile, like the
  * fields of pack_rule, but as compile-time constants. */
