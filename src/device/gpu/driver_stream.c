@@ -651,7 +651,7 @@ static bool overlap(struct gpu *g, bool may)
     return g->device.overlaps;
 }
 
-/* ---- fences and words ---------------------------------------------------- */
+/* ---- fences and memory words --------------------------------------------- */
 
 static pl_status mark(struct gpu *g, enum queue q, int i, pl_err *err)
 {

@@ -14,7 +14,7 @@ struct gpu_progress {
     pl_progress_fn *fn; /* NULL if progress is not reported */
     void *user;
     uint64_t done, total;
-    const volatile int *cancel; /* from pl_options */
+    const volatile int *cancel; /* the `cancel` of pl_options */
 };
 
 /* Reports the progress p->done + `more` of the task "compiling kernels". */

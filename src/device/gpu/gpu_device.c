@@ -425,7 +425,7 @@ pl_status gpu_flush(struct device *d, pl_err *err)
     return gpu_stage_flush(d->own, err);
 }
 
-/* ---- a step -------------------------------------------------------------- */
+/* ---- execution of a step ------------------------------------------------- */
 
 static void thread_run(void *user, int thread)
 {

@@ -129,8 +129,8 @@ struct gpu_driver {
     pl_status (*graph_run)(struct gpu *g, enum queue q,
                            const struct gpu_graph *graph, pl_err *err);
     void (*graph_free)(struct gpu *g, struct gpu_graph *graph);
-    /* Allows or forbids programmatic dependent launch in graphs made after this
-     * call; forbidding it is permanent. Returns true if it is now used: a
+    /* Allows or forbids programmatic dependent launch in graphs created after
+     * this call; forbidding it is permanent. Returns true if it is now used: a
      * launch then begins while its predecessor runs, and its kernel waits for
      * the predecessor. NULL if the driver does not support it. */
     bool (*overlap)(struct gpu *g, bool may);

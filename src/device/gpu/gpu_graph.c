@@ -9,7 +9,7 @@
 #include "device/gpu/gpu_device.h"
 #include "device/gpu/gpu_fuse.h"
 
-/* ---- a segment ----------------------------------------------------------- */
+/* ---- segments ------------------------------------------------------------ */
 
 /* A segment under construction: consecutive instructions of a queue, consisting
  * only of launches. */
@@ -196,7 +196,7 @@ static void forget(struct gpu_device *x, struct gpu_cached_graph *r)
     r->n_segment = 0;
 }
 
-/* ---- a step -------------------------------------------------------------- */
+/* ---- graphs of a step ---------------------------------------------------- */
 
 static bool is_small(const struct device_run *run)
 {

@@ -41,14 +41,14 @@ struct gpu_cached_graph {
     int n_segment;
     struct gpu_segment *segment; /* owned */
     /* owned, [instructions of the variant]: index of the segment that contains
-     * the instruction; -1: none */
+     * the instruction; -1 if none */
     int *of;
 };
 
 struct gpu_graphs {
     struct gpu_cached_graph recording[GPU_GRAPH_RUNS];
     const struct gpu_cached_graph *now; /* the graphs of the step in progress;
-                                           NULL: none */
+                                           NULL if none */
 };
 
 struct gpu_device;

@@ -295,7 +295,7 @@ size_t gpu_image_insn_scratch(const struct gpu_image *m, const struct insn *st)
                : 0;
 }
 
-/* ---- a step -------------------------------------------------------------- */
+/* ---- launches of a step -------------------------------------------------- */
 
 struct reach {
     const struct gpu_image *m;

@@ -23,7 +23,8 @@ struct gpu_arrival {
 };
 
 struct gpu_inbox {
-    uint64_t mapped; /* address of the host inbox for kernels; 0: not mapped */
+    uint64_t mapped; /* address of the host inbox for kernels; 0 if not
+                        mapped */
     /* owned, [n]: ranges that the variant copies to the device-side inbox */
     struct gpu_arrival *arrival;
     int n, n_max;
@@ -33,7 +34,7 @@ struct gpu_inbox {
      * of the queue */
     bool *is_copied[QUEUE_COUNT];
     /* owned, [prog->n_tensor]: insn.order of the last push to the tensor in
-     * variant `pushed_in`; -1: none. Not valid if `pushed_in` is NULL */
+     * variant `pushed_in`; -1 if none. Not valid if `pushed_in` is NULL */
     int *pushed;
     const struct variant *pushed_in;
     bool no_memory; /* out of memory: ranges are missing */
@@ -72,7 +73,7 @@ struct gpu_image {
     int n_cut;
     uint64_t scratch[QUEUE_COUNT];
     /* owned, [devices of the set][REGION_COUNT]: address of the other devices'
-     * regions for kernels; 0: not accessible */
+     * regions for kernels; 0 if not accessible */
     uint64_t *view;
     struct arena arena; /* memory of tables that are not part of the program */
     struct gpu_tables tables;

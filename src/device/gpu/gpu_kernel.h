@@ -59,7 +59,7 @@ struct gpu_call {
     uint64_t pos, seq, pages; /* device addresses of the table's arrays */
     int64_t n_seq;            /* number of sequences in the table; 0 if
                                  unknown */
-    /* most pages in which a sequence has positions; 0: unknown */
+    /* most pages in which a sequence has positions; 0 if unknown */
     int64_t n_page;
     int n_unit;              /* number of the GPU's compute units; 0 if
                                 unknown */

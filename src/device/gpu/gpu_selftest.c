@@ -14,7 +14,7 @@
 #include "device/gpu/gpu_selftest_case.h"
 #include "device/gpu/gpu_text.h"
 
-/* ---- differences --------------------------------------------------------- */
+/* ---- comparison of results ----------------------------------------------- */
 
 static bool is_nan(uint32_t x)
 {

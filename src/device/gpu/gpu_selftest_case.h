@@ -1,6 +1,6 @@
 /* The cases of a GPU's self-test (gpu_selftest.c): small calls of each kernel.
- * Launches are made from a call by the same code as for programs. Plain C on
- * the CPU computes the reference result for the same operands.
+ * The code that creates the launches of a program also creates those of a case.
+ * Plain C on the CPU computes the reference result for the same operands.
  *
  * All memory that a case reads and writes is one range, the image. The host
  * prepares it and copies it to the device. Launches use its device address. */
@@ -95,8 +95,8 @@ uint32_t trial_draw(struct selftest_case *t);
  * NULL. */
 uint64_t trial_at(const struct selftest_case *t, const void *p);
 
-/* Makes a token table with k->n_seq sequences, whose tokens are contiguous. If
- * `states`, each sequence has a state slot to read and one to write. */
+/* Creates a token table with k->n_seq sequences, whose tokens are contiguous.
+ * If `states`, each sequence has a state slot to read and one to write. */
 struct trial_tokens {
     int n_tok, n_seq, first; /* first: position of the first token */
     int stride;              /* page_stride */
@@ -105,9 +105,9 @@ void trial_tokens(struct selftest_case *t, const struct trial_tokens *k,
                   bool states, int64_t n_page);
 
 /* ---- gpu_trial_hand.c ---- */
-/* Makes case i, 0 to TRIAL_BY_HAND - 1, of the kernels that are not kernels of
- * programs: the arithmetic operations, and the copies that instructions consist
- * of. */
+/* Creates case i, 0 to TRIAL_BY_HAND - 1, of the kernels that are not kernels
+ * of programs: the arithmetic operations, and the copies that instructions
+ * consist of. */
 enum { TRIAL_BY_HAND = 5 };
 void trial_by_hand(struct selftest_case *t, int i);
 

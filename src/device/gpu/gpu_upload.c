@@ -16,7 +16,7 @@ enum {
                                copy threads */
 };
 
-/* ---- to the device ------------------------------------------------------- */
+/* ---- copies to the device ------------------------------------------------ */
 
 /* A copy whose spans are stored contiguously at device address `dst`. */
 struct errand {

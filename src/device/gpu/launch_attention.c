@@ -1,5 +1,5 @@
-/* Makes the launches of attention: first for the spans of all tokens, then for
- * the tree that merges the states of each row. A row is a query head of a
+/* Creates the launches of attention: first for the spans of all tokens, then
+ * for the tree that merges the states of each row. A row is a query head of a
  * token. A span is TEXT_SPAN positions, for which a launch computes a softmax
  * state.
  *

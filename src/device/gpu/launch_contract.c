@@ -1,4 +1,4 @@
-/* Makes the launches of contractions with weights. A row of activations is
+/* Creates the launches of contractions with weights. A row of activations is
  * multiplied by the matrix of its head or expert. The summed dimension k is
  * divided into spans, each of one rank. The ranks' sums are added along the
  * rank tree, on a stack of partial results in device memory. */
@@ -102,7 +102,7 @@ static bool next_run(struct runs *r, int32_t rank, struct contract_run *run)
     return r->w->pack ? next_packed(r, rank, run) : next_plain(r, rank, run);
 }
 
-/* ---- a call as launches -------------------------------------------------- */
+/* ---- launches of a call -------------------------------------------------- */
 
 /* A launch under construction. */
 struct fill {
@@ -297,7 +297,7 @@ static bool many_pay(const struct gpu_call *c, int64_t n_few, int64_t n_many,
     return n_few >= each * rounds * c->n_unit;
 }
 
-/* ---- heads --------------------------------------------------------------- */
+/* ---- head_matmul --------------------------------------------------------- */
 
 /* Returns true if heads have enough rows that GEMM kernels are faster. */
 static bool heads_are_many(const struct gpu_call *c, int64_t n_panel,
@@ -347,7 +347,7 @@ size_t gpu_contract_scratch(const struct gpu_call *c)
     return (bytes + 255) & ~(size_t)255;
 }
 
-/* ---- experts ------------------------------------------------------------- */
+/* ---- expert_matmul and expert_down --------------------------------------- */
 
 /* Returns true if experts have enough rows that GEMM kernels are faster.
  * expert_matmul launches the groups of all experts once, expert_down once for

@@ -1,4 +1,4 @@
-/* Makes the launches of ops that only move elements. */
+/* Creates the launches of ops that only move elements. */
 #include "device/gpu/gpu_launch.h"
 
 static int32_t element_bytes(const struct gpu_tensor *t)

@@ -97,7 +97,7 @@ static bool extends(const struct opencl *cl, struct cl_device *d,
     return false;
 }
 
-/* ---- list ---------------------------------------------------------------- */
+/* ---- list of devices ----------------------------------------------------- */
 
 /* Writes the PCI address, which the vendors' extensions report, or "" if it is
  * unknown. */

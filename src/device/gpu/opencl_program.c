@@ -75,7 +75,7 @@ static int32_t compile(const struct build *b, struct cl_program *p)
     return b->cl->clBuildProgram(p, 1, &b->at->device, b->options, NULL, NULL);
 }
 
-/* ---- from a binary ------------------------------------------------------- */
+/* ---- kernels from a stored binary ---------------------------------------- */
 
 /* Creates the kernels from the stored binary. Returns NULL if there is none or
  * the driver rejects it. */
@@ -119,7 +119,7 @@ static void keep(const struct opencl *cl, struct cl_program *p, const char *key,
     free(bytes);
 }
 
-/* ---- from the source ----------------------------------------------------- */
+/* ---- kernels from source ------------------------------------------------- */
 
 /* Sets an error that contains the compiler's log, from the first line with an
  * error. */

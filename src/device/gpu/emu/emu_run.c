@@ -51,8 +51,8 @@ struct emu {
     int from, n_passed;
     uint8_t state[GPU_MAX_LANES];    /* enum lane_state */
     int wave;                        /* number of lanes in a wave */
-    int on[GPU_MAX_LANES];           /* index of each lane's fiber; -1: not
-                                        begun */
+    int on[GPU_MAX_LANES];           /* index of each lane's fiber; -1 if the
+                                        lane has not begun */
     int n_idle, idle[GPU_MAX_LANES]; /* indices of the fibers without a lane */
     const char *wrong;               /* a fault of the kernel; NULL if none */
 };
@@ -65,7 +65,7 @@ static uint64_t draw(struct emu *e)
     return e->random >> 33;
 }
 
-/* ---- called by kernels --------------------------------------------------- */
+/* ---- functions called by kernels ----------------------------------------- */
 
 void *emu_local(size_t bytes)
 {
@@ -147,7 +147,7 @@ bool emu_shares(uint64_t at)
     return at >= first && at < first + ARENA;
 }
 
-/* ---- a group ------------------------------------------------------------- */
+/* ---- execution of a work group ------------------------------------------- */
 
 /* The work of a fiber: executes lanes that have not begun, one after
  * another. */
