@@ -40,8 +40,8 @@ struct device_desc {
     /* bandwidth of transfers that bypass the host, within its link domain; 0 if
      * none */
     double bridge_bytes_per_s;
-    int link_domain; /* link domain; 0: none */
-    int numa_node;   /* -1: none */
+    int link_domain; /* link domain; 0 if none */
+    int numa_node;   /* -1 if none */
     int index;       /* for a GPU: position in its driver's list */
     /* For a GPU: PCI address, "" if unknown. Devices with the same address are
      * on one GPU. */
@@ -159,19 +159,19 @@ void device_cache_rows(pl_format f, int64_t d, int64_t n, const float *x,
 struct device_options {
     bool no_pin;
     enum kernel_set kernel_set;
-    const struct cpu_kernels *kernels; /* tests: used instead of the kernel
-                                          set's; borrowed */
+    const struct cpu_kernels *kernels; /* for tests: used instead of the kernel
+                                          set's kernels; borrowed */
     uint64_t sim_seed;
-    /* tests: executes one instruction at a time and protects all memory that it
-     * must not access (device_guard.c) */
+    /* for tests: execute one instruction at a time, and protect all memory that
+     * it must not access (device_guard.c) */
     bool guard;
-    /* tests: a sim device merges its queues into one, in a random order that
-     * the queue-order rule (program.h) allows */
+    /* for tests: a sim device merges its queues into one, in a random order
+     * that the queue-order rule (program.h) allows */
     bool sim_merge;
     /* accept devices whose kernels give other bits than the CPU's */
     bool inexact;
-    /* tests: seconds without progress after which a GPU counts as lost; 0: the
-     * default */
+    /* for tests: seconds without progress after which a GPU counts as lost; 0
+     * for the default */
     double gpu_limit_s;
     bool trace; /* records times: see device_set_trace */
     /* reports the compilation of kernels; called by the thread that called
@@ -217,7 +217,7 @@ struct device_run {
     int n_micro; /* 1 to the variant's n_micro */
     struct graph_sizes sizes[PROG_MAX_MICRO];
     /* by micro-batch: upper bound of the number of pages in which a sequence
-     * has positions; 0: unknown */
+     * has positions; 0 if unknown */
     int64_t n_page[PROG_MAX_MICRO];
 };
 

@@ -66,16 +66,17 @@ struct device {
      * at the same address in every process, before load() and frees it after
      * unload(). If desc.memory is -1, all but the inbox are NULL. */
     unsigned char *at[REGION_COUNT];
-    /* tests: the device fails when it reaches this instruction; -1: never */
+    /* for tests: the device fails when it reaches this instruction; -1 for
+     * never */
     int fail_insn;
-    /* hash of the device's name if its kernels give other bits than the CPU's,
-     * else 0; set by load() */
+    /* a hash of the device's name if its kernels give other bits than the
+     * CPU's, else 0; set by load() */
     uint64_t differs;
     /* ---- set by the device set; read-only for backends */
     struct device_desc desc;
     struct backend *backend;
     const struct program *prog; /* borrowed while the set is loaded */
-    size_t bytes[REGION_COUNT]; /* from the program */
+    size_t bytes[REGION_COUNT]; /* sizes of the regions, from the program */
     /* result of backend_ops.scratch(); the backend allocates this memory */
     size_t scratch_bytes;
     /* [prog->n_event]: by event, the number of the last run in which it was

@@ -62,7 +62,7 @@ pl_status device_item_append(struct device_list *l,
                              const struct device_desc *d,
                              const double v[DEVICE_FIGURES], pl_err *err);
 
-/* ---- the whole string ---------------------------------------------------- */
+/* ---- device strings ------------------------------------------------------ */
 
 /* Parses a -dev string as device_parse() does, for the topology `t`, which may
  * be NULL if the string has no item that needs cores. */

@@ -34,7 +34,7 @@ struct gpu_info {
     uint64_t largest_bytes;  /* maximum size of one allocation; 0 if
                                 unlimited */
     int n_unit;              /* compute units (SMs, CUs) */
-    double mem_bytes_per_s;  /* 0: unknown */
+    double mem_bytes_per_s;  /* 0 if unknown */
     double float_macs_per_s; /* multiply-adds of floats; 0 if unknown */
     double block_macs_per_s; /* multiply-adds with quantized weights; 0 if as
                                 for floats */

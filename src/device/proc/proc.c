@@ -243,7 +243,7 @@ static pl_status flush(struct device *d, pl_err *err)
     return atomic_load(&p->gone) ? lost(p, err) : PL_OK;
 }
 
-/* ---- a step -------------------------------------------------------------- */
+/* ---- execution of a step ------------------------------------------------- */
 
 static bool send_run(struct proc_device *p, const struct device_run *run,
                      uint64_t number)
