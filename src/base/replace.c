@@ -55,7 +55,7 @@ static pl_status failed(const char *path, const char *what, const char *remedy,
     return err_set(err, s, "%s: %s%s%s", path, what, strerror(errno), remedy);
 }
 
-/* ---- guard --------------------------------------------------------------- */
+/* ---- permission to replace a file ---------------------------------------- */
 
 /* Returns PL_OK if a new file may be created at `path`, or may replace the file
  * there. Sets *mode to the permissions of an existing regular file, or to -1 if

@@ -26,7 +26,8 @@ struct caller {
     struct gbnf_text *out;
     const char *content; /* schema of a reply without calls, NULL if only calls
                             are allowed */
-    uint32_t document;   /* rule of that schema: s<document> */
+    uint32_t document;   /* number of the rule of that schema, which is named
+                            s<document> */
     struct schema_sums sums;
     pl_err *err;
 };

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Holders ---------------------------------------------------------------- */
+/* Devices that store a part of a cache ----------------------------------- */
 
 /* A device that stores a part of a cache: the heads of its ranks. */
 struct holder {

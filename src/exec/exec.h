@@ -28,8 +28,8 @@ struct pl_exec {
                                    tensors */
     pthread_t callback_thread;  /* valid if callback_reads */
     struct device_set *set;
-    int last_variant, last_micro;             /* of the last step */
-    struct graph_sizes sizes[PROG_MAX_MICRO]; /* of the last step */
+    int last_variant, last_micro; /* variant and micro-batches of last step */
+    struct graph_sizes sizes[PROG_MAX_MICRO]; /* sizes of the last step */
     int32_t *zeros;                           /* [n_tok] zeros, used for tables
                                                  that the caller leaves out */
     int32_t *seq;                             /* [n_tok] table rows of a step's

@@ -435,7 +435,7 @@ static void find_classes(struct automaton *a)
     }
 }
 
-/* ---- all of it ----------------------------------------------------------- */
+/* ---- construction of the automaton --------------------------------------- */
 
 static pl_status make(struct maker *m)
 {

@@ -61,8 +61,8 @@ static pl_status wrong(struct parser *p, const char *what)
     return wrong_at(p, p->at, what);
 }
 
-/* Like the function above. The message consists of `before`, the rule's name
- * and `after`. */
+/* Fails like wrong_at. The message consists of `before`, the rule's name and
+ * `after`. */
 static pl_status wrong_rule(struct parser *p, const char *at, const char *name,
                             const char *before, const char *after)
 {

@@ -201,10 +201,10 @@ static bool find_even(struct stacks *s, uint32_t set)
     return true;
 }
 
-/* Like the function above, for non-ASCII characters. Those of one length are
- * even if all of them lead to the set of the even ASCII characters. If no ASCII
- * character is even, the first set to which all characters of one length lead
- * becomes `after`. */
+/* Like find_even, for non-ASCII characters. Those of one length are even if all
+ * of them lead to the set of the even ASCII characters. If no ASCII character
+ * is even, the first set to which all characters of one length lead becomes
+ * `after`. */
 static bool find_even_others(struct stacks *s, uint32_t set)
 {
     uint32_t after = s->set[set].after;

@@ -449,7 +449,7 @@ static void find_small(struct builder *b)
     }
 }
 
-/* ---- all of it ----------------------------------------------------------- */
+/* ---- construction of the graph ------------------------------------------- */
 
 static pl_status build_rules(struct builder *b)
 {

@@ -1061,7 +1061,7 @@ static pl_status put_all_of(struct part *p)
 
 static const struct type {
     const char *name;
-    unsigned of; /* kind of its keywords */
+    unsigned of; /* kind of the type's keywords */
     pl_status (*put)(struct part *p);
     const char *rule; /* used if put is NULL */
 } types[] = {

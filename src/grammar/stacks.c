@@ -280,8 +280,9 @@ static void sort_few(struct stacks *s, size_t base)
     }
 }
 
-/* Like the function above, but uses the bit set `met`, which must contain the
- * states of these items, from low to high. Clears `met`. */
+/* Sorts the items [base ..) of the pile by state, as sort_few does, but uses
+ * the bit set `met`, which must contain the states of these items, from low to
+ * high. Clears `met`. */
 static bool sort_many(struct stacks *s, size_t base, uint32_t low,
                       uint32_t high)
 {
@@ -358,7 +359,7 @@ static uint32_t set_of_any(struct stacks *s, size_t base, bool ends)
     return STACKS_FAILED;
 }
 
-/* ---- closing: returns and calls ------------------------------------------ */
+/* ---- returns and calls --------------------------------------------------- */
 
 /* Records a call of the rule at `place` with the set `over` below it. */
 static bool call(struct stacks *s, uint32_t place, uint32_t over)

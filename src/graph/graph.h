@@ -45,7 +45,7 @@ enum op op_from_name(const char *name);    /* returns OP_COUNT if unknown */
  * use it; for other ops the field is zero. Columns: type, name. */
 #define GRAPH_ATTR_MAP(X)                                                      \
     X(float, eps)        /* rms_norm; delta_net: for the norms of q and k */   \
-    X(float, scale)      /* scale: factor; *attention: of scores; router: c */ \
+    X(float, scale)      /* scale, router: factor; *attention: of scores */    \
     X(float, softcap)    /* attention: 0 = none */                             \
     X(float, lo)         /* clamp; swiglu_oai: -limit of up */                 \
     X(float, hi)         /* clamp; swiglu_oai: limit */                        \

@@ -108,7 +108,7 @@ int64_t prefix_path(const struct kv *kv, int node, int32_t *token);
  * recorded again only after the sequence has been emptied. */
 void prefix_clear(struct kv *kv);
 
-/* Used by pages.c and states.c ------------------------------------------ */
+/* Functions for pages.c and states.c ------------------------------------ */
 
 /* Evicts the least recently used page of a pool. Returns false if no page is
  * evictable. */

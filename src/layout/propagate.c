@@ -506,7 +506,7 @@ static pl_status find_cut(struct pass *s)
     return st;
 }
 
-/* Writing nodes ---------------------------------------------------------- */
+/* Creating nodes --------------------------------------------------------- */
 
 struct writer {
     struct pass *s;

@@ -16,7 +16,7 @@
  * carries there. */
 struct place_member {
     int group, dev;    /* dev: index in the device list */
-    int rank0, n_rank; /* n_rank 0: idle in this group */
+    int rank0, n_rank; /* if n_rank is 0, the device is idle in this group */
 };
 
 struct place_group {

@@ -25,7 +25,7 @@ struct leaves {
     pl_err *err;
 };
 
-/* ---- by layer ---------------------------------------------------------- */
+/* ---- groups by layer --------------------------------------------------- */
 
 int place_layer_group(const struct placement *p, const pl_graph *g, int leaf)
 {

@@ -672,7 +672,7 @@ static pl_status check_dead_ranges(const struct check *c)
     return PL_OK;
 }
 
-/* ---- deadlocks --------------------------------------------------------- */
+/* ---- absence of deadlocks ---------------------------------------------- */
 
 /* Checks that the device's instructions are ascending in the total order. */
 static pl_status check_order(const struct check *c)
@@ -849,7 +849,7 @@ static pl_status simulate(struct check *c, struct simulate *y)
     return PL_OK;
 }
 
-/* ---- two queues run as one --------------------------------------------- */
+/* ---- two queues executed as one ---------------------------------------- */
 
 /* The dependencies between the two queues of a device. POSTs and barriers are
  * counted per queue. */
@@ -1052,7 +1052,7 @@ done:
     return s;
 }
 
-/* ---- all --------------------------------------------------------------- */
+/* ---- entry point ------------------------------------------------------- */
 
 static pl_status check_variants(struct check *c)
 {

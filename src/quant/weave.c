@@ -245,7 +245,7 @@ void quant_weave_mxfp4(const uint8_t *const *row, size_t at, int n,
     }
 }
 
-/* ---- super blocks -------------------------------------------------------- */
+/* ---- super-blocks -------------------------------------------------------- */
 
 /* Exchanges the bits of *y where `mask` has ones with the bits of *x that are
  * `shift` positions further left. Source: Knuth, The Art of Computer

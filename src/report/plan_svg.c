@@ -78,8 +78,8 @@ static void say_rect(const struct sink *to, double x, double y, double w,
 
 static double text_width(const char *s)
 {
-    return 5.3 * (double)strlen(s); /* estimated width in px of a character in a
-                                       font of 9 px */
+    return 5.3 * (double)strlen(s); /* estimated width in px in a font of 9
+                                       px */
 }
 
 /* Writes a short name of a tensor for the tensor's box, such as "gate" for

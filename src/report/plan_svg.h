@@ -46,7 +46,7 @@ enum svg_line_kind { SVG_COLLECTIVE, SVG_COPY, SVG_STREAM, SVG_LINES };
  * between two groups. */
 struct svg_line {
     enum svg_line_kind kind;
-    int column, a, b; /* a, b: groups, equal for a collective */
+    int column, a, b; /* a and b are groups; equal for a collective */
     int n;
     uint64_t bytes;
     const char *name;

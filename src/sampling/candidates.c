@@ -112,7 +112,7 @@ void candidates_sort(struct candidates *a)
     a->sorted = true;
 }
 
-/* ---- shared by the filters --------------------------------------------- */
+/* ---- functions that filters share -------------------------------------- */
 
 static const struct candidate *greatest(const struct candidates *a)
 {
@@ -258,7 +258,7 @@ void candidates_top_n_sigma(struct candidates *a, double n)
 void candidates_xtc(struct candidates *a, double threshold)
 {
     double sum = candidates_weigh(a);
-    /* the index of the least likely candidate above the threshold */
+    /* the least likely candidate above the threshold */
     const struct candidate *last = NULL;
     int32_t n = 0, id;
 
