@@ -415,10 +415,10 @@ typedef struct pl_device_counters {
     const char *name; /* "cpu0", as in the plan; valid as long as the engine */
     double step_s;    /* total of all steps; the same for every device */
     double busy_s;    /* time spent computing */
-    /* in collectives, after all devices have arrived */
+    /* time spent in collectives, after all devices have arrived */
     double reduce_s;
-    double wait_s; /* waiting for other devices */
-    double copy_s; /* copying between groups of devices */
+    double wait_s; /* time spent waiting for other devices */
+    double copy_s; /* time spent copying between groups of devices */
     /* bytes that the device pulled, or that it pushed if other devices cannot
      * read its memory */
     uint64_t copy_bytes;
@@ -504,7 +504,8 @@ typedef struct pl_batch {
     int64_t n; /* number of tokens; 0 has no effect */
     const int32_t *token;
     const int32_t *seq; /* [n], 0 .. n_seq-1; NULL if all are of sequence 0 */
-    const uint8_t *wanted; /* [n], nonzero: logits wanted; NULL for all */
+    const uint8_t *wanted; /* [n], nonzero if the token's logits are wanted;
+                              NULL for all */
     /* Result: [number wanted, n_vocab], the logits of the wanted tokens, in
      * order. May be NULL if none is wanted, or if hidden_out or norm_out is
      * given. */
@@ -1095,11 +1096,11 @@ PL_API pl_status pl_synth_size(const char *shape, const char *type,
 typedef struct pl_limits {
     char cpu[128]; /* the processor's name */
     int n_threads;
-    double read_bytes_per_s; /* from memory, past all caches */
+    double read_bytes_per_s; /* rate of reading memory that is in no cache */
     /* number of arrays that each thread read at once for this figure; the best
      * of 1, 2 and 4 */
     int n_streams;
-    double int8_ops_per_s; /* vectors of 8-bit integers */
+    double int8_ops_per_s; /* with vectors of 8-bit integers */
     const char *int8_unit;
     double float_ops_per_s; /* vectors of float */
     const char *float_unit;

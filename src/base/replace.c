@@ -21,8 +21,8 @@
 
 enum {
     BUFFER_BYTES = 1 << 20,
-    FLUSH_BYTES = 8 << 20, /* number of buffered bytes after which the system is
-                              told to write them to disk */
+    FLUSH_BYTES = 8 << 20, /* number of written bytes after which the system is
+                              told to start writing them to disk */
 };
 
 struct pl_file {

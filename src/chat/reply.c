@@ -680,7 +680,7 @@ static bool go_through_header(struct pl_reply *r, bool last)
 
     if (text.n == 0)
         return false;
-    /* May begin with <| or to=. */
+    /* The header may begin with <| or to=. */
     header = text.s[0] == '<' || text.s[0] == 't';
     if (header && n < t.n && n <= MOST_BETWEEN) {
         read_header(r, (struct span){t.s, n});

@@ -15,8 +15,7 @@
 /* Rates of one device. */
 struct cost_rates {
     double read_bytes_per_s;     /* reading weights and the KV cache */
-    double cached_bytes_per_s;   /* writing values that the next kernel reads
-                                    from the caches */
+    double cached_bytes_per_s;   /* reading and writing activations */
     double block_macs_per_s;     /* multiply-adds with quantized weights */
     double float_macs_per_s;     /* multiply-adds with float weights */
     double attention_macs_per_s; /* multiply-adds in attention */

@@ -58,7 +58,7 @@ static inline void device_flag_raise(struct device_flag *f, uint64_t value)
 
 /* A device of a set. */
 struct device {
-    /* the backend's state of this device, owned by the backend */
+    /* state that the backend keeps for this device; owned by the backend */
     void *own;
     /* Addresses of the regions. Used by devices that may read them in place,
      * according to desc.memory, and by device_map(). The backend sets and

@@ -10,10 +10,10 @@
  * size are the same, the bytes are the same. The hash is computed right after
  * loading, while much of the file is still in memory.
  *
- * A cached hash is a file of 32 bytes. Its name is a hash of the device, inode,
- * size and times of the model's files. The file contains "plaitsum", the
- * version of the algorithm, the hash, and a hash64 of these three. Numbers are
- * little-endian. An invalid file is ignored and written again. */
+ * A cached hash is a file of 32 bytes. Its name is a hash of the devices,
+ * inodes, sizes and times of the model's files. The file contains "plaitsum",
+ * the version of the algorithm, the hash, and a hash64 of these three. Numbers
+ * are little-endian. An invalid file is ignored and written again. */
 #include "engine/model_sum.h"
 
 #include "base/cache_place.h"

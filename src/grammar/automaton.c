@@ -13,7 +13,8 @@
 
 enum {
     MOST_EDGES = 1 << 20,
-    MOST_VISITS = 1 << 24, /* visits of nodes, over all states */
+    MOST_VISITS = 1 << 24, /* maximum number of visits of nodes, over all
+                              states */
     /* Limit of passes. If it is reached, any byte may follow any rule. */
     PASSES_AFTER = 16,
 };

@@ -22,8 +22,8 @@ struct byte_edge {
 
 struct call_edge {
     uint32_t place; /* place of the called rule */
-    uint32_t to;    /* state to return to; STATE_NONE if this is that of the
-                       caller */
+    uint32_t to;    /* state to return to; STATE_NONE to return where the
+                       calling rule returns */
 };
 
 struct state {

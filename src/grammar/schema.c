@@ -1063,7 +1063,7 @@ static const struct type {
     const char *name;
     unsigned of; /* kind of the type's keywords */
     pl_status (*put)(struct part *p);
-    const char *rule; /* used if put is NULL */
+    const char *rule; /* name of the type's rule, if put is NULL */
 } types[] = {
     {"object", KEYWORD_OBJECT, put_object, NULL},
     {"array", KEYWORD_ARRAY, put_array, NULL},

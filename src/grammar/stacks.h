@@ -31,7 +31,7 @@ enum {
 };
 
 struct stack_item {
-    uint32_t state, below; /* the set of the stacks below */
+    uint32_t state, below; /* state on top; set of the stacks below it */
 };
 
 /* The cached steps of a set: the row of the next set for each byte class. A

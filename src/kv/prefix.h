@@ -37,7 +37,8 @@
 #include "kv/pages.h"
 
 struct prefix_node {
-    int parent; /* -1 if the node begins at position 0 */
+    int parent; /* node of the tokens before; -1 if the node begins at position
+                   0 */
     int next;   /* next node in the hash bucket or in the list of unused nodes,
                    -1 for the last */
     int n_user; /* number of children plus sequences whose last full page is

@@ -18,7 +18,7 @@
     X(ALL_REDUCE, "AllReduce")         /* PARTIAL to MIRRORED */               \
     X(REDUCE_SCATTER, "ReduceScatter") /* PARTIAL to SPLIT */                  \
     X(ALL_GATHER, "AllGather")         /* SPLIT to MIRRORED */                 \
-    X(SLICE, "Slice")                  /* no bytes are copied */               \
+    X(SLICE, "Slice")                  /* keeps local indices, no copy */      \
     X(ALL_TO_ALL, "AllToAll")          /* SPLIT to another SPLIT */
 
 enum num_kind {

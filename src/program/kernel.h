@@ -115,7 +115,7 @@ struct token_table {
     int64_t n_tok, n_out;
     const int32_t *pos; /* [n_tok] */
     const int32_t *seq; /* [n_tok], row of `pages`; equal values are adjacent */
-    const int32_t *pages; /* [n_seq, page_stride] */
+    const int32_t *pages; /* [n_seq, page_stride] page numbers */
     int64_t page_stride;
 };
 

@@ -179,7 +179,7 @@ struct insn_pull {
                          all */
     const struct copy_desc *piece;
     int n_piece;
-    bool between_groups; /* counts as a copy, else as part of a collective */
+    bool between_groups; /* copies between groups, else part of a collective */
 };
 
 /* A destination of a PUSH: tensor `out` in the inbox of device `dev`. `at`, in
@@ -198,7 +198,7 @@ struct insn_push {
     const struct copy_desc *piece;
     int n_piece;
     bool scatter;
-    bool between_groups; /* counts as a copy, else as part of a collective */
+    bool between_groups; /* copies between groups, else part of a collective */
 };
 
 /* Copies pages from tensor `src` of device src_dev to cache `out` of device

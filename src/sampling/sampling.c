@@ -16,8 +16,8 @@
 #include <string.h>
 
 struct sampler {
-    struct sampling_options o; /* copy of the options; members that point to
-                                  memory of the caller are not valid */
+    struct sampling_options o; /* copy of the options, in which bias and
+                                  dry_breaker are NULL */
     int32_t n_vocab;
     uint64_t state; /* state of the random generator */
     double mu;      /* greatest allowed surprise in bits, for Mirostat */
@@ -501,7 +501,8 @@ static void collect(struct sampler *s, const float *logits)
 /* ---- the samplers ------------------------------------------------------ */
 
 /* Applies penalties or DRY to the remaining candidates, if other samplers were
- * applied before. First applies a temperature that is still pending. */
+ * applied before. First divides the logits by the temperature applied so far
+ * (candidates_settle). */
 static void change_logits(struct sampler *s, int step)
 {
     struct candidates *a = &s->left;

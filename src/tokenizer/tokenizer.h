@@ -37,8 +37,8 @@ pl_status tokenizer_create(struct tokenizer **out, const struct gguf *g,
 void tokenizer_free(struct tokenizer *t);
 
 int32_t tokenizer_n_vocab(const struct tokenizer *t);
-/* Return -1 if there is no such token, or if its id is not in the
- * vocabulary. */
+/* Return the id of the BOS or EOS token, or -1 if there is none or its id is
+ * not in the vocabulary. */
 int32_t tokenizer_bos(const struct tokenizer *t);
 int32_t tokenizer_eos(const struct tokenizer *t);
 bool tokenizer_adds_bos(const struct tokenizer *t);

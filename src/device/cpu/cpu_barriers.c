@@ -219,7 +219,8 @@ static bool single_insn(struct singles *g, const struct insn *s,
                         int n, bool everything, unsigned char *out)
 {
     bool meets = insn_is_barrier(s), ok = true, alone = false, meet = false;
-    bool sure = single_runs(s) == 2; /* if false, some steps lack its barrier */
+    bool sure = single_runs(s) == 2; /* if false, it is disabled in some
+                                        steps */
 
     if (single_runs(s) == 0)
         return true;

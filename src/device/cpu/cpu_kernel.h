@@ -46,7 +46,7 @@ struct cpu_steal_counter {
 
 struct cpu_call {
     struct cpu_tensor out;
-    struct cpu_tensor in[GRAPH_MAX_IN]; /* data is NULL if absent */
+    struct cpu_tensor in[GRAPH_MAX_IN]; /* operands; data is NULL if absent */
     int n_in;
     const struct graph_attr *attr;
     /* in[0] quantized to 8 bits, [rows, k/32]; NULL if the kernel reads in[0]

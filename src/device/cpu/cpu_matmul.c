@@ -274,7 +274,8 @@ static size_t stack_bytes(const struct cpu_call *c, int64_t n_tok)
 
 enum {
     MANY_ROWS = 516,      /* maximum rows of activations of a batch */
-    MANY_BYTES = 2 << 20, /* maximum size of a batch, arranged */
+    MANY_BYTES = 2 << 20, /* maximum size in bytes of a batch's arranged
+                             activations */
     DOWN_ROWS = 128, /* maximum panels * tokens per loop over the experts */
     DOWN_BYTES = 1 << 19,  /* size of accumulators per loop over the experts */
     MANY_ROWS_A_PART = 96, /* minimum rows of a part; then split weight rows */

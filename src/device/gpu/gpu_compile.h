@@ -8,8 +8,8 @@
 
 #include "pl.h"
 
-/* Progress over all GPUs of a backend. The unit is kernels: one counts once
- * when it is compiled and a second time when it is tested. */
+/* Progress over all GPUs of a backend. Each kernel counts once when it is
+ * compiled and once more when it is tested. */
 struct gpu_progress {
     pl_progress_fn *fn; /* NULL if progress is not reported */
     void *user;

@@ -89,9 +89,10 @@ struct gpu_device {
     bool maps_all; /* all other memory that its program accesses is mapped */
     bool stages;   /* uses the staging ring in steps, because some memory is not
                       mapped */
-    bool shared;   /* GPUs of the backend may write to its device-side inbox */
-    bool reached;  /* some GPUs do write to its device-side inbox */
-    /* its device-side inbox is never freed, because a lost device may still
+    bool shared;   /* GPUs of the backend may write to this device's device-side
+                      inbox */
+    bool reached;  /* some GPUs write to this device's device-side inbox */
+    /* the device-side inbox is never freed, because a lost device may still
      * write there */
     bool quarantined;
 
@@ -102,11 +103,12 @@ struct gpu_device {
      * not be called any more */
     bool lost;
     struct gpu_heartbeat pulse[GPU_PULSES];
-    uint64_t n_pulse, n_reached; /* heartbeats issued; reached */
+    uint64_t n_pulse, n_reached; /* numbers of heartbeats issued and reached */
     double since;                /* time of the last sign of progress */
     int n_insn;                  /* instructions queued since the last
                                     heartbeat */
-    int at_insn;                 /* current instruction of the step, from 1 */
+    int at_insn;                 /* current instruction of the step, counted
+                                    from 1 */
 
     /* Protects the staging ring between steps, when several threads may write
      * to the device. */

@@ -152,7 +152,7 @@ struct making {
     struct selftest_case *t;
     const struct row *r;
     pl_format f[2]; /* formats of the arguments whose format varies */
-    int n_f;        /* number of such arguments so far */
+    int n_f;        /* number of arguments in f[] so far */
     int n_pack;     /* number of packs used of t->pack */
 };
 

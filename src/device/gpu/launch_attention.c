@@ -19,7 +19,7 @@ enum {
     TILE_COLUMNS = 128,     /* most columns of V for the tile kernels */
     ALONE = 8,      /* with up to this many tokens, a group's rows belong to one
                        token */
-    ALONE_EACH = 2, /* a group's rows belong to one token also with up to this
+    ALONE_EACH = 2, /* a group's rows also belong to one token with up to this
                        many tokens per sequence */
     FEW_TOKENS = 32,        /* with up to this many tokens, tile kernels are not
                                used */

@@ -41,10 +41,11 @@ struct emu {
     size_t local, local_top; /* bytes of `arena` that the current lane has
                                 allocated; maximum over the group's lanes */
     uint32_t exchange[GPU_MAX_LANES][8];
-    /* the group in progress */
+    /* the launch and the work group in progress */
     emu_kernel *kernel;
     const void *args;
-    /* lanes begin in the order first + i * stride, modulo n_lane */
+    /* n_begun of the n_lane lanes have begun; they begin in the order first + i
+     * * stride, modulo n_lane */
     int n_lane, n_begun, first, stride;
     /* waiting lanes continue in the order from + i, modulo n_lane; n_passed
      * have been visited */
