@@ -244,7 +244,7 @@ static void leave_arguments(struct pl_reply *r)
 /* ---- markers ------------------------------------------------------------- */
 
 /* If `t` begins with `mark`, returns `is` and sets *n to the marker's length.
- * Returns MARKER_PART if `t` may begin with `mark` once more text has arrived;
+ * Returns MARKER_PART if it may begin with `mark` once more text has arrived;
  * `last` means that no more text follows. Otherwise returns NO_MARKER. */
 static enum marker match_marker(struct span t, bool last, struct span mark,
                                 enum marker is, size_t *n)
@@ -333,8 +333,8 @@ static enum marker marker_at(const struct pl_reply *r, struct span t, bool last,
 
 /* Advances r->seen to the next marker and returns its kind, with its length in
  * *n. Returns MARKER_PART if only the beginning of a marker has arrived.
- * Returns NO_MARKER if there is no marker; r->seen is then the end of the
- * text. */
+ * Returns NO_MARKER if there is no marker; r->seen is then the end of the text.
+ */
 static enum marker next_marker(struct pl_reply *r, bool last, size_t *n)
 {
     for (; r->seen < r->raw.n; r->seen++) {
