@@ -181,15 +181,16 @@ typedef enum pl_format {
  * pointer that was passed along with the callback. */
 typedef void pl_write_fn(void *user, const char *text, size_t len);
 
-/* A file being written; plait writes all of its files through this type. A file
- * appears under its name complete and synced to disk, or the previous file
- * stays, whenever the process or the machine stops. Until then the new file has
- * no name. On file systems without unnamed files it has a temporary name in the
- * same directory that ends in ".part".
+/* A file being written; plait writes all of its files through this type. Even
+ * if the process or the machine stops, the path has either the complete new
+ * file, synced to disk, or the previous one. Until it is committed, the new
+ * file has no name. On file systems without unnamed files it has a temporary
+ * name in the same directory that ends in ".part".
  *
- * A replaced file's permissions are kept. A symbolic link stays and its target
- * is replaced. A file whose mode forbids writing is not replaced, not even by
- * root, nor is anything but a regular file: both are errors. */
+ * A new file gets the permissions of the file it replaces. If the path is a
+ * symbolic link, the link's target is replaced. It is an error to replace a
+ * file whose mode forbids writing, even for root, or anything that is not a
+ * regular file. */
 typedef struct pl_file pl_file;
 
 enum {
@@ -215,7 +216,7 @@ PL_API bool pl_file_write(void *file, const void *data, size_t n);
  * is no file. pl_file_write buffers, so that bytes it appended may not be in
  * the file yet. */
 PL_API int pl_file_fd(const pl_file *f);
-/* Syncs the file to disk and puts it under its path. May be called once. */
+/* Syncs the file to disk and moves it to its path. May be called once. */
 PL_API pl_status pl_file_commit(pl_file *f, pl_err *err);
 /* Closes the file. Must be called, with or without pl_file_commit; without a
  * commit the path keeps its previous file. */
@@ -237,7 +238,7 @@ typedef enum pl_log_level {
 typedef void pl_log_fn(void *user, pl_log_level level, const char *text);
 /* A callback that receives progress. `what` is the activity ("compiling
  * kernels", "loading weights"), of which `done` of `total` steps are finished.
- * Calls do not overlap, but may come from other threads than the caller's. */
+ * Calls do not overlap, but may be made by threads other than the caller's. */
 typedef void pl_progress_fn(void *user, const char *what, uint64_t done,
                             uint64_t total);
 
@@ -292,11 +293,11 @@ typedef struct pl_options {
     int n_tensor_split;
     int n_threads; /* per device; 0 for the number of its cores */
     pl_split_mode split_mode;
-    int hybrid_size; /* PL_SPLIT_HYBRID only: devices per group */
-    int main_device; /* PL_SPLIT_NONE only: index of the device */
+    int hybrid_size; /* devices per group; used only with PL_SPLIT_HYBRID */
+    int main_device; /* index of the device; used only with PL_SPLIT_NONE */
     /* Layers kept on devices; the others stay on the host. "N" means the last N
      * of n_layer + 1 layers (the output layer counts). "all" means all of them;
-     * NULL or "auto", as many as fit. */
+     * NULL or "auto" means as many as fit. */
     const char *device_layers;
     /* Layers whose experts stay on the host: "all", "N" (the first N layers),
      * or a list such as "0-5,20-". NULL if none. */
@@ -315,8 +316,8 @@ typedef struct pl_options {
     /* bytes left free on each device; 0 for 1/64 of its available memory */
     uint64_t fit_margin;
     bool no_pin; /* do not bind threads to cores */
-    /* Use also devices that fail the self test. Their results may have other
-     * bits, so the numeric hash differs. */
+    /* Also use devices that fail the self test. Their results may differ in
+     * some bits, so the numeric hash differs. */
     bool inexact;
     /* name of a CPU kernel set that pl_devices_print lists; NULL for the
      * best */
@@ -414,10 +415,10 @@ typedef struct pl_device_counters {
     const char *name; /* "cpu0", as in the plan; valid as long as the engine */
     double step_s;    /* total of all steps; the same for every device */
     double busy_s;    /* time spent computing */
-    /* in collectives, after all devices have arrived */
+    /* time spent in collectives, after all devices have arrived */
     double reduce_s;
-    double wait_s; /* waiting for other devices */
-    double copy_s; /* copying between groups of devices */
+    double wait_s; /* time spent waiting for other devices */
+    double copy_s; /* time spent copying between groups of devices */
     /* bytes that the device pulled, or that it pushed if other devices cannot
      * read its memory */
     uint64_t copy_bytes;
@@ -442,7 +443,7 @@ typedef struct pl_cache_counters {
 typedef struct pl_traced {
     uint64_t runs;
     double seconds; /* the total of these steps */
-    double copy_s;  /* copies between groups, over all devices */
+    double copy_s;  /* time of copies between groups, summed over all devices */
     /* the part of copy_s in which the receiving group was computing */
     double hidden_s;
 } pl_traced;
@@ -456,7 +457,7 @@ PL_API int64_t pl_model_n_ctx_train(const pl_model *m);
  * has none, which is not an error. */
 PL_API const pl_tokenizer *pl_model_tokenizer(const pl_model *m);
 
-/* Creates a plan: decides where weights, caches and ops are placed, without
+/* Creates a plan, which places weights, caches and ops on devices, without
  * reading weights or using devices. `m` is borrowed until pl_plan_free. */
 PL_API pl_status pl_plan_create(pl_plan **out, const pl_model *m,
                                 const pl_options *opt, pl_err *err);
@@ -503,7 +504,8 @@ typedef struct pl_batch {
     int64_t n; /* number of tokens; 0 has no effect */
     const int32_t *token;
     const int32_t *seq; /* [n], 0 .. n_seq-1; NULL if all are of sequence 0 */
-    const uint8_t *wanted; /* [n], nonzero: logits wanted; NULL for all */
+    const uint8_t *wanted; /* [n], nonzero if the token's logits are wanted;
+                              NULL for all */
     /* Result: [number wanted, n_vocab], the logits of the wanted tokens, in
      * order. May be NULL if none is wanted, or if hidden_out or norm_out is
      * given. */
@@ -598,10 +600,11 @@ PL_API int64_t pl_prefix_match_length(pl_engine *e, const int32_t *token,
  * its tokens are known. */
 PL_API pl_status pl_seq_set_tokens(pl_engine *e, int seq, const int32_t *token,
                                    int64_t n, pl_err *err);
-/* Returns how many more tokens a sequence could take now if no other took any
- * and unused cached pages were evicted; 0 if the sequence does not exist. For
- * seq -1 returns the tokens of all free pages of 64; space in the partly filled
- * last pages of sequences is not counted. */
+/* Returns how many more tokens could be appended to a sequence now if none were
+ * appended to others and unused cached pages were evicted; 0 if the sequence
+ * does not exist. For seq -1 returns the number of tokens that fit in all free
+ * pages of 64 tokens; space in the partly filled last pages of sequences is not
+ * counted. */
 PL_API int64_t pl_engine_free_tokens(const pl_engine *e, int seq);
 
 /* ---- state ------------------------------------------------------------- */
@@ -652,7 +655,7 @@ PL_API pl_status pl_state_swap_out(pl_engine *e, int seq, void **data,
                                    size_t *bytes, pl_err *err);
 /* Like pl_state_save, but writes to a file, atomically as pl_file_open
  * describes. The engine's model files are rejected, by any name or link. `note`
- * [note_bytes] is stored with the state: data of the caller's own, such as the
+ * [note_bytes] is stored with the state: any data of the caller, such as the
  * tokens, at most 64 MiB; NULL if empty. */
 PL_API pl_status pl_state_save_file(pl_engine *e, int seq, int64_t first,
                                     int64_t n, const void *note,
@@ -686,13 +689,14 @@ PL_API pl_status pl_state_restore_file(pl_engine *e, int seq, const char *path,
                                        size_t *note_bytes, pl_err *err);
 
 /* Cached pages (pl_options.prefix_cache) can be exported, so that a caller can
- * keep more of them than fit in device memory, in host memory or on disk. An
- * exported page is a stream like a state, also in logical order. Only an engine
- * with the same model, cache formats and numeric plan can import it, on any
- * devices, because only then results keep their bits. Until the engine has the
- * checksum of its weights (pl_engine_sum), only that engine can import it. */
+ * store pages that do not fit in device memory, for example in host memory or
+ * on disk. An exported page is a stream of bytes in logical order, like a
+ * state. An engine can import the page only if it has the same model, cache
+ * formats and numeric plan, because only then results are bit-identical. Its
+ * devices may differ. A page exported before the weights' checksum is known
+ * (pl_engine_sum) can be imported only by the engine that exported it. */
 
-/* Exports the page that has been cached longest and was not exported yet.
+/* Exports the page that has been cached longest and has not been exported yet.
  * `token` receives the *n tokens from the start of the sequence to the end of
  * the page, of which the page holds the last (*n - 1) % 64 + 1. *n is 0 if
  * there is no page to export. *goes_on is true if a sequence can resume after
@@ -733,8 +737,8 @@ enum {
 PL_API pl_status pl_tokenize(const pl_tokenizer *t, const char *text,
                              size_t len, int flags, int32_t **ids, int64_t *n,
                              pl_err *err);
-/* Return true if the tokenizer asks for a BOS token, and the id of that token,
- * or -1 if there is none. */
+/* pl_token_wants_bos returns true if the tokenizer asks for a BOS token.
+ * pl_token_bos returns the id of that token, or -1 if there is none. */
 PL_API bool pl_tokenizer_adds_bos(const pl_tokenizer *t);
 PL_API int32_t pl_tokenizer_bos(const pl_tokenizer *t);
 /* Returns true if the token ends a generation (EOS, end of turn, ...). */
@@ -835,11 +839,11 @@ typedef enum pl_reply_kind {
 /* Texts are valid during the call; `text` is not terminated. */
 typedef struct pl_reply_part {
     pl_reply_kind kind;
-    /* [len], the new text; for a call its arguments, a JSON object */
+    /* [len], the new text; for a call, its arguments as a JSON object */
     const char *text;
     size_t len;
-    const char *name; /* of a call: the tool's name; else NULL */
-    const char *id;   /* of a call; NULL if the model gave none */
+    const char *name; /* the tool's name if this is a call; else NULL */
+    const char *id;   /* the call's identifier; NULL if the model gave none */
 } pl_reply_part;
 typedef void pl_reply_fn(void *user, const pl_reply_part *part);
 
@@ -866,8 +870,8 @@ PL_API void pl_reply_in_pieces(pl_reply *r);
 PL_API void pl_reply_of_document(pl_reply *r);
 /* Adds generated text, in UTF-8, with its special tokens (from a pl_detokenizer
  * created with `special`). Text that may be the start of a marker is held back
- * until this is decided. After PL_NO_MEMORY all further calls return
- * PL_NO_MEMORY. BAD_ARGUMENT: called from within `part`, or after
+ * until later text shows whether it is one. After PL_NO_MEMORY all further
+ * calls return PL_NO_MEMORY. BAD_ARGUMENT: called from within `part`, or after
  * pl_reply_finish. */
 PL_API pl_status pl_reply_add(pl_reply *r, const char *text, size_t len,
                               pl_err *err);
@@ -898,10 +902,10 @@ typedef enum pl_sampling_step {
     PL_STEP_TOP_N_SIGMA, /* keeps tokens near the best logit */
     PL_STEP_TOP_K,       /* keeps the k likeliest tokens */
     PL_STEP_TYPICAL,     /* keeps tokens of typical surprise */
-    PL_STEP_TOP_P,       /* keeps the likeliest, up to a total */
-    PL_STEP_MIN_P,       /* drops those far less likely than the best */
-    PL_STEP_XTC,         /* randomly removes the likeliest tokens */
-    PL_STEP_TEMPERATURE, /* fixed, or depending on the entropy */
+    PL_STEP_TOP_P,       /* keeps the likeliest, up to a total probability */
+    PL_STEP_MIN_P,       /* drops tokens far less likely than the best */
+    PL_STEP_XTC,         /* at random, removes the likeliest tokens */
+    PL_STEP_TEMPERATURE, /* temperature, fixed or depending on the entropy */
     PL_N_STEP
 } pl_sampling_step;
 
@@ -990,12 +994,13 @@ PL_API void pl_sampler_accept(pl_sampler *s, int32_t id);
 /* ---- grammars ---------------------------------------------------------- */
 
 typedef enum pl_grammar_form {
-    /* llama.cpp's notation; the rule `root` is the whole text */
+    /* llama.cpp's notation; the rule `root` matches the whole text */
     PL_GRAMMAR_GBNF,
-    /* a JSON Schema, which allows the documents valid by it; `true` allows
-     * any */
+    /* a JSON Schema, which allows the JSON documents that validate against it;
+     * `true` allows any document */
     PL_GRAMMAR_JSON_SCHEMA,
-    /* GBNF from pl_template_calls, in which control tokens can match markers */
+    /* GBNF from pl_template_calls, in which a control token may match the text
+     * of a marker (of a tool call, for example) */
     PL_GRAMMAR_CALLS,
 } pl_grammar_form;
 
@@ -1013,16 +1018,16 @@ PL_API pl_status pl_grammar_create(pl_grammar **out, const pl_tokenizer *t,
  * of tool calls in the format of the template. `tools` are those of the
  * conversation. `only` is the tool that must be called, or NULL for any of
  * them. `single` limits a reply to one call; otherwise one or more are allowed.
- * `content` is a JSON Schema; a document valid by it is then allowed instead of
- * calls. NULL allows none.
+ * `content` is a JSON Schema; a document that validates against it is then
+ * allowed instead of calls. NULL allows no document.
  *
  * pl_reply parses every text of the grammar into calls of these tools, with
- * arguments valid by their schemas, or into content that is such a document.
- * *gbnf is malloc'ed; the caller frees it. *reasons is true if the grammar
- * itself allows reasoning before the calls. If it is false, apply the grammar
- * only once the reasoning has ended (pl_reply_in_content). PL_UNSUPPORTED: the
- * template does not render tool calls or renders them in a form that cannot be
- * enforced, or a schema is too complex. */
+ * arguments that validate against their schemas, or into content that is a
+ * document of `content`. *gbnf is malloc'ed; the caller frees it. *reasons is
+ * true if the grammar itself allows reasoning before the calls. If it is false,
+ * apply the grammar only once the reasoning has ended (pl_reply_in_content).
+ * PL_UNSUPPORTED: the template does not render tool calls or renders them in a
+ * form that cannot be enforced, or a schema is too complex. */
 PL_API pl_status pl_template_calls(const pl_template *t, const char *tools,
                                    const char *only, bool single,
                                    const char *content, char **gbnf,
@@ -1044,10 +1049,10 @@ PL_API void pl_sampler_prepare(pl_sampler *s);
 
 /* ---- machine ----------------------------------------------------------- */
 
-/* Returns how many bytes of host memory this process may use (*all), by the
- * machine and the limits of its cgroups, and how many are available now
- * (*available). 0 means unknown. Planning fails if a plan needs more than
- * *available. Either pointer may be NULL. */
+/* Sets *all to the number of bytes of host memory that this process may use,
+ * given the machine's memory and the limits of its cgroups. Sets *available to
+ * the number that is available now. 0 means unknown. Planning fails if a plan
+ * needs more than *available. Either pointer may be NULL. */
 PL_API pl_status pl_host_memory(uint64_t *all, uint64_t *available,
                                 pl_err *err);
 /* Prints NUMA nodes, cores, total and available memory, instruction sets, and
@@ -1091,14 +1096,16 @@ PL_API pl_status pl_synth_size(const char *shape, const char *type,
 typedef struct pl_limits {
     char cpu[128]; /* the processor's name */
     int n_threads;
-    double read_bytes_per_s; /* from memory, past all caches */
-    /* arrays that each thread read at once for this: the best of 1, 2 and 4 */
+    double read_bytes_per_s; /* rate of reading memory that is in no cache */
+    /* number of arrays that each thread read at once for this figure; the best
+     * of 1, 2 and 4 */
     int n_streams;
-    double int8_ops_per_s; /* vectors of 8-bit integers */
+    double int8_ops_per_s; /* with vectors of 8-bit integers */
     const char *int8_unit;
     double float_ops_per_s; /* vectors of float */
     const char *float_unit;
-    double amx_ops_per_s;  /* tiles of 8-bit integers; 0 if none */
+    double amx_ops_per_s;  /* with instructions on tiles of 8-bit integers; 0 if
+                              none */
     double bf16_ops_per_s; /* vectors of BF16; 0 if none */
 } pl_limits;
 /* Measures pl_limits with one thread per core. Uses 64 MiB of memory per core,

@@ -37,9 +37,9 @@ typedef struct pl_dim {
     pl_symbol symbol;
 } pl_dim;
 
-/* The purpose of a leaf (an input, weight, cache or state). It decides how the
- * tensor is split; the name never does. A leaf with PL_ROLE_NONE is mirrored
- * unless a layout is requested.
+/* The purpose of a leaf (an input, weight, cache or state). The role decides
+ * how the tensor is split; the name never does. A leaf with PL_ROLE_NONE is
+ * mirrored unless a layout is requested.
  *
  * Most roles are named like the tensors of GGUF files. The others are:
  *
@@ -183,9 +183,9 @@ PL_API void pl_set_numerics(pl_graph *g, pl_numerics numerics);
 /* Create leaves. Names are unique. An input is filled by the host before each
  * step (F32 or I32). A weight is loaded once. In a block format it needs two or
  * three dimensions, the last a multiple of the block's size. A cache [slots,
- * n_head, d_head] holds keys, or values if `values`, for attention. It holds
- * those of all tokens, or, if window > 0, of the tokens in the attention
- * window. */
+ * n_head, d_head] holds keys, or values if `values`, for attention. The cache
+ * holds the keys or values of all tokens, or, if window > 0, of the tokens in
+ * the attention window. */
 PL_API pl_tensor pl_input(pl_graph *g, const char *name, pl_format f, int n_dim,
                           const pl_dim *dim);
 PL_API pl_tensor pl_weight(pl_graph *g, const char *name, pl_format f,
@@ -323,7 +323,8 @@ PL_API pl_tensor pl_concat(pl_graph *g, int n, const pl_tensor *x, int axis);
 /* ---- custom ops --------------------------------------------------------- */
 
 /* A range of a split dimension that this device holds. Indices index .. index +
- * n - 1 of the whole dimension are at .. at + n - 1 in the device's data. */
+ * n - 1 of the whole dimension are indices at .. at + n - 1 of the device's
+ * data. */
 typedef struct pl_op_part {
     int64_t index, at, n;
 } pl_op_part;
@@ -337,7 +338,7 @@ typedef struct pl_op_value {
     void *data;
     pl_format format; /* F32 or I32; F32 for the result */
     int n_dim;
-    int64_t dim[4];         /* on this device, in this step */
+    int64_t dim[4];         /* sizes on this device in this step */
     int split;              /* the split dimension, or -1 */
     int n_part;             /* if split >= 0: number of ranges */
     const pl_op_part *part; /* [n_part] */
@@ -392,14 +393,16 @@ enum { PL_OP_NONE = 0, PL_OP_SUM = 0x100, PL_OP_ONE = 0x200 };
  *   ?                            at the end of an operand: it may be absent */
 typedef struct pl_op_def {
     size_t size;
-    /* of letters, digits and "._-/+"; not that of a built-in op */
+    /* consists of letters, digits and "._-/+"; not the name of a built-in op */
     const char *name;
-    const char *dims; /* of 1 to 4 operands with up to 4 dimensions */
+    const char *dims; /* dimensions of 1 to 4 operands, up to 4 each, and of the
+                         result */
     unsigned partial; /* PL_OP_NONE, PL_OP_SUM, PL_OP_ONE | mask */
     pl_op_kernel *run;
     void *user; /* passed to `run`; must outlive graphs and plans */
-    /* Version of the kernel's numerics; the caller changes it whenever `run`
-     * gives other bits. The numeric hash includes it, the name and the dims. */
+    /* Version of the kernel's numerics; the caller changes it whenever the
+     * results of `run` change in any bit. The numeric hash includes it, the
+     * name and the dims. */
     uint64_t edition;
 } pl_op_def;
 
@@ -422,7 +425,7 @@ PL_API pl_tensor pl_custom(pl_graph *g, const pl_op_def *def, int n_in,
 PL_API void pl_output(pl_graph *g, pl_tensor x);
 PL_API void pl_keep(pl_graph *g, pl_tensor x);
 /* Requests a layout for a tensor; `l` is copied. Caches can be split by heads
- * only. The two caches that an attention reads are split alike: a rank holds
+ * only. The two caches that an attention op reads are split alike: a rank holds
  * each head that was requested for it in either of them. */
 PL_API void pl_want_layout(pl_graph *g, pl_tensor x, const pl_layout *l);
 PL_API const char *pl_tensor_name(const pl_graph *g, pl_tensor x);
@@ -544,10 +547,11 @@ PL_API void pl_exec_counters(const pl_exec *x, pl_counters *out, size_t size);
 
 /* Returns the graph of a model as planned; valid as long as the plan. */
 PL_API const pl_graph *pl_plan_graph(const pl_plan *p);
-/* Return the engine's executor, and the tensor of its graph that has a name, or
- * -1 if there is none. They serve to read and set tensors between calls of the
- * engine. Kept values are those of the last step. The engine owns the executor:
- * pl_exec_free does nothing, and pl_exec_step gives BAD_ARGUMENT. */
+/* pl_engine_exec returns the engine's executor. pl_engine_tensor returns the
+ * tensor of the engine's graph with this name, or -1 if there is none. Callers
+ * use both to read and set tensors between calls of the engine. Kept values are
+ * those of the last step. Because the engine owns the executor, pl_exec_free
+ * does nothing and pl_exec_step returns BAD_ARGUMENT. */
 PL_API pl_exec *pl_engine_exec(pl_engine *e);
 PL_API pl_tensor pl_engine_tensor(const pl_engine *e, const char *name);
 

@@ -32,7 +32,7 @@ const char *err_shown(char buf[ERR_SHOWN], const char *s, size_t len);
 pl_status err_no_thread(pl_err *err, const char *what, int e);
 
 /* Sets the message that NULL was passed for `argument` of a public function,
- * which does not allow it. Returns PL_BAD_ARGUMENT. */
+ * although the function does not allow NULL there. Returns PL_BAD_ARGUMENT. */
 pl_status err_null(pl_err *err, const char *function, const char *argument);
 
 /* Public functions begin with these macros, first PL_CLEAR for all results,

@@ -53,7 +53,7 @@ struct decoder {
     struct model model;
 };
 
-/* ---- bits ---------------------------------------------------------------- */
+/* ---- bit decoding -------------------------------------------------------- */
 
 static unsigned next_byte(struct decoder *d)
 {
@@ -130,7 +130,7 @@ static uint32_t even_bits(struct decoder *d, int n)
     return v;
 }
 
-/* ---- symbols ------------------------------------------------------------- */
+/* ---- symbol decoding ----------------------------------------------------- */
 
 static uint8_t behind(const struct decoder *d, uint32_t distance)
 {
@@ -232,7 +232,7 @@ static unsigned match(struct decoder *d, unsigned pos)
     return len;
 }
 
-/* ---- chunks -------------------------------------------------------------- */
+/* ---- chunk decoding ------------------------------------------------------ */
 
 static void reset_state(struct decoder *d)
 {

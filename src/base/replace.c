@@ -21,15 +21,15 @@
 
 enum {
     BUFFER_BYTES = 1 << 20,
-    FLUSH_BYTES = 8 << 20, /* number of bytes after which writing to the disk is
-                              started */
+    FLUSH_BYTES = 8 << 20, /* number of written bytes after which the system is
+                              told to start writing them to disk */
 };
 
 struct pl_file {
     int fd;
     bool whole;    /* the file replaces `path` atomically; else it is written
                       directly */
-    bool resumes;  /* if closed without commit, the file `name` is kept */
+    bool resumes;  /* closing without a commit keeps the file `name` */
     bool borrowed; /* fd is standard output */
     bool done;     /* committed: the file is at `path` */
     char *path;    /* owned: final path, with symbolic links resolved */
@@ -38,8 +38,8 @@ struct pl_file {
     int error;     /* errno of the first write that failed, 0 if none */
     unsigned char *buffer; /* owned, [BUFFER_BYTES] */
     size_t at;             /* bytes in the buffer */
-    /* numbers of bytes written, and of those for which writing to the disk was
-     * started */
+    /* number of bytes written, and the number that the system was told to write
+     * to disk */
     uint64_t written, flushed;
 };
 
@@ -55,7 +55,7 @@ static pl_status failed(const char *path, const char *what, const char *remedy,
     return err_set(err, s, "%s: %s%s%s", path, what, strerror(errno), remedy);
 }
 
-/* ---- guard --------------------------------------------------------------- */
+/* ---- permission to replace a file ---------------------------------------- */
 
 /* Returns PL_OK if a new file may be created at `path`, or may replace the file
  * there. Sets *mode to the permissions of an existing regular file, or to -1 if
@@ -305,8 +305,8 @@ bool pl_file_write(void *file, const void *data, size_t n)
 
 /* ---- commit and close ---------------------------------------------------- */
 
-/* Writes a directory to the disk, because a rename within the directory is
- * otherwise not durable. */
+/* Syncs a directory to disk, because a rename within the directory is otherwise
+ * not durable. */
 static pl_status sync_directory(const char *dir, pl_err *err)
 {
     int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);

@@ -9,7 +9,7 @@
 /* Limits of valid sizes. Fields are aligned to at most a word, so sizes are
  * multiples of a word. The smallest struct has one field besides the size. A
  * size above MOST, larger than any struct of the header, means that the caller
- * did not set it. */
+ * did not set the size. */
 enum {
     WORD = sizeof(size_t),
     LEAST = 2 * WORD,

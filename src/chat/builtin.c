@@ -267,7 +267,7 @@ static pl_status strftime_now(struct render *r, const struct call *c,
         return render_fail(r, PL_BAD_ARGUMENT,
                            "\"strftime_now\" does not know this format");
     memcpy(form, s->s, s->len);
-    memcpy(form + s->len, ".", 2); /* so that the result is never empty */
+    memcpy(form + s->len, ".", 2); /* ensures that the result is never empty */
     before = numeral_begin();
     n = strftime(text, sizeof text, form, &tm);
     numeral_end(before);

@@ -572,9 +572,9 @@ static pl_status map(struct render *r, const struct call *c, struct value *out)
     return make_iter(r, &mapped, out);
 }
 
-/* Sets *out to the items for which the truth of a test is `want`. If `by_path`,
- * the test is applied to the attribute of the item that the first argument
- * names. Without a test, the truth of the value itself counts. */
+/* Sets *out to the items for which a test's result is `want`. If `by_path`, the
+ * test is applied to the attribute of the item that the first argument names.
+ * Without a test, the truth of the value itself counts. */
 static pl_status choose(struct render *r, const struct call *c, bool by_path,
                         bool want, struct value *out)
 {

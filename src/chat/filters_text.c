@@ -136,7 +136,7 @@ static pl_status format(struct render *r, const struct call *c,
     return value_binary(r, N_REMAINDER, self, args, out);
 }
 
-/* Sets *out to the text that the filter `indent` puts before each line: `v`
+/* Sets *out to the text that the filter `indent` inserts before each line: `v`
  * itself if it is a string, else `v` blanks. `usual` is the number of blanks if
  * `v` is absent. */
 static pl_status indent_text(struct render *r, struct value v, int64_t usual,
@@ -524,8 +524,9 @@ static pl_status filesizeformat(struct render *r, const struct call *c,
     return render_string(r, text, strlen(text), out);
 }
 
-/* Puts str(v) with each byte as %XX, except letters, digits and _.-~ and,
- * unless in a `query`, the slash. A blank in a query becomes "+". */
+/* Appends str(v) to the output, with each byte as %XX. Exceptions are letters,
+ * digits, any of _.-~ and, unless in a `query`, the slash. A blank in a query
+ * becomes "+". */
 static pl_status put_url(struct render *r, struct value v, bool query)
 {
     static const char digits[] = "0123456789ABCDEF";

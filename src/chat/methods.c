@@ -75,7 +75,7 @@ pl_status get_int(struct render *r, struct value v, int64_t usual, int64_t *out)
     return PL_OK;
 }
 
-/* ---- cases ------------------------------------------------------------- */
+/* ---- letter case ------------------------------------------------------- */
 
 static bool starts_word(uint32_t before, enum string_case to)
 {
@@ -146,7 +146,7 @@ bool string_has_case(const struct string *s, bool upper)
     return any;
 }
 
-/* ---- strip, replace, lines --------------------------------------------- */
+/* ---- stripping, replacing, splitting lines ----------------------------- */
 
 /* Sets *span to the number of bytes at the beginning of s[0 .. n) that are
  * characters of `chars`. */
@@ -166,7 +166,8 @@ static pl_status span_first(struct render *r, const char *s, size_t n,
     return PL_OK;
 }
 
-/* Does the same for the end of s[0 .. n). */
+/* Sets *span to the number of bytes at the end of s[0 .. n) that are characters
+ * of `chars`. */
 static pl_status span_last(struct render *r, const char *s, size_t n,
                            const struct string *chars, size_t *span)
 {
@@ -712,8 +713,8 @@ static pl_status format(struct render *r, const struct call *c,
     return format_braces(r, c->self.str, c->args, out);
 }
 
-/* Pads `s` to `width` characters. `left` returns how many of `more` fill
- * characters are put before the text. */
+/* Pads `s` to `width` characters. The function `left` returns how many of the
+ * `more` fill characters precede the text. */
 static pl_status justify(struct render *r, const struct string *s,
                          int64_t width, const struct string *fill,
                          int (*left)(int64_t more, int64_t width),

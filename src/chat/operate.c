@@ -40,7 +40,11 @@ static int compare_numbers(struct value a, struct value b)
     if (a.kind == V_FLOAT || b.kind == V_FLOAT) {
         double x = value_as_float(a), y = value_as_float(b);
 
-        return x < y ? -1 : x > y ? 1 : x == y ? 0 : 2; /* 2: unordered */
+        return x < y    ? -1
+               : x > y  ? 1
+               : x == y ? 0
+                        : 2; /* 2 if the operands are
+                                                           not ordered */
     }
     return (value_as_int(a) > value_as_int(b)) -
            (value_as_int(a) < value_as_int(b));

@@ -37,7 +37,8 @@ static pl_status no_memory(struct parser *p)
 }
 
 /* Fails with "TOKEN where WANT", naming the next token. `want` says what was
- * expected, such as "an expression belongs". */
+ * expected, such as "an expression belongs", which follows "where" in the
+ * message. */
 static pl_status unexpected(struct parser *p, const char *want)
 {
     char shown[ERR_SHOWN];
@@ -823,8 +824,8 @@ static pl_status check_target(struct parser *p, const struct node *t,
     return fail(p, PL_BAD_FILE, "this expression cannot be assigned to");
 }
 
-/* Records that the macro's body has its own variable with this number from here
- * on. */
+/* Records that, after this point, the macro's body has its own variable with
+ * this number. */
 static void sets_name(struct parser *p, int sym)
 {
     if (sym < N_SYM)

@@ -18,7 +18,7 @@ struct form {
     uint32_t fill;
     /* < > ^, or = to fill between sign and digits; '\0' for the default */
     char align;
-    char sign; /* +, blank, or - for a sign of negative numbers only */
+    char sign; /* '+', ' ', or '-' for a sign of negative numbers only */
     bool prefix, group;
     int width, precision; /* precision is -1 for the default */
     char type;
@@ -62,8 +62,8 @@ static pl_status pad(struct render *r, size_t from, size_t n_sign,
     return put_fill(r, f->fill, more - left);
 }
 
-/* Puts the number `s`, if `group` with commas between thousands. Digits after a
- * decimal point are unchanged. */
+/* Appends the number `s` to the output, with commas between thousands if
+ * `group`. Digits after a decimal point are unchanged. */
 static pl_status put_digits(struct render *r, const char *s, bool group)
 {
     size_t n = strspn(s, "0123456789"), all = strlen(s);
@@ -173,7 +173,7 @@ static char char_at(const struct string *s, size_t at)
     return at < s->len ? s->s[at] : '\0';
 }
 
-/* ---- percent ----------------------------------------------------------- */
+/* ---- formatting with % ------------------------------------------------- */
 
 struct percent {
     struct value args;
@@ -309,7 +309,7 @@ pl_status format_percent(struct render *r, struct string *s, struct value args,
     return render_take(r, from, out);
 }
 
-/* ---- braces ------------------------------------------------------------ */
+/* ---- formatting with format() ------------------------------------------ */
 
 /* Parses a format specification:
  * [[fill]align][sign][#][0][width][,][.precision][type] */

@@ -1032,7 +1032,7 @@ static pl_status render_all(struct render *r, const struct chat_variable *var,
     for (int i = 0; i < n_var; i++)
         PL_TRY(set_variable(r, &var[i]));
     PL_TRY(run(r, r->syntax->root));
-    PL_TRY(render_put(r, "", 1)); /* terminates the text with a zero byte */
+    PL_TRY(render_put(r, "", 1)); /* NUL-terminates the text */
     return PL_OK;
 }
 

@@ -48,8 +48,9 @@ struct render {
     const struct syntax *syntax;
     struct arena arena;
     struct chat_limits left; /* remaining steps and depth */
-    struct value *root;      /* by symbol; V_ABSENT if not set */
-    struct scope *scope;     /* innermost scope; NULL for root */
+    struct value *root;      /* values of global variables, by symbol; V_ABSENT
+                                if not set */
+    struct scope *scope;     /* innermost scope; NULL outside all scopes */
     enum flow flow;
     struct value hole; /* value of N_HOLE: the text of a filtered block */
     int line;          /* line of the node being evaluated */
@@ -82,9 +83,9 @@ pl_status render_list(struct render *r, size_t n, struct list **out);
 /* ---- text -------------------------------------------------------------- */
 
 /* The output, and temporarily each string being built, are at the end of the
- * buffer r->out. To build a string, a caller notes r->n_out, puts the text, and
- * calls render_take. This removes the text from that offset on and returns it
- * as a string. */
+ * buffer r->out. To build a string, a caller saves r->n_out, appends the text,
+ * and calls render_take. This removes the text from that offset on and returns
+ * it as a string. */
 pl_status render_put(struct render *r, const char *s, size_t len);
 pl_status render_puts(struct render *r, const char *s);
 pl_status render_put_char(struct render *r, uint32_t c);
@@ -94,8 +95,8 @@ pl_status render_string(struct render *r, const char *s, size_t len,
 pl_status render_view(struct render *r, const char *s, size_t len,
                       struct value *out); /* borrows s */
 
-/* value_text.c: puts values as Python's str(), repr() and json.dumps() print
- * them. */
+/* In value_text.c. Append values to the output as Python's str(), repr() and
+ * json.dumps() print them. */
 struct json_style {
     bool ascii, sorted;
     const char *indent; /* NULL for output on one line */
@@ -152,8 +153,8 @@ struct value markup_like(struct value of, struct value v);
  * already is escaped only if `again`. */
 pl_status markup_escape(struct render *r, struct value v, bool again,
                         struct value *out);
-/* Escapes the operands of "+" or "%", of which one is markup, where their text
- * becomes part of the result. */
+/* Escapes the parts of "+" or "%" operands that become text of the result. One
+ * of the operands is markup. */
 pl_status markup_operands(struct render *r, enum node_kind kind,
                           struct value *a, struct value *b);
 /* Calls method `m` of a string that is markup. Escapes the arguments that

@@ -18,7 +18,8 @@ enum state {
     AFTER_CALL,
     IN_HEADER, /* channels: in a message's header, before <|message|> */
     IN_CHANNEL,
-    IN_DOCUMENT, /* a JSON document: content, even if it contains markers */
+    IN_DOCUMENT, /* in a JSON document, which is content even if it contains
+                    markers */
 };
 
 /* Kinds of markers. */
@@ -35,8 +36,8 @@ enum marker {
 };
 
 enum {
-    /* After this number of texts that look like calls but are not, calls are no
-     * longer searched for. */
+    /* After this number of texts that looked like calls but were not, the
+     * parser no longer searches for calls. */
     MOST_BAD = 64,
     /* Maximum length in bytes of a channel's header, and of the text of a call
      * before its arguments. */
@@ -61,10 +62,10 @@ struct pl_reply {
     size_t seen;           /* offset; no marker begins between `at` and it */
     enum state state;
     bool begun;   /* a marker, or a character that is not a blank, was read */
-    bool fresh;   /* no content since the start or the last call */
+    bool fresh;   /* no content was read since the start or the last call */
     bool trimmed; /* drop blanks at `at`: they belong to a marker */
     bool ended;
-    bool busy;     /* in a function of this API, or in its callback */
+    bool busy;     /* a pl_reply function, or its callback, is being executed */
     bool finished; /* pl_reply_finish was called */
     int n_bad;
     /* IN_CALL, IN_CHANNEL, IN_DOCUMENT: offset in `raw` of the call's,
@@ -78,15 +79,16 @@ struct pl_reply {
     /* Offset in `raw` and length of the recipient of a channel's message. If
      * n_recipient is 0, the recipient is the user. */
     size_t recipient, n_recipient;
-    bool pieces; /* report arguments in pieces, as they arrive */
-    /* The current call's arguments, if they are reported in pieces: the offset
-     * in `raw` where they begin, 0 if none was reported; and the end of the
-     * reported part. */
+    bool pieces; /* report arguments in fragments, as they arrive */
+    /* The current call's arguments, if they are reported in fragments: the
+     * offset in `raw` where they begin, 0 if none was reported; and the offset
+     * of the end of the reported part. */
     size_t args, told;
     bool args_whole;
     struct json_scan args_scan;
     struct reply_text content, reasoning, calls;
-    /* The current call; `made` has its converted arguments. */
+    /* The current call: `made` holds its arguments converted to JSON, `name`
+     * the function's name, and `id` the call's identifier. */
     struct reply_text made, name, id;
 };
 
@@ -197,9 +199,9 @@ static void tell_call(struct pl_reply *r, const struct reply_call *c)
     r->args = 0;
 }
 
-/* ---- arguments reported in pieces ---------------------------------------- */
+/* ---- arguments reported in fragments ------------------------------------- */
 
-/* Begins to report the arguments of a call in pieces. The arguments begin at
+/* Begins to report the arguments of a call in fragments. The arguments begin at
  * offset `at`. */
 static void begin_arguments(struct pl_reply *r, const struct reply_call *c,
                             size_t at)
@@ -256,8 +258,9 @@ static enum marker match_marker(struct span t, bool last, struct span mark,
     return span_begins(mark, t) && !last ? MARKER_PART : NO_MARKER;
 }
 
-/* Does the same for the beginning of a call: the marker of one call, or the
- * marker around all calls, blanks, and the marker of the first call. */
+/* Like match_marker, for the beginning of a call: either the marker of one
+ * call, or the marker around all calls, blanks, and the marker of the first
+ * call. */
 static enum marker try_call(const struct pl_reply *r, struct span t, bool last,
                             size_t *n)
 {
@@ -472,8 +475,9 @@ static void tell_python(void *reply, const struct reply_call *c)
     tell_call(reply, c);
 }
 
-/* Searches for the end of the call that begins at r->body. NOT_YET if more text
- * is needed; A_CALL if the call was reported, with *end the offset after it;
+/* Searches for the end of the call that begins at r->body, and reports the call
+ * if it is complete. Returns NOT_YET if more text is needed. Returns A_CALL
+ * after reporting the call, and sets *end to the offset after the call. Returns
  * NO_CALL if the text is not a call. */
 enum found { NOT_YET, A_CALL, NO_CALL };
 static enum found find_call(struct pl_reply *r, bool last, size_t *end)
@@ -487,7 +491,7 @@ static enum found find_call(struct pl_reply *r, bool last, size_t *end)
         struct span rest = from(r, r->seen);
         size_t at = span_find(rest, f->call_close);
 
-        /* A part of the closing marker may have arrived. */
+        /* Only a part of the closing marker may have arrived. */
         if (at == rest.n && !last) {
             size_t keep = f->call_close.n - 1;
 
@@ -676,7 +680,7 @@ static bool go_through_header(struct pl_reply *r, bool last)
 
     if (text.n == 0)
         return false;
-    /* May begin with <| or to=. */
+    /* The header may begin with <| or to=. */
     header = text.s[0] == '<' || text.s[0] == 't';
     if (header && n < t.n && n <= MOST_BETWEEN) {
         read_header(r, (struct span){t.s, n});
@@ -753,7 +757,7 @@ static bool go_through_channel(struct pl_reply *r, bool last)
     return !r->ended;
 }
 
-/* ---- pl.h ---------------------------------------------------------------- */
+/* ---- functions of pl.h --------------------------------------------------- */
 
 static void go_on(struct pl_reply *r, bool last)
 {

@@ -1,10 +1,10 @@
 /* Splits a model's reply, while it is generated, into content, reasoning and
- * tool calls. The rest of pl_reply's functions is declared in pl.h.
+ * tool calls. pl.h declares the other functions of pl_reply.
  *
  * The text is parsed as it is added. Text that may be the beginning of a marker
- * is not reported until more text decides that, and a call until it is
- * complete. Text that turns out not to be a call is content, markers
- * included. */
+ * is not reported until later text shows whether it is one. A call is not
+ * reported until it is complete. Text that turns out not to be a call is
+ * content, markers included. */
 #ifndef CHAT_REPLY_H
 #define CHAT_REPLY_H
 

@@ -1,5 +1,5 @@
-/* Learns the markers of replies; see reply_format.h. The conversations that are
- * rendered for that, the probes, are in a table below. */
+/* Learns the markers of replies; see reply_format.h. To learn them, it renders
+ * conversations, the probes, which are in a table below. */
 #include "chat/reply_format.h"
 
 #include "base/err.h"
@@ -118,8 +118,8 @@ static struct span first_tag(struct span t)
     return span_until(t, tag_length(t));
 }
 
-/* Does the same. If there is no tag, returns the word at the beginning of `t`
- * if it begins with < or [, for unusual end markers such as [e~[ */
+/* Like first_tag, but if there is no tag, returns the first word of `t` if that
+ * begins with < or [, because there are unusual end markers such as [e~[ */
 static struct span first_end(struct span t)
 {
     struct span tag = first_tag(t);
@@ -131,8 +131,8 @@ static struct span first_end(struct span t)
     return tag;
 }
 
-/* Returns the last word of `t` from its last tag on. Empty if this word
- * contains no tag. */
+/* Returns the part of the last word of `t` that begins with that word's last
+ * tag. Empty if the word contains no tag. */
 static struct span last_tag(struct span t)
 {
     t = trim_end(t);
@@ -142,8 +142,8 @@ static struct span last_tag(struct span t)
     return (struct span){0};
 }
 
-/* Returns the number of first bytes that a and b have in common. Leaves out a
- * tag at the end that would be cut. */
+/* Returns the length of the longest common beginning of a and b. If it would
+ * end within a tag, returns the length before that tag. */
 static size_t common_start(struct span a, struct span b)
 {
     size_t n = 0;
@@ -163,8 +163,9 @@ static size_t common_start(struct span a, struct span b)
     return n;
 }
 
-/* Returns the longest common end of a and b, from its first tag on. If it
- * contains no tag, it is empty, unless a or b is not longer than it. */
+/* Finds the longest common end of a and b, and returns its part that begins
+ * with its first tag. If the common end contains no tag, returns an empty span,
+ * unless the common end is the whole of a or b. */
 static struct span common_end(struct span a, struct span b)
 {
     size_t n = 0, tag;
@@ -187,7 +188,7 @@ static struct span common_end(struct span a, struct span b)
 #define THINKING  "Zq4thinking"
 #define FIRST     "zq_first"
 #define SECOND    "zq_second"
-#define KEY       "zq_city" /* also first in alphabetical order */
+#define KEY       "zq_city" /* less than COUNT_KEY in alphabetical order */
 #define VALUE     "Zq5value"
 #define COUNT_KEY "zq_count"
 #define COUNT     "7193"
@@ -404,8 +405,9 @@ static void learn_content(struct reply_format *f, const struct answers *a,
 
 /* ---- calls --------------------------------------------------------------- */
 
-/* A call in a probe's text. `unit` is the object, or the name with all
- * arguments, and `before` and `after` are the text around it. */
+/* A call in a probe's text. `unit` is the text of the call: the JSON object or
+ * list if calls are written as one (CALLS_OBJECT), otherwise the name followed
+ * by the arguments. `before` and `after` are the text around `unit`. */
 struct seen {
     struct span before, unit, after;
     struct span name_after; /* the text after the name */
@@ -642,8 +644,9 @@ static void learn_around(struct reply_format *f, const struct answers *a,
 {
     struct span open = written(f, a, one->before, plain), rest = one->after;
     const size_t tail = f->value_tail.n + f->value_close.n;
-    /* NULL if there is one call. Before `rest` if one list has both calls, or
-     * if the template reverses them. */
+    /* Where the text before the second call ends; NULL if there is one call.
+     * This is before `rest` if one list has both calls, or if the template
+     * reverses them. */
     const char *next = second ? second->before.s + second->before.n : NULL;
 
     if (second && next >= rest.s) {
@@ -712,8 +715,9 @@ static enum reply_calls look_for(const struct answers *a,
                     : look(a->text[ONE_CALL], name[0], &c[0], no_memory);
 }
 
-/* Finds the calls by the functions' names. If a template shows only a call's
- * identifier, which must then contain the name, finds them by that. */
+/* Finds the calls by the functions' names. If a template writes only a call's
+ * identifier, which must then contain the name, finds the calls by
+ * identifier. */
 static void find_calls(struct reply_format *f, const struct answers *a,
                        struct seen c[2], bool *has_two, bool *no_memory)
 {
@@ -765,7 +769,7 @@ static void learn_calls(struct reply_format *f, const struct answers *a,
         f->calls = CALLS_NONE;
 }
 
-/* ---- all ----------------------------------------------------------------- */
+/* ---- the whole format ---------------------------------------------------- */
 
 /* Copies the markers to the format's arena, because they point into the texts
  * of probes, which are freed. */

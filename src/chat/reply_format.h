@@ -28,39 +28,43 @@ enum reply_calls {
  * blanks around a marker are not reported. The markers are allocated in
  * `arena`. */
 struct reply_format {
-    /* As in gpt-oss, each message is <|channel|>NAME<|message|>...<|end|> */
+    /* each message is <|channel|>NAME<|message|>...<|end|>, as in gpt-oss */
     bool channels;
-    /* The template reads message.thinking instead of
-     * message.reasoning_content. */
+    /* the template reads message.thinking instead of
+     * message.reasoning_content */
     bool thinking;
     bool as_text;  /* the template accepts arguments only as a JSON text */
     bool led;      /* blanks separate a prompt from content */
-    bool id_named; /* NAMED: the name is an identifier such as functions.f:0 */
-    bool listed;   /* OBJECT: all calls are in one JSON list */
+    bool id_named; /* CALLS_NAMED: the name is an identifier such as
+                      functions.f:0 */
+    bool listed;   /* CALLS_OBJECT: all calls are in one JSON list */
     bool each;     /* calls_open and calls_close are around each call */
     struct span think_open, think_close;
-    struct span content_open, content_close; /* before and after all content */
+    struct span content_open, content_close; /* markers before and after all
+                                                content */
     /* The marker after a message, and after one that ends with a call. */
     struct span end[2];
 
     enum reply_calls calls;
-    /* Around all calls, or if `each` around each. */
+    /* Markers around all calls, or around each call if `each`. */
     struct span calls_open, calls_close;
     struct span call_open, call_close;
-    /* OBJECT: keys; absent for {"f": {...}} */
+    /* CALLS_OBJECT: keys of name and arguments; absent for {"f": {...}} */
     struct span name_key, arguments_key;
-    struct span id_open;    /* NAMED: before the identifier */
-    struct span name_open;  /* NAMED: between the identifier and the name */
-    struct span args_open;  /* NAMED: before the arguments, including blanks */
-    struct span name_close; /* TAGGED: marker after the name */
-    /* TAGGED: markers around keys and values. */
+    struct span id_open;    /* CALLS_NAMED: marker before the identifier */
+    struct span name_open;  /* CALLS_NAMED: marker between the identifier and
+                               the name */
+    struct span args_open;  /* CALLS_NAMED: marker before the arguments, with
+                               its blanks */
+    struct span name_close; /* CALLS_TAGGED: marker after the name */
+    /* CALLS_TAGGED: markers around keys and values. */
     struct span key_open, value_open, value_close;
-    /* TAGGED: marker before a value that is not a string. Absent if it is
-     * value_open. */
+    /* CALLS_TAGGED: marker before a value that is not a string. Absent if it is
+     * the same as value_open. */
     struct span json_open;
-    /* TAGGED: blanks before and after a value */
+    /* CALLS_TAGGED: blanks before and after a value */
     struct span value_lead, value_tail;
-    struct span quote; /* QUOTED: around strings */
+    struct span quote; /* CALLS_QUOTED: marker around strings */
 
     struct arena arena;
 };
@@ -80,8 +84,8 @@ void reply_format_fini(struct reply_format *f);
 
 /* ---- spans -------------------------------------------------------------- */
 
-struct span span_of(const char *s); /* of a zero-terminated text */
-/* without its first `from` bytes */
+struct span span_of(const char *s); /* the span of a NUL-terminated string */
+/* the span without its first `from` bytes */
 struct span span_from(struct span t, size_t from);
 struct span span_trim(struct span t);
 bool span_equal(struct span a, struct span b);

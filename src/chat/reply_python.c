@@ -1,6 +1,6 @@
 /* Python's calls and literals; see reply_python.h. A quote ends a string only
- * if what follows may follow a string, because some templates do not escape
- * quotes inside strings. */
+ * if the next character may follow a string, because some templates do not
+ * escape quotes inside strings. */
 #include "chat/reply_python.h"
 
 #include "chat/json_span.h"

@@ -35,8 +35,8 @@ enum token_kind {
 struct token {
     enum token_kind kind;
     int line;
-    struct value value; /* of data, name, string and number tokens */
-    char op[3];         /* operator, zero-terminated */
+    struct value value; /* value of a data, name, string or number token */
+    char op[3];         /* operator, NUL-terminated */
 };
 
 /* Splits text[0 .. len) into tokens. Sets *out to the *n tokens, the last of

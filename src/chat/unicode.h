@@ -29,8 +29,7 @@ bool unicode_is_space(uint32_t c);
 bool unicode_is_shown(uint32_t c);
 
 /* Map a character to a single character by the C library's tables of the locale
- * C.UTF-8. Without that locale, only ASCII letters are letters and have
- * cases. */
+ * C.UTF-8. Without that locale, only ASCII letters are mapped. */
 uint32_t unicode_upper(uint32_t c);
 uint32_t unicode_lower(uint32_t c);
 bool unicode_is_letter(uint32_t c);

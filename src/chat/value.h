@@ -60,8 +60,8 @@ struct value {
         int64_t i;
         double f;
         struct string *str; /* for V_STR; for V_UNDEFINED its name, or NULL */
-        struct list *list;  /* of lists, tuples, views */
-        struct dict *dict;  /* also of namespaces */
+        struct list *list;  /* for lists, tuples, views */
+        struct dict *dict;  /* for dicts and namespaces */
         struct iter *iter;
         struct range *range;
         struct loop *loop;
@@ -116,7 +116,7 @@ struct joiner {
 };
 
 struct cycler {
-    struct list *list; /* has at least one item */
+    struct list *list; /* the values to cycle through, at least one */
     size_t at;
 };
 

@@ -27,8 +27,8 @@ static pl_status put_int(struct render *r, int64_t i)
     return render_puts(r, s);
 }
 
-/* Puts `f` with the fewest digits that identify the double. Uses an exponent
- * below 1e-4 and from 1e16 on, as Python's repr() does. */
+/* Appends `f` to the output with the fewest digits that identify the double.
+ * Uses an exponent below 1e-4 and from 1e16 on, as Python's repr() does. */
 static pl_status put_float(struct render *r, double f)
 {
     char text[40], digit[20];
@@ -66,8 +66,8 @@ static pl_status put_float(struct render *r, double f)
     return n <= exponent + 1 ? render_puts(r, ".0") : PL_OK;
 }
 
-/* Puts the repr() of a string: in double quotes if it contains single and no
- * double quotes, else in single quotes. */
+/* Appends the repr() of a string to the output: in double quotes if it contains
+ * single and no double quotes, else in single quotes. */
 static pl_status repr_string(struct render *r, const struct string *s)
 {
     bool use_double = memchr(s->s, '\'', s->len) && !memchr(s->s, '"', s->len);
@@ -184,7 +184,7 @@ static pl_status repr_inner(struct render *r, struct value v)
         PL_TRY(render_puts(r, "<Macro "));
         PL_TRY(repr_string(r, v.macro->node->value.str));
         return render_puts(r, ">");
-    default: /* Python would print an address, too */
+    default: /* Python would also print an address */
         PL_TRY(render_puts(r, "<"));
         PL_TRY(render_puts(r, value_kind_name(v.kind)));
         return render_puts(r, ">");
@@ -253,8 +253,8 @@ static pl_status json_string(struct render *r, const struct string *s,
     return render_puts(r, "\"");
 }
 
-/* Puts what separates items: the separator if `between` two items, and with
- * style->indent a line break and the indentation of `depth`. */
+/* Appends the separator of items to the output if `between` two items. With
+ * style->indent, a line break and the indentation of `depth` follow. */
 static pl_status json_break(struct render *r, const struct json_style *style,
                             int depth, bool between)
 {

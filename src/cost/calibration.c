@@ -1,10 +1,10 @@
 /* Derives the rates of CPU devices from two measurements: one thread alone, and
  * one thread on each core.
  *
- * Threads slow each other down when they read memory and at barriers. The time
- * that a thread takes is assumed to grow linearly with the number of running
- * threads. Then the total rate of all threads saturates, as it does if memory
- * bandwidth is the limit. */
+ * Threads slow each other down when they read memory and when they meet at
+ * barriers. The time that a thread takes is assumed to grow linearly with the
+ * number of running threads. Then the total rate of all threads saturates, as
+ * it does if memory bandwidth is the limit. */
 #include "cost/calibration.h"
 
 #include "machine/topology.h"

@@ -157,7 +157,8 @@ static double contraction(const struct program *p, const struct insn_kernel *s,
     if (s->kernel == KERNEL_head_matmul) { /* x [t, h, k], w [h, n, k] */
         matrices = (double)w->dim[0].n;
     } else if (s->kernel !=
-               KERNEL_matmul) { /* x [t, 1 or u, k], w [e, n, k], ids [t, u] */
+               KERNEL_matmul) { /* operands: x [t, 1 or u, k], w [e, n, k], ids
+                                   [t, u] */
         const struct prog_tensor *ids = &p->tensor[s->arg[3].tensor];
 
         rows = values(ids, z);
@@ -370,8 +371,8 @@ struct cost_link cost_link_of(const struct cost_rates *from,
     return (struct cost_link){w.latency_s, w.bytes_per_s};
 }
 
-/* Limits *w, a transfer from several sources, by the route from another source:
- * the slowest counts. */
+/* Limits *w, the route of a transfer from several sources, by the route from
+ * another source. The slowest source determines the transfer. */
 static void limit_by_peer(struct route *w, const struct cost_rates *from,
                           const struct cost_rates *to)
 {

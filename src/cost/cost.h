@@ -6,7 +6,7 @@
  * bytes over the link. cost_run simulates the programs with these costs, so
  * overlapping queues, waits and shared threads are modelled as in a real step.
  * Rates are measured (measure/measure.h) or come from a description. Nothing is
- * measured here, and no estimate ever decides a bit. */
+ * measured here, and no estimate ever affects the bits of a result. */
 #ifndef COST_COST_H
 #define COST_COST_H
 
@@ -15,18 +15,18 @@
 /* Rates of one device. */
 struct cost_rates {
     double read_bytes_per_s;     /* reading weights and the KV cache */
-    double cached_bytes_per_s;   /* passing values from kernel to kernel */
-    double block_macs_per_s;     /* multiply-adds with quantized weights, */
-    double float_macs_per_s;     /* with float weights, */
-    double attention_macs_per_s; /* and in attention */
+    double cached_bytes_per_s;   /* reading and writing activations */
+    double block_macs_per_s;     /* multiply-adds with quantized weights */
+    double float_macs_per_s;     /* multiply-adds with float weights */
+    double attention_macs_per_s; /* multiply-adds in attention */
     double insn_s;               /* fixed time per instruction */
     double collective_s;         /* fixed time per collective or copy */
     double link_bytes_per_s;     /* collectives and copies, in both directions
                                     unless out_bytes_per_s is set */
-    double out_bytes_per_s;      /* from the device to the host, 0 for
+    double out_bytes_per_s;      /* copies from the device to the host; 0 for
                                     link_bytes_per_s */
-    double p2p_bytes_per_s;      /* to devices that also have peer-to-peer
-                                    access, 0 if none */
+    double p2p_bytes_per_s;      /* copies to devices that also have
+                                    peer-to-peer access; 0 if there are none */
     double p2p_s;                /* fixed time per peer-to-peer copy, 0 for
                                     collective_s */
     double bridge_bytes_per_s;   /* p2p_bytes_per_s and p2p_s between devices of
@@ -35,7 +35,7 @@ struct cost_rates {
     int link_domain;      /* 0 if none */
     bool has_copy_engine; /* copies from and to host memory use the device's
                              copy engine, so that only the device's link limits
-                             them */
+                             their rate */
     bool one_queue;       /* there is no copy queue; the device's threads also
                              copy */
 };

@@ -53,7 +53,7 @@ static const struct variant *variant_of(const struct timeline *w, int dev)
     return &w->m->prog[dev].variant[w->variant];
 }
 
-/* ---- the order --------------------------------------------------------- */
+/* ---- total order of instructions --------------------------------------- */
 
 static bool before(struct turn a, struct turn b)
 {
@@ -97,7 +97,7 @@ static void advance(struct timeline *w)
     sift_down(w, 0);
 }
 
-/* ---- clocks ------------------------------------------------------------ */
+/* ---- times of queues and threads --------------------------------------- */
 
 static int queue_of(const struct timeline *w, int dev, const struct insn *s)
 {
@@ -183,7 +183,7 @@ static void simulate_insn(struct timeline *w, int dev, const struct insn *s,
         m->seen(m->user, &(struct device_timing){dev, at, begin, end});
 }
 
-/* ---- use --------------------------------------------------------------- */
+/* ---- times of devices -------------------------------------------------- */
 
 /* Returns the index, at least `i`, of the next instruction of a queue that took
  * time. Returns n_insn if there is none. */
@@ -230,7 +230,7 @@ static void account(const struct timeline *w, int dev, double seconds,
         fmax(0, seconds - (u->busy_s + u->collective_s + u->copy_s - both));
 }
 
-/* ---- threads ------------------------------------------------------------ */
+/* ---- assignment of threads ---------------------------------------------- */
 
 static bool on_cores_of(const struct device_desc *a,
                         const struct device_desc *b)
@@ -271,7 +271,7 @@ void cost_threads(const struct device_list *l, int *thread0, int *n_thread)
     }
 }
 
-/* ---- a step ------------------------------------------------------------- */
+/* ---- simulation of a step ----------------------------------------------- */
 
 static void end(struct timeline *w)
 {

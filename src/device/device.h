@@ -22,55 +22,58 @@ struct cpu_kernels; /* cpu/cpu_kernel.h */
  * reads them. */
 struct device_desc {
     char name[32];                 /* "cpu0", "sim1", "gpu2" */
-    const struct backend_ops *ops; /* its backend */
+    const struct backend_ops *ops; /* the device's backend */
     int n_thread;                  /* worker threads; 1 if it has none */
-    uint64_t memory_bytes;         /* total; 0 = unknown */
-    uint64_t available_bytes;      /* free now; 0 only if memory_bytes is 0 */
-    double mem_bytes_per_s;        /* for reading weights; 0 = unknown */
-    double float_macs_per_s;       /* multiply-adds of floats; 0 = unknown */
-    double block_macs_per_s;       /* for weights in quantization blocks; 0 = as
-                                      for floats */
-    double launch_s;               /* to start a kernel; 0 = unknown */
-    /* of transfers to its peers; 0 = transfers cost no time */
+    uint64_t memory_bytes;         /* total; 0 if unknown */
+    uint64_t available_bytes;      /* free at present; 0 only if memory_bytes is
+                                      0 */
+    double mem_bytes_per_s;        /* rate of reading weights; 0 if unknown */
+    double float_macs_per_s;       /* multiply-adds of floats; 0 if unknown */
+    double block_macs_per_s;       /* multiply-adds with weights in quantization
+                                      blocks; 0 if as for floats */
+    double launch_s;               /* time to start a kernel; 0 if unknown */
+    /* bandwidth of transfers to its peers; 0 if transfers cost no time */
     double link_bytes_per_s, link_latency_s;
-    /* of transfers that bypass the host, to other devices with p2p; 0 = none */
+    /* bandwidth of transfers that bypass the host, to other devices with p2p; 0
+     * if none */
     double p2p_bytes_per_s;
-    /* of transfers that bypass the host, within its link domain; 0 = none */
+    /* bandwidth of transfers that bypass the host, within its link domain; 0 if
+     * none */
     double bridge_bytes_per_s;
-    int link_domain; /* link domain; 0: none */
-    int numa_node;   /* -1: none */
-    int index;       /* of a GPU: position in its driver's list */
-    /* of a GPU: PCI address, "" if unknown. Devices with the same address are
+    int link_domain; /* link domain; 0 if none */
+    int numa_node;   /* -1 if none */
+    int index;       /* for a GPU: position in its driver's list */
+    /* For a GPU: PCI address, "" if unknown. Devices with the same address are
      * on one GPU. */
     char bus[24];
-    /* of a GPU: its name, and its and its driver's version; measured speeds are
-     * stored under them */
+    /* for a GPU: its name, and the versions of GPU and driver; measured speeds
+     * are stored under these */
     char title[96], version[96];
-    int n_unit;           /* of a GPU: number of SMs or CUs; 0: unknown */
-    size_t largest_bytes; /* limit of one allocation; 0: no limit */
+    int n_unit;           /* for a GPU: number of SMs or CUs; 0 if unknown */
+    size_t largest_bytes; /* maximum size of one allocation; 0 if unlimited */
     /* added by device_list_add_host: uses the worker threads of the devices on
      * its cores, alternately with them */
     bool host;
     int n_core;
     int core[256]; /* logical cores, numbered by the operating system */
 
-    /* Number of the memory that the device is in; 0: the host's memory. Devices
-     * with the same number read each other's memory in place and use barriers.
-     * -1: private memory. Other devices cannot read it, so the device pushes
-     * what they need. */
+    /* Number of the memory that the device is in; 0 for the host's memory.
+     * Devices with the same number read each other's memory in place and use
+     * barriers. -1 means private memory: other devices cannot read it, so the
+     * device pushes the data that they need. */
     int memory;
     /* pulls from any memory that is not private; if false, only from memory
      * with its own number */
     bool reads;
-    /* its kernels may access host memory in place; that memory must then
-     * consist of whole pages */
+    /* The device's kernels may access host memory in place. That memory must
+     * then consist of whole pages. */
     bool maps;
     /* The threads that compute also copy, so all instructions are in the
      * compute queue. If false, copies between groups are in a copy queue that
      * runs concurrently. */
     bool one_queue;
-    /* its threads run on core[] and its memory is that of numa_node; it shares
-     * both with other devices there */
+    /* The device's threads run on core[] and its memory is that of numa_node.
+     * Other devices on that node may share both. */
     bool on_cores;
     /* not one of the machine's CPUs; its speed is very different */
     bool accelerator;
@@ -91,8 +94,9 @@ struct device_list {
     bool host_described;     /* `host` was given by --device-spec;
                                 device_list_add_host adds it to dev[] */
     struct device_desc host;
-    const struct topology *topology; /* of this machine, referenced; NULL if the
-                                        devices are only described */
+    const struct topology *topology; /* topology of this machine, referenced;
+                                        NULL if the devices are only
+                                        described */
 };
 
 #define DEVICE_DEFAULT "cpu" /* the -dev string if none is given */
@@ -155,19 +159,19 @@ void device_cache_rows(pl_format f, int64_t d, int64_t n, const float *x,
 struct device_options {
     bool no_pin;
     enum kernel_set kernel_set;
-    const struct cpu_kernels *kernels; /* tests: used instead of the kernel
-                                          set's; borrowed */
+    const struct cpu_kernels *kernels; /* for tests: used instead of the kernel
+                                          set's kernels; borrowed */
     uint64_t sim_seed;
-    /* tests: executes one instruction at a time and protects all memory that it
-     * must not access (device_guard.c) */
+    /* for tests: execute one instruction at a time, and protect all memory that
+     * it must not access (device_guard.c) */
     bool guard;
-    /* tests: a sim device merges its queues into one, in a random order that
-     * the queue-order rule (program.h) allows */
+    /* for tests: a sim device merges its queues into one, in a random order
+     * that the queue-order rule (program.h) allows */
     bool sim_merge;
-    /* allows devices whose kernels give other bits than the CPU's */
+    /* accept devices whose kernels give other bits than the CPU's */
     bool inexact;
-    /* tests: seconds without progress after which a GPU counts as lost; 0: the
-     * default */
+    /* for tests: seconds without progress after which a GPU counts as lost; 0
+     * for the default */
     double gpu_limit_s;
     bool trace; /* records times: see device_set_trace */
     /* reports the compilation of kernels; called by the thread that called
@@ -189,7 +193,7 @@ void device_set_free(struct device_set *s);
 
 /* Loads the programs p[], one per device, borrowed until the set loads others
  * or is freed. Checks them and allocates their regions on the devices, zeroed
- * (sim: poisoned until written). If memory is short, the error names the
+ * (sim: poisoned until written). If memory is insufficient, the error names the
  * device, the size that it needs and the size that is available. */
 pl_status device_set_load(struct device_set *s, const struct program *p,
                           pl_err *err);
@@ -197,7 +201,7 @@ pl_status device_set_load(struct device_set *s, const struct program *p,
 /* Copy `bytes` bytes between host memory and region r of device `dev`. Must not
  * be called during a run. `src` may be reused when device_write returns.
  * Written data is visible to programs after the next device_flush or at the
- * next run. device_read returns what was written before. */
+ * next run. device_read returns all data written before. */
 pl_status device_write(struct device_set *s, int dev, enum region r,
                        size_t offset, const void *src, size_t bytes,
                        pl_err *err);
@@ -213,7 +217,7 @@ struct device_run {
     int n_micro; /* 1 to the variant's n_micro */
     struct graph_sizes sizes[PROG_MAX_MICRO];
     /* by micro-batch: upper bound of the number of pages in which a sequence
-     * has positions; 0: unknown */
+     * has positions; 0 if unknown */
     int64_t n_page[PROG_MAX_MICRO];
 };
 
@@ -236,9 +240,9 @@ struct device_timing {
     int dev, step; /* step: index of the instruction in its variant */
     double begin_s, end_s;
 };
-/* Returns the *n timed instructions of the last run, grouped by device and in
- * the order they ended. Excludes WAITs and POSTs. Returns NULL and sets *n to 0
- * if the set does not trace or the run failed. */
+/* Returns the times of the last run's *n instructions, grouped by device and in
+ * the order in which the instructions ended. Excludes WAITs and POSTs. Returns
+ * NULL and sets *n to 0 if the set does not trace or the run failed. */
 const struct device_timing *device_set_trace(const struct device_set *s,
                                              int *n);
 

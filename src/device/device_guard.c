@@ -27,7 +27,7 @@ struct guard {
     unsigned char (*now)[REGION_COUNT];  /* owned, [n]: current access (enum
                                             reach) */
     unsigned char (*want)[REGION_COUNT]; /* [n], in the allocation of `now`:
-                                            access to be set */
+                                            access that is to be set */
 };
 
 static size_t whole_pages(size_t bytes)

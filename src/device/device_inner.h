@@ -40,7 +40,7 @@ struct device_set {
 
     /* the run in progress */
     const struct device_run *run;
-    uint64_t run_number; /* from 1 */
+    uint64_t run_number; /* number of this run, counted from 1 */
     bool loaded;
     bool keeps; /* device memory is never freed: device_set_quarantine() was
                    called */

@@ -34,9 +34,10 @@ struct gpu_driver;  /* gpu/gpu_driver.h */
 struct gpu_info;    /* listed_gpu.h */
 struct topology;    /* machine/topology.h */
 
-/* A counter with one writer that only grows; readers wait until it has reached
- * a value. A reader may sleep if the writer uses device_flag_raise(). The
- * counter fills two cache lines, because processors fetch lines in pairs. */
+/* A counter that has one writer and only increases. Readers wait until it has
+ * reached a value. A reader may sleep if the writer uses device_flag_raise().
+ * The counter fills two cache lines, because processors fetch lines in
+ * pairs. */
 struct device_flag {
     _Alignas(128) _Atomic uint64_t v;
     _Atomic uint32_t wake_count; /* incremented to wake sleepers; a futex */
@@ -57,7 +58,7 @@ static inline void device_flag_raise(struct device_flag *f, uint64_t value)
 
 /* A device of a set. */
 struct device {
-    /* the backend's state of this device, owned by the backend */
+    /* state that the backend keeps for this device; owned by the backend */
     void *own;
     /* Addresses of the regions. Used by devices that may read them in place,
      * according to desc.memory, and by device_map(). The backend sets and
@@ -65,16 +66,17 @@ struct device {
      * at the same address in every process, before load() and frees it after
      * unload(). If desc.memory is -1, all but the inbox are NULL. */
     unsigned char *at[REGION_COUNT];
-    /* tests: the device fails when it reaches this instruction; -1: never */
+    /* for tests: the device fails when it reaches this instruction; -1 for
+     * never */
     int fail_insn;
-    /* hash of the device's name if its kernels give other bits than the CPU's,
-     * else 0; set by load() */
+    /* a hash of the device's name if its kernels give other bits than the
+     * CPU's, else 0; set by load() */
     uint64_t differs;
     /* ---- set by the device set; read-only for backends */
     struct device_desc desc;
     struct backend *backend;
     const struct program *prog; /* borrowed while the set is loaded */
-    size_t bytes[REGION_COUNT]; /* from the program */
+    size_t bytes[REGION_COUNT]; /* sizes of the regions, from the program */
     /* result of backend_ops.scratch(); the backend allocates this memory */
     size_t scratch_bytes;
     /* [prog->n_event]: by event, the number of the last run in which it was
@@ -117,13 +119,13 @@ struct backend {
 };
 
 struct backend_ops {
-    const char *name;    /* its name in -dev and --device-spec */
+    const char *name;    /* the backend's name in -dev and --device-spec */
     const char *accepts; /* examples of -dev items, for error messages */
-    /* of a GPU backend; NULL if the backend uses other backends' drivers, or
-     * none */
+    /* the driver of a GPU backend; NULL if the backend uses other backends'
+     * drivers, or none */
     const struct gpu_driver *driver;
-    /* its devices post events by device_flag_raise(), so threads that wait for
-     * them may sleep */
+    /* the backend's devices post events by device_flag_raise(), so threads that
+     * wait for the events may sleep */
     bool wakes_waiters;
     /* wait() computes on the caller's thread, so the set calls it before the
      * wait() of all other backends. True for at most one backend */
@@ -175,18 +177,20 @@ struct backend_ops {
 
     /* ---- functions of an instance ---- */
 
-    /* Sets b->own and starts the threads or drivers of its devices, which have
-     * no programs yet. NULL if the devices can be planned for, but cannot
-     * run. */
+    /* Sets b->own and starts the threads or drivers of the instance's devices,
+     * which have no programs yet. NULL if the devices can be planned for, but
+     * cannot run. */
     pl_status (*open)(struct backend *b, pl_err *err);
-    /* Also called after a failed open(), and if open() was not called. */
+    /* Closes the devices. Also called after a failed open(), and if open() was
+     * not called. */
     void (*close)(struct backend *b);
-    /* Prepares its devices for their programs, which passed program_check().
-     * Allocates their scratch memory and all regions except the inboxes. The
-     * contents of new regions do not matter, because programs read only what
-     * was written. */
+    /* Prepares the instance's devices for their programs, which have passed
+     * program_check(). Allocates their scratch memory and all regions except
+     * the inboxes. The contents of new regions do not matter, because programs
+     * read only what was written. */
     pl_status (*load)(struct backend *b, pl_err *err);
-    /* Also called after a failed load(), and if load() was not called. */
+    /* Frees the memory that load() allocated. Also called after a failed
+     * load(), and if load() was not called. */
     void (*unload)(struct backend *b);
 
     /* ---- memory. A range lies inside its region, which may be the inbox.
@@ -204,7 +208,8 @@ struct backend_ops {
     /* Copies the sizes of device_set_current_run() and starts the devices
      * without waiting for any of them. Reports an error by device_fail(). */
     void (*submit)(struct backend *b);
-    /* Returns when all its devices have finished or left their variants. */
+    /* Returns when all devices of the instance have finished or left their
+     * variants. */
     void (*wait)(struct backend *b);
     /* Called after wait() of all backends has returned and the guard, if any,
      * has made all memory accessible again. May be NULL. */
@@ -213,7 +218,7 @@ struct backend_ops {
 
 /* The backends that -dev and --device-spec accept; NULL ends the table. A
  * program may link its own table: see device_backends.c. A device set accepts
- * devices of any backend, in the table or not. */
+ * devices of any backend, even if it is not in the table. */
 extern const struct backend_ops *const device_backends[];
 #define KIND(name) extern const struct backend_ops name##_ops;
 #include "device/device_backends.def"
@@ -231,7 +236,7 @@ const struct device_options *device_set_options(const struct device_set *s);
 int device_set_threads(const struct device_set *s, const struct backend *but);
 
 /* Returns the run in progress and sets *number to its number, which starts at 1
- * and grows from run to run. Any thread may call it from submit() until all
+ * and increases from run to run. Any thread may call it from submit() until all
  * backends' wait() have returned. */
 const struct device_run *device_set_current_run(const struct device_set *s,
                                                 uint64_t *number);

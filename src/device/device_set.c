@@ -230,8 +230,8 @@ bool device_set_is_copy(const struct device_set *s)
 
 void device_set_inherit(struct device_set *s)
 {
-    s->guard = NULL; /* belongs to the parent, whose threads may hold its
-                        lock */
+    s->guard = NULL; /* the topology belongs to the parent, whose threads may
+                        hold its lock */
 }
 
 void device_set_adopt(struct device_set *s, const struct device_run *run,

@@ -149,7 +149,8 @@ static bool quantity(const char *s, const char *end, double *value,
     if (per_s)
         buf[len - 2] = '\0';
     if (buf[0] == '0' && (buf[1] == 'x' || buf[1] == 'X'))
-        return false; /* hexadecimal, which numeral_double would accept */
+        return false; /* a hexadecimal number, which numeral_double would
+                         accept */
     *value = numeral_double(buf, &rest);
     for (size_t i = 0; i < sizeof units / sizeof units[0]; i++) {
         if (strcmp(rest, units[i].text) != 0)

@@ -1,6 +1,7 @@
-/* Parses -dev strings for a given topology, which tests choose; device_parse()
- * uses that of this machine. Also declares the helpers of backends that
- * interpret items. */
+/* Parses -dev strings for a given topology. Tests pass a topology of their
+ * choice; device_parse() passes that of this machine. Also declares functions
+ * with which a backend parses its items of a -dev string and appends the
+ * devices. */
 #ifndef DEVICE_DEVICE_SPEC_H
 #define DEVICE_DEVICE_SPEC_H
 
@@ -11,13 +12,14 @@
 
 /* One item of a device string: NAME[:FIELD]*[*COUNT]. */
 struct device_item {
-    const char *text; /* its first character; not terminated */
+    const char *text; /* first character of the item; not NUL-terminated */
     int len;
     char name[16];
     const struct backend_ops *ops;   /* the backend named `name` */
     const char *field, *end;         /* begin and end of the fields */
     int count;                       /* the number after '*', or 0 */
-    int n_thread;                    /* threads per device; 0: one per core */
+    int n_thread;                    /* threads per device; 0 for one per
+                                        core */
     const struct topology *topology; /* NULL if the devices are only
                                         described */
     const char *accepted;            /* the accepted syntax, for messages */
@@ -60,7 +62,7 @@ pl_status device_item_append(struct device_list *l,
                              const struct device_desc *d,
                              const double v[DEVICE_FIGURES], pl_err *err);
 
-/* ---- the whole string ---------------------------------------------------- */
+/* ---- device strings ------------------------------------------------------ */
 
 /* Parses a -dev string as device_parse() does, for the topology `t`, which may
  * be NULL if the string has no item that needs cores. */

@@ -14,14 +14,15 @@
 enum kernel_set {
     KERNEL_SET_REFERENCE, /* plain C, float activations; no other set uses its
                              kernels */
-    KERNEL_SET_GENERIC,   /* plain C; specifies the bits of all sets after it */
+    KERNEL_SET_GENERIC,   /* plain C; defines the exact results of all sets
+                             after it */
     KERNEL_SET_AVX2,
     KERNEL_SET_AVX_VNNI,
     KERNEL_SET_AVX512,
     KERNEL_SET_AVX512_VNNI,
     KERNEL_SET_AVX512_BF16,
     KERNEL_SET_AMX,
-    KERNEL_SET_NEON, /* this and the following ones: AArch64 */
+    KERNEL_SET_NEON, /* this set and the following ones are for AArch64 */
     KERNEL_SET_DOTPROD,
     KERNEL_SET_I8MM,
     KERNEL_SET_COUNT
@@ -40,8 +41,8 @@ bool kernel_set_runs(enum kernel_set set);
 pl_status kernel_set_find(enum kernel_set *out, const char *name, bool any,
                           pl_err *err);
 
-/* Returns true if the set's kernels do not quantize activations. This decides
- * bits. */
+/* Returns true if the set's kernels do not quantize activations. This affects
+ * the bits of results. */
 static inline bool kernel_set_is_float(enum kernel_set set)
 {
     return set == KERNEL_SET_REFERENCE;

@@ -20,25 +20,27 @@ struct gpu_info {
     /* PCI address, "0000:3b:00.0"; "" if unknown. Two entries with the same
      * address are the same GPU, listed by two drivers */
     char bus[24];
-    char version[96]; /* of driver and device, for display */
-    char why[256];    /* why it cannot be used; "" if it can */
-    int index;        /* the driver's own number of it */
+    char version[96]; /* versions of driver and device, for display */
+    char why[256];    /* why the GPU cannot be used; "" if it can be used */
+    int index;        /* the driver's own number of the GPU */
     unsigned has;     /* bit f set: has enum gpu_feature f */
     /* bit i set: according to the driver it can access the memory of the
      * driver's GPU with `index` i */
     uint64_t peers;
-    uint64_t total_bytes; /* size of its memory; 0: unknown */
+    uint64_t total_bytes; /* size of its memory; 0 if unknown */
     /* free memory; list() leaves it 0 if free_memory() must be used, because
      * the query is expensive */
     uint64_t available_bytes;
-    uint64_t largest_bytes;  /* limit of one allocation; 0: no limit */
+    uint64_t largest_bytes;  /* maximum size of one allocation; 0 if
+                                unlimited */
     int n_unit;              /* compute units (SMs, CUs) */
-    double mem_bytes_per_s;  /* 0: unknown */
-    double float_macs_per_s; /* multiply-adds of floats; 0: unknown */
-    double block_macs_per_s; /* for quantized weights; 0: as for floats */
-    double launch_s;         /* to start a kernel; 0: unknown */
-    /* it is this machine's CPU; used as a GPU only if a -dev item names its
-     * driver */
+    double mem_bytes_per_s;  /* 0 if unknown */
+    double float_macs_per_s; /* multiply-adds of floats; 0 if unknown */
+    double block_macs_per_s; /* multiply-adds with quantized weights; 0 if as
+                                for floats */
+    double launch_s;         /* time to start a kernel; 0 if unknown */
+    /* the device is this machine's CPU; used as a GPU only if a -dev item names
+     * its driver */
     bool on_cores;
 };
 

@@ -21,13 +21,14 @@
 #include "base/err.h"
 
 enum {
-    AWAKE_NS = 80 * 1000, /* how long a worker spins: about the cost of waking
-                             it */
+    AWAKE_NS = 80 * 1000, /* how long a worker spins; about the time that waking
+                             it takes */
     SPINS = 2000,         /* polls before sleeping: at least 50 us, longer than
                              any barrier */
     SPINS_SHARED = 20,
     LOOK_NS = 2 * 1000 * 1000,
-    LATE_NS = 4 * 1000 * 1000, /* more than a thread of this process's runs */
+    LATE_NS = 4 * 1000 * 1000, /* longer than a run of one of this process's
+                                  threads */
     SLEEP_FOR_NS = 100 * 1000 * 1000,
     NAP_NS = 50 * 1000, /* the system adds about as much */
 };
@@ -36,7 +37,8 @@ struct team {
     struct device_flag generation; /* number of runs started */
     struct device_flag done;       /* number of finished calls, over all workers
                                       and runs */
-    team_fn *fn;                   /* of this run; NULL if workers must end */
+    team_fn *fn;                   /* function of this run; NULL if workers must
+                                      end */
     void *user;
     int n, n_spin;
     pid_t owner;              /* the process that owns the threads */

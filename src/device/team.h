@@ -43,9 +43,9 @@ struct yielding {
 };
 
 /* Yields the processor between two polls. Returns false, without yielding, in
- * the 0.1 s after a yield that took 4 ms or more. Other processes want the
- * processor then, and the scheduler lets all of them run before a thread that
- * yields, but not before one that wakes up. */
+ * the 0.1 s after a yield that took 4 ms or more. After such a yield other
+ * processes want the processor. The scheduler lets all of them run before a
+ * thread that yields, but not before one that wakes up. */
 bool team_yield(struct yielding *y);
 /* Yields, or sleeps for about 0.1 ms where team_yield returns false. */
 void team_pause(struct yielding *y);

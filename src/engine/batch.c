@@ -361,8 +361,8 @@ static pl_status get_output(pl_engine *e, int k, pl_tensor from, int64_t i,
                            4 * (size_t)i * width, 4 * width, err);
 }
 
-/* Copies all outputs that the caller wants of output token i of micro-batch k,
- * and checks the logits. */
+/* Copies all outputs that the caller requested for output token i of
+ * micro-batch k, and checks the logits. */
 static pl_status get_row(pl_engine *e, const pl_batch *b, int k, int64_t i,
                          pl_err *err)
 {

@@ -26,7 +26,8 @@ struct caller {
     struct gbnf_text *out;
     const char *content; /* schema of a reply without calls, NULL if only calls
                             are allowed */
-    uint32_t document;   /* rule of that schema: s<document> */
+    uint32_t document;   /* number of the rule of that schema, which is named
+                            s<document> */
     struct schema_sums sums;
     pl_err *err;
 };
@@ -109,8 +110,8 @@ static pl_status put_schema(struct tool *t, json_t *schema, const char *where,
 
 /* ---- texts without a marker ---------------------------------------------- */
 
-/* One or two markers that end an unquoted text. Both have the same first byte,
- * and it occurs only once in each. */
+/* One or two markers that end an unquoted text. Both begin with the same byte,
+ * which occurs only once in each marker. */
 struct ends {
     struct span mark[2];
     int n;
@@ -168,8 +169,8 @@ static bool is_known(const struct ends *e, int k, size_t n)
 }
 
 /* Appends one alternative for each proper prefix of a marker, without the first
- * byte of the prefix. After the prefix comes, by `tail`: 0 the first byte of a
- * marker, 1 a character that does not continue the marker, 2 nothing. */
+ * byte of the prefix. `tail` selects what follows the prefix: 0 the first byte
+ * of a marker, 1 a character that does not continue the marker, 2 nothing. */
 static void put_begun(struct gbnf_text *g, const struct ends *e, int tail,
                       const char *but, const char *escape)
 {
@@ -201,13 +202,14 @@ static void put_begun(struct gbnf_text *g, const struct ends *e, int tail,
         }
 }
 
-/* Appends an expression for texts that contain none of the markers. It follows
- * the states of a search for them. A text is a sequence of two kinds of items.
- * One is a character other than the markers' first byte. The other is that
- * first byte, then parts of markers that are broken off by the first byte
- * again, then a character that does not continue a marker. At its end the text
- * may break off within a marker. `but` are further excluded characters, as in a
- * class. `escape` is the rule that stands for these, or NULL. */
+/* Appends an expression for texts that contain none of the markers. The
+ * expression follows the states of a search for the markers. A text is a
+ * sequence of two kinds of items. One is a character other than the markers'
+ * first byte. The other is that first byte, then parts of markers that are
+ * broken off by the first byte again, then a character that does not continue a
+ * marker. The text may end within a marker. `but` are further excluded
+ * characters, as in a class. `escape` is the rule that stands for these, or
+ * NULL. */
 static void put_without(struct gbnf_text *g, const struct ends *e,
                         const char *but, const char *escape)
 {
@@ -508,9 +510,9 @@ static pl_status put_tagged(struct tool *t, const char *key, json_t *schema,
     return PL_OK;
 }
 
-/* Appends the rule for a string whose type is not declared. The parser reads
- * such a text as a string only if it does not begin with a blank and is neither
- * JSON nor a Python constant. */
+/* Appends the rule for a string whose type is not declared. The parser reads an
+ * unquoted text as a string only if it does not begin with a blank and is
+ * neither JSON nor a Python constant. */
 static void put_other_text(struct gbnf_text *g)
 {
     static const char *const words[] = {"true", "false", "null",

@@ -218,8 +218,8 @@ int pl_engine_devices(const pl_engine *e, pl_device_counters *out, int n,
     return n_device;
 }
 
-/* Reports the pages of the pool without a window, if there is one, because it
- * is the first to run short. */
+/* Reports the pages of the pool without a window, if there is one, because that
+ * pool is the first to run out of pages. */
 void pl_engine_cache(const pl_engine *e, pl_cache_counters *out, size_t size)
 {
     pl_cache_counters c = {0};
@@ -446,7 +446,7 @@ static int64_t pool_room(const struct kv *kv, int pool, int seq)
     int64_t room = (int64_t)kv_free_pages(kv, pool) * PAGE_TOKENS;
 
     if (p->state || p->window > 0)
-        return INT64_MAX; /* pages suffice for all sequences */
+        return INT64_MAX; /* these pools never run out of pages */
     if (seq < 0 || kv->length[seq] % PAGE_TOKENS == 0)
         return room;
     /* if the last page is shared, its copy needs a page */

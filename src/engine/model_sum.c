@@ -2,18 +2,18 @@
  *
  * All bytes are hashed, not only samples, because a file may have been patched
  * in a single row of a matrix. Cached pages of the unpatched model would then
- * be used for the patched one. The times of the file cannot identify a model,
- * because copies of a model on one or several machines share cached pages.
+ * be used for the patched one. File times cannot identify a model, because
+ * copies of a model on one or several machines share cached pages.
  *
  * Every byte is read, but only once per file. A write changes the change time
  * of a file (ctime), which no program can set. So as long as ctime, inode and
  * size are the same, the bytes are the same. The hash is computed right after
  * loading, while much of the file is still in memory.
  *
- * A cached hash is a file of 32 bytes. Its name is the key. It contains
- * "plaitsum", the version of the algorithm, the hash, and a hash64 of these
- * three. Numbers are little-endian. An invalid file is ignored and written
- * again. */
+ * A cached hash is a file of 32 bytes. Its name is a hash of the devices,
+ * inodes, sizes and times of the model's files. The file contains "plaitsum",
+ * the version of the algorithm, the hash, and a hash64 of these three. Numbers
+ * are little-endian. An invalid file is ignored and written again. */
 #include "engine/model_sum.h"
 
 #include "base/cache_place.h"
@@ -45,8 +45,8 @@ struct summing {
     const struct gguf *g;
     const volatile int *cancel;
     pthread_mutex_t lock; /* protects the fields below */
-    int64_t tensor;       /* tensor of the next block, */
-    uint64_t at;          /* and offset of the block in it */
+    int64_t tensor;       /* index of the tensor of the next block */
+    uint64_t at;          /* offset of the next block in that tensor */
     uint64_t sum;
     pl_status s; /* status of the first thread that failed */
     pl_err err;
@@ -131,7 +131,7 @@ static pl_status sum_all(uint64_t *out, const struct gguf *g, int n_thread,
     want = (uint64_t)want < blocks ? want : (int)blocks;
     pthread_mutex_init(&m.lock, NULL);
     while (n + 1 < want && !pthread_create(&thread[n], NULL, sum_blocks, &m))
-        n++; /* continues with fewer threads if one does not start */
+        n++; /* continue with fewer threads if one cannot be started */
     sum_blocks(&m);
     while (n > 0)
         pthread_join(thread[--n], NULL);

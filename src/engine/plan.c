@@ -26,7 +26,8 @@ pl_status pl_model_open(pl_model **out, const char *path, pl_err *err)
         s = model_open(&m->model, m->file, err);
     if (s == PL_OK) {
         s = engine_tokenizer(&m->tokenizer, m->file, err);
-        if (s == PL_NOT_FOUND) /* a model without a vocabulary can still run */
+        if (s == PL_NOT_FOUND) /* a model without a vocabulary can still be
+                                  executed */
             s = PL_OK;
     }
     if (s == PL_OK)

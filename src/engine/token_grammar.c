@@ -15,8 +15,8 @@ struct pl_grammar {
     struct grammar_vocab *vocab;
     struct grammar_masks *masks; /* cached masks; `lock` protects them and all
                                     states */
-    uint32_t *never;             /* bits of tokens that are never allowed, NULL
-                                    if none */
+    uint32_t *never;             /* a bit for each token that is never allowed;
+                                    NULL if there are none */
     int32_t n_vocab;
     pthread_mutex_t lock;
 };

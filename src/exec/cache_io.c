@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Holders ---------------------------------------------------------------- */
+/* Devices that store a part of a cache ----------------------------------- */
 
 /* A device that stores a part of a cache: the heads of its ranks. */
 struct holder {
@@ -18,8 +18,8 @@ struct holder {
 };
 
 /* Sets *h to the i-th device of the cache's group. Returns false if there is no
- * such device or if it stores no heads. Other functions of this file find out
- * by this function which device holds which heads. */
+ * such device or if it stores no heads. All other functions of this file use
+ * this function to determine which device holds which heads. */
 static bool holder(const pl_exec *x, int node, int i, struct holder *h)
 {
     const struct compiled *p = x->plan;

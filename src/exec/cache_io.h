@@ -3,9 +3,9 @@
  *
  * A cache page has 64 cache slots; a page of a recurrent state has one. A row
  * is the contents of one slot. Rows are [n, n_head, d_head] in the cache's own
- * format; one head of a row has format_row_bytes(format, d_head) bytes. A head
- * that several devices store is read from the first of them and written to
- * all. */
+ * format; one head of a row has format_row_bytes(format, d_head) bytes. If
+ * several devices store a head, it is read from the first of them and written
+ * to all. */
 #ifndef EXEC_CACHE_IO_H
 #define EXEC_CACHE_IO_H
 
@@ -54,8 +54,8 @@ void exec_cache_encode(const struct exec_caches *c, int i, int n,
                        const float *x, void *rows);
 
 /* Writes cache slots [slot0, slot0 + n) of graph node `node` from `rows` if
- * `put`, else reads them into `rows`. Slots are counted over all pages of the
- * cache. */
+ * `put`, else reads these slots into `rows`. Slots are counted over all pages
+ * of the cache. */
 pl_status exec_cache_slots(pl_exec *x, int node, int64_t slot0, int64_t n,
                            void *rows, bool put, pl_err *err);
 

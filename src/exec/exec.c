@@ -255,7 +255,8 @@ static const struct graph_node *node_of(const pl_exec *x, pl_tensor t)
 }
 
 /* Arguments of an access to a tensor: the tensor, the micro-batch of the last
- * step whose values are accessed, and the direction (`put` writes). */
+ * step whose values are accessed, and the direction (write if `put`, else
+ * read). */
 struct tensor_access {
     pl_exec *x;
     pl_tensor t;
@@ -313,7 +314,8 @@ typedef pl_status part_fn(const struct tensor_access *j, int64_t first,
 
 /* Accesses bytes [offset, offset + bytes) of a tensor through `part`, which
  * accesses whole units of `unit` bytes: elements or rows. If the range does not
- * consist of whole units, a temporary buffer holds those that it touches. */
+ * consist of whole units, a temporary buffer holds all units that the range
+ * touches. */
 static pl_status widened(const struct tensor_access *j, unsigned char *data,
                          size_t offset, size_t bytes, size_t unit,
                          part_fn *part)
@@ -506,8 +508,8 @@ static pl_status check_pages(const pl_exec *x, const struct token_table *b,
 }
 
 /* Checks position and sequence of token i, and its pages if there is a page
- * table. Without a page table all tokens share one page; that restricts them
- * only if the graph has a cache. */
+ * table. Without a page table all tokens share one page, which restricts
+ * positions and sequences only if the graph has a cache. */
 static pl_status check_token(const pl_exec *x, const pl_step_tokens *r,
                              struct token_table *b, int64_t i, pl_err *err)
 {
@@ -576,8 +578,8 @@ static pl_status check_tokens(const pl_exec *x, const pl_step_tokens *r,
 
 /* ---- the token table ------------------------------------------------- */
 
-/* Writes n words to the token table of micro-batch k, from index `word`. The
- * table is in the memory of the io device. */
+/* Writes n 32-bit words to the token table of micro-batch k, beginning at index
+ * `word`. The table is in the memory of the io device. */
 static pl_status put_words(pl_exec *x, int k, int64_t word, const int32_t *v,
                            int64_t n, pl_err *err)
 {

@@ -24,11 +24,12 @@ struct pl_exec {
     pid_t owner;      /* the process that created the threads and devices */
     uint64_t n_set;   /* number of changes to weights and caches */
     atomic_bool busy; /* true between exec_enter and exec_leave */
-    atomic_bool callback_reads; /* true while callbacks may read tensors, */
-    pthread_t callback_thread;  /* in this thread only */
+    atomic_bool callback_reads; /* callbacks in callback_thread may read
+                                   tensors */
+    pthread_t callback_thread;  /* valid if callback_reads */
     struct device_set *set;
-    int last_variant, last_micro;             /* of the last step */
-    struct graph_sizes sizes[PROG_MAX_MICRO]; /* of the last step */
+    int last_variant, last_micro; /* variant and micro-batches of last step */
+    struct graph_sizes sizes[PROG_MAX_MICRO]; /* sizes of the last step */
     int32_t *zeros;                           /* [n_tok] zeros, used for tables
                                                  that the caller leaves out */
     int32_t *seq;                             /* [n_tok] table rows of a step's

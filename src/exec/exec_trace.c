@@ -110,7 +110,7 @@ pl_status exec_trace_create(struct exec_trace **out, const struct compiled *p,
     t->busy = malloc(room * sizeof *t->busy);
     t->copy = malloc(room * sizeof *t->copy);
     if (!t->busy || !t->copy) {
-        t->write = NULL; /* so that exec_trace_free writes nothing */
+        t->write = NULL; /* prevents exec_trace_free from writing */
         exec_trace_free(t);
         *out = NULL;
         return err_no_memory(err, "a trace");

@@ -91,14 +91,15 @@ struct table {
 };
 
 /* Computes which rows of weight g, with layout l, a device with `ranks` stores.
- * Sets the fields of *s from `n` on, which describe pieces and rows. */
+ * Sets the field `n` of *s and the fields after it, which describe pieces and
+ * rows. */
 static pl_status deal(struct weight_store *s, const struct graph_node *g,
                       const pl_layout *l, rankset ranks, struct table *tab)
 {
     int last = g->n_dim - 1, dim = l->kind == PL_SPLIT ? l->dim : 0;
     int64_t outer = 1;
 
-    /* a panel contains the device's part of a row */
+    /* a panel contains only the device's part of each row */
     if (s->t->pack && dim == last) {
         l = &layout_mirrored;
         dim = 0;
@@ -193,8 +194,8 @@ pl_status storage_table(const pl_exec *x, int node, bool read, struct arena *a,
  * host's range does not contain. */
 struct panel_rows {
     const void *row[PACK_ROWS];
-    int n, have; /* number of rows in the panel; number of these that are in the
-                    host's range */
+    int n, have; /* number of rows in the panel; number of those rows that are
+                    in the host's range */
 };
 
 static void panel_rows_of(const struct weight_store *s, int64_t piece,

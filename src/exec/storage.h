@@ -22,12 +22,12 @@ struct weight_store {
     int64_t slab; /* maximum number of pieces per slab */
 
     size_t row_bytes; /* size of a row (or value) on the host */
-    /* size: of the split dimension. inner: number of rows (or values) for each
-     * index of that dimension */
+    /* `size` is that of the split dimension; `inner` is the number of rows (or
+     * values) for each index of that dimension */
     int64_t size, inner;
     struct layout_local split; /* indices that this store holds */
-    int64_t n_row;             /* rows that this store holds of each matrix;
-                                  packed only */
+    int64_t n_row;             /* number of rows of each matrix that this store
+                                  holds; for packed stores only */
 };
 
 /* Sets *out to the array of the *n stores of weight `node`, or of all weights

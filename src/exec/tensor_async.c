@@ -28,7 +28,8 @@ struct exec_async {
     pthread_t thread;
     pthread_mutex_t lock; /* protects the fields below */
     pthread_cond_t changed;
-    struct transfer *first, **end; /* owned queue; the first is in progress */
+    struct transfer *first, **end; /* owned queue of transfers; the first one is
+                                      in progress */
     bool stop;
     pl_err err; /* error of the first transfer that failed; status PL_OK if
                    none */

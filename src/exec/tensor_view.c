@@ -4,8 +4,9 @@
  * The rows that the view touches are copied to a buffer, the window, and
  * elements are copied from or to the window. The window is read and written as
  * a byte range of the tensor, so this code does not depend on layouts, packings
- * or pages. A view larger than the window, such as a transposed large matrix,
- * may read rows several times; it costs time but no further memory. */
+ * or pages. For a view larger than the window, such as a transposed large
+ * matrix, rows may be read several times. This costs time but no further
+ * memory. */
 #include "exec/exec.h"
 
 #include "base/err.h"

@@ -14,8 +14,9 @@
 
 /* Ranges ----------------------------------------------------------------- */
 
-/* Returns rows [row0, row0 + n) of a weight, at `data`, in the units of store
- * s: rows, or elements if rows are split. */
+/* Returns the description of rows [row0, row0 + n) of a weight, which are at
+ * `data`. The rows are counted as store s counts them: in rows, or in elements
+ * if rows are split. */
 static struct storage_rows rows_of(const pl_exec *x,
                                    const struct weight_store *s, int64_t row0,
                                    int64_t n, unsigned char *data)
@@ -126,7 +127,8 @@ static void slab_done(struct loading *l, const struct slab *b, pl_status s,
     pthread_mutex_unlock(&l->lock);
 }
 
-/* Returns the rows of one part of the source, in the units of store s. */
+/* Returns the description of the rows of one part of the source, counted as
+ * store s counts them. */
 static struct storage_rows part_rows(const struct loading *l,
                                      const struct weight_store *s, int64_t part)
 {

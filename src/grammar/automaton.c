@@ -13,7 +13,8 @@
 
 enum {
     MOST_EDGES = 1 << 20,
-    MOST_VISITS = 1 << 24, /* visits of nodes, over all states */
+    MOST_VISITS = 1 << 24, /* maximum number of visits of nodes, over all
+                              states */
     /* Limit of passes. If it is reached, any byte may follow any rule. */
     PASSES_AFTER = 16,
 };
@@ -24,7 +25,8 @@ struct maker {
     struct nfa g;
     uint32_t *state_of; /* owned, [n_node]: the node's state or STATE_NONE */
     uint32_t *node_of;  /* owned, [n_state] */
-    uint32_t *seen;     /* owned, [n_node]: last state that saw it, plus 1 */
+    uint32_t *seen;     /* owned, [n_node]: last state that visited the node,
+                           plus 1 */
     uint32_t *stack;    /* owned, [n_node] */
     uint32_t *place_of; /* owned, [n_rule] */
     uint32_t *rule_of;  /* owned, [n_state]: the state's rule */
@@ -93,7 +95,7 @@ static pl_status take_byte(struct maker *m, const struct nfa_edge *e,
 }
 
 /* Adds an edge that calls a rule. place_rules later replaces the rule's number
- * by its place. */
+ * by its place (see automaton.h). */
 static pl_status take_call(struct maker *m, const struct nfa_edge *e,
                            uint32_t rule)
 {
@@ -434,7 +436,7 @@ static void find_classes(struct automaton *a)
     }
 }
 
-/* ---- all of it ----------------------------------------------------------- */
+/* ---- construction of the automaton --------------------------------------- */
 
 static pl_status make(struct maker *m)
 {

@@ -4,9 +4,9 @@
  * A call continues at the rule's entry state and remembers the state to return
  * to. A final state may return. An entry is never final: edges of the caller
  * skip a rule that may be empty. No rule calls itself before it has taken a
- * byte, so chains of calls end. Rules are numbered by `place`: before it has
- * taken a byte, a rule calls only rules of higher places. Bytes that no edge
- * distinguishes form one class. */
+ * byte, so chains of calls end. Rules are numbered by `place`, their position
+ * in an order in which a rule that has not taken a byte yet calls only rules of
+ * higher places. Bytes that no edge distinguishes form one class. */
 #ifndef GRAMMAR_AUTOMATON_H
 #define GRAMMAR_AUTOMATON_H
 
@@ -22,11 +22,13 @@ struct byte_edge {
 
 struct call_edge {
     uint32_t place; /* place of the called rule */
-    uint32_t to;    /* state to return to; STATE_NONE: the caller's */
+    uint32_t to;    /* state to return to; STATE_NONE to return where the
+                       calling rule returns */
 };
 
 struct state {
-    /* Its first edges. They end where those of the next state begin. */
+    /* Index of the state's first edge of each type. The state's edges end where
+     * those of the next state begin. */
     uint32_t byte, call;
     uint32_t place; /* place of its rule */
     bool final;

@@ -10,7 +10,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_REPEATS = 16 }; /* repetitions of one item, as in "a"*?+ */
+enum {
+    MOST_REPEATS = 16
+}; /* maximum number of repetition signs of one item,
+                               as in "a"*?+ */
 
 struct parser {
     struct rules *r;
@@ -58,7 +61,8 @@ static pl_status wrong(struct parser *p, const char *what)
     return wrong_at(p, p->at, what);
 }
 
-/* Does the same with the message `before`, the rule's name, `after`. */
+/* Fails like wrong_at. The message consists of `before`, the rule's name and
+ * `after`. */
 static pl_status wrong_rule(struct parser *p, const char *at, const char *name,
                             const char *before, const char *after)
 {
@@ -454,7 +458,8 @@ static bool is_repeat(char c)
     return c == '*' || c == '+' || c == '?' || c == '{';
 }
 
-/* Reads all repetition signs after *item and wraps the item in their trees. */
+/* Reads all repetition signs after *item and wraps the item in a tree for each
+ * of them. */
 static pl_status read_repeats(struct parser *p, bool lines,
                               const struct tree **item)
 {

@@ -1,10 +1,10 @@
 /* Constrains generated text to a grammar: computes which tokens may come next.
  *
- * A grammar defines a set of texts, a vocabulary the text of each token. A
- * struct grammar_masks combines the two and caches token masks. A struct
- * grammar_state is the progress of one sequence. A mask has a bit for each
- * token. It is set if the text so far plus the token is the beginning of a text
- * of the grammar, or if the token ends a complete text.
+ * A grammar defines a set of texts. A vocabulary defines the text of each
+ * token. A struct grammar_masks combines the two and caches token masks. A
+ * struct grammar_state is the progress of one sequence. A mask has a bit for
+ * each token. It is set if the text so far plus the token is the beginning of a
+ * text of the grammar, or if the token ends a complete text.
  *
  * Texts are bytes, so a token may contain a part of a character. A text that
  * needs more than 2,000 nested calls of rules does not match. */

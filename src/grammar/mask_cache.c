@@ -29,7 +29,7 @@ static struct mask_entry **bucket_of(const struct mask_cache *c, int kind,
     return &c->bucket[(MASK_KINDS * (size_t)set + (size_t)kind) % c->n_bucket];
 }
 
-/* ---- the order of use ---------------------------------------------------- */
+/* ---- LRU order ----------------------------------------------------------- */
 
 static void unlink_use(struct mask_cache *c, struct mask_entry *e)
 {

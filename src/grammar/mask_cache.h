@@ -8,7 +8,7 @@
 
 enum mask_kind {
     /* MASK_TOP + r: the tokens of reach r that the states on top of a set
-     * accept, without regard to the stacks below. */
+     * accept, whatever the stacks below. */
     MASK_TOP,
     MASK_WHOLE = MASK_TOP + REACHES, /* all tokens that a set accepts */
     MASK_KINDS,

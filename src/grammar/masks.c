@@ -82,7 +82,8 @@ struct walk {
     /* The bytes that may follow once the top has returned. NULL if nodes where
      * it may have returned are not to be listed. */
     const struct byte_set *after;
-    int64_t most;   /* budget of nodes and leaves; below 0 the walk gives up */
+    int64_t most;   /* number of nodes and leaves that may still be visited;
+                       below 0 the walk gives up */
     uint16_t depth; /* depth of the deepest set so far */
     bool gave_up;
 };
@@ -200,7 +201,7 @@ static bool find_even(struct stacks *s, uint32_t set)
     return true;
 }
 
-/* Does the same for non-ASCII characters. Those of one length are even if all
+/* Like find_even, for non-ASCII characters. Those of one length are even if all
  * of them lead to the set of the even ASCII characters. If no ASCII character
  * is even, the first set to which all characters of one length lead becomes
  * `after`. */
@@ -730,7 +731,8 @@ static pl_status tidy(struct grammar_masks *m, pl_err *err)
         mask_cache_rename(&m->cache, renamed);
         m->stacks = fresh;
         fresh = old;
-        /* A single text may need much memory. Then tidy less often. */
+        /* A single text may need much memory. In that case, replace the pool
+         * less often. */
         m->pool_bytes = 2 * stacks_bytes(&m->stacks) > POOL_BYTES
                             ? 2 * stacks_bytes(&m->stacks)
                             : POOL_BYTES;

@@ -9,7 +9,8 @@
 
 enum {
     MOST_EDGES = 1 << 19,
-    MOST_STEPS = 1 << 21, /* visits of trees, because some create no node */
+    MOST_STEPS = 1 << 21, /* maximum number of visits of trees, needed because
+                             some visits create no node */
     INLINE_SIZE = 16,     /* maximum size of an inlined rule with a loop */
     /* Maximum size of an inlined rule without a loop. */
     INLINE_WITHOUT_LOOP = 64,
@@ -381,7 +382,7 @@ static pl_status find_endless(struct builder *b)
         bad++;
     if (bad == b->r->n)
         return PL_OK;
-    /* After this number of rules it is certainly one of the cycle. */
+    /* after n_rule steps the rule is certainly part of the cycle */
     for (uint32_t i = 0; i < b->r->n; i++)
         bad = endless_in(b->r->rule[bad].body, b->ends);
     r = &b->r->rule[bad];
@@ -448,7 +449,7 @@ static void find_small(struct builder *b)
     }
 }
 
-/* ---- all of it ----------------------------------------------------------- */
+/* ---- construction of the graph ------------------------------------------- */
 
 static pl_status build_rules(struct builder *b)
 {

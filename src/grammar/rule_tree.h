@@ -34,7 +34,8 @@ struct tree {
         const struct tree *const *child; /* [n], n >= 1 */
         uint32_t rule;
     };
-    uint32_t min, max; /* of TREE_REPEAT; max may be RULES_UNLIMITED */
+    uint32_t min, max; /* for TREE_REPEAT: counts of the child; max may be
+                          RULES_UNLIMITED */
 };
 
 struct rule {
@@ -44,7 +45,7 @@ struct rule {
 };
 
 struct rules {
-    struct arena memory; /* owns everything here */
+    struct arena memory; /* owns all memory of the rules */
     struct rule *rule;   /* [n] */
     uint32_t n, root;
 };

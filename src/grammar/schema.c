@@ -233,7 +233,7 @@ static int take_json(const char *s, size_t len, void *user)
     return t->failed ? -1 : 0;
 }
 
-/* Puts the value's JSON as a literal. */
+/* Appends the value's JSON text to the rule as a literal. */
 static pl_status put_json(struct writer *w, struct gbnf_text *t,
                           const json_t *value)
 {
@@ -631,7 +631,8 @@ static pl_status add_rule(struct writer *w, uint32_t rule,
  * others. */
 struct items {
     json_t *prefix;      /* NULL if none */
-    int64_t n, min, max; /* n: size of the prefix; max: -1 if unlimited */
+    int64_t n, min, max; /* n is the size of the prefix; max is -1 if
+                            unlimited */
     bool more;           /* items may follow the prefix */
     char rest[16];       /* rule of the items after the prefix */
 };
@@ -661,7 +662,7 @@ static pl_status read_items(struct part *p, struct items *it)
     return PL_OK;
 }
 
-/* Puts the items from index i on, with a comma before each but the first. */
+/* Appends the items from index i on, with a comma before each but the first. */
 static pl_status put_items(struct part *p, const struct items *it, int64_t i,
                            struct gbnf_text *text)
 {
@@ -755,8 +756,9 @@ static pl_status put_member(struct part *p, const char *key, json_t *schema,
     return s;
 }
 
-/* Puts the rest, from character `at` on, of all names that differ from keys[0
- * .. n), which are equal before it. The names contain no escapes. */
+/* Appends the alternatives for the rest of a name, from character `at` on, that
+ * differs from all of keys[0 .. n). The keys are equal up to that character.
+ * The names contain no escapes. */
 static void put_other_name(struct gbnf_text *t, const char **keys, size_t n,
                            size_t at)
 {
@@ -911,9 +913,9 @@ static pl_status put_tails(struct part *p, struct members *m)
     return PL_OK;
 }
 
-/* Puts the alternatives for the first member that is present: each member up to
- * the first required one. If none is required, a member with another name, if
- * allowed, or no member. */
+/* Appends the alternatives for the first member that is present: each member up
+ * to the first required one. If none is required, further alternatives are a
+ * member with another name, if allowed, and no member. */
 static void put_first(struct part *p, const struct members *m)
 {
     size_t i = 0;
@@ -1059,9 +1061,9 @@ static pl_status put_all_of(struct part *p)
 
 static const struct type {
     const char *name;
-    unsigned of; /* kind of its keywords */
+    unsigned of; /* kind of the type's keywords */
     pl_status (*put)(struct part *p);
-    const char *rule; /* used if put is NULL */
+    const char *rule; /* name of the type's rule, if put is NULL */
 } types[] = {
     {"object", KEYWORD_OBJECT, put_object, NULL},
     {"array", KEYWORD_ARRAY, put_array, NULL},
@@ -1151,8 +1153,8 @@ static pl_status put_types(struct part *p, unsigned bits)
     return PL_OK;
 }
 
-/* Puts a schema without `type`: one of the type that its first keyword applies
- * to, or any value if it has no such keyword. */
+/* Appends the rule of a schema without `type`: values of the type that its
+ * first keyword applies to, or any value if it has no such keyword. */
 static pl_status put_untyped(struct part *p)
 {
     const char *key;

@@ -73,7 +73,8 @@ void gbnf_put_literal(struct gbnf_text *t, const char *s, size_t len)
 
 /* ---- characters ---------------------------------------------------------- */
 
-/* Puts a character that JSON escapes, with its short escape if it has one. */
+/* Appends a character that JSON escapes, with its short escape if it has
+ * one. */
 static void put_escaped(struct gbnf_text *t, uint32_t c)
 {
     static const char from[] = "\"\\\b\f\n\r\t", to[] = "\"\\bfnrt";
@@ -146,7 +147,7 @@ static void put_any_digits(struct gbnf_text *t, size_t n)
 static void put_same_length(struct gbnf_text *t, const char *lo, const char *hi,
                             size_t n);
 
-/* Puts `digit`, and after it the numbers of n digits from lo to hi. */
+/* Appends `digit`, followed by the numbers of n digits from lo to hi. */
 static void put_headed(struct gbnf_text *t, char digit, const char *lo,
                        const char *hi, size_t n)
 {
@@ -156,7 +157,7 @@ static void put_headed(struct gbnf_text *t, char digit, const char *lo,
     gbnf_put(t, ")");
 }
 
-/* Puts the numbers of n digits from lo to hi. */
+/* Appends the numbers of n digits from lo to hi. */
 static void put_same_length(struct gbnf_text *t, const char *lo, const char *hi,
                             size_t n)
 {
@@ -187,7 +188,7 @@ static void put_same_length(struct gbnf_text *t, const char *lo, const char *hi,
     }
 }
 
-/* Puts the decimal numbers from lo to hi, lo <= hi. */
+/* Appends the decimal numbers from lo to hi, lo <= hi. */
 static void put_range(struct gbnf_text *t, uint64_t lo, uint64_t hi)
 {
     char a[24], b[24];

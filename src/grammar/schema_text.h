@@ -20,21 +20,23 @@ void gbnf_put_bytes(struct gbnf_text *t, const char *s, size_t len);
 void gbnf_print(struct gbnf_text *t, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
 
-/* Puts a GBNF literal of the text s[0 .. len), which must be UTF-8. */
+/* Appends a GBNF literal of the text s[0 .. len), which must be UTF-8. */
 void gbnf_put_literal(struct gbnf_text *t, const char *s, size_t len);
-/* Puts a class of characters, given as n normalized ranges. Each character has
- * only one spelling in a JSON string: itself, or the shortest escape if JSON
- * requires one. */
+/* Appends a class of characters, given as n normalized ranges. Each character
+ * has only one spelling in a JSON string: itself, or the shortest escape if
+ * JSON requires one. */
 void gbnf_put_json_char(struct gbnf_text *t, const struct char_range *range,
                         uint32_t n);
-/* Puts the integers from lo to hi, inclusive, as decimals without leading
- * zeros. INT64_MIN and INT64_MAX mean unbounded, up to 18 digits. */
+/* Appends an expression for the integers from lo to hi, inclusive, as decimals
+ * without leading zeros. INT64_MIN and INT64_MAX mean unbounded, up to 18
+ * digits. */
 void gbnf_put_integers(struct gbnf_text *t, int64_t lo, int64_t hi);
 
-/* Puts the quoted strings that contain a match of the regular expression s[0 ..
- * len), in the syntax of ECMA-262, as in JSON Schema. Rejects assertions other
- * than ^ and $ at the ends of alternatives, back references and properties.
- * Returns NULL on success, else the error, with its position in *at. */
+/* Appends an expression for the quoted strings that contain a match of the
+ * regular expression s[0 .. len), in the syntax of ECMA-262, as in JSON Schema.
+ * Rejects assertions other than ^ and $ at the ends of alternatives, back
+ * references and properties. Returns NULL on success, else the error, with its
+ * position in *at. */
 const char *gbnf_put_pattern(struct gbnf_text *t, const char *s, size_t len,
                              size_t *at);
 

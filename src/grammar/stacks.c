@@ -280,8 +280,9 @@ static void sort_few(struct stacks *s, size_t base)
     }
 }
 
-/* Does the same with the bit set `met`, which must contain the states of these
- * items, from low to high. Clears `met`. */
+/* Sorts the items [base ..) of the pile by state, as sort_few does, but uses
+ * the bit set `met`, which must contain the states of these items, from low to
+ * high. Clears `met`. */
 static bool sort_many(struct stacks *s, size_t base, uint32_t low,
                       uint32_t high)
 {
@@ -358,7 +359,7 @@ static uint32_t set_of_any(struct stacks *s, size_t base, bool ends)
     return STACKS_FAILED;
 }
 
-/* ---- closing: returns and calls ------------------------------------------ */
+/* ---- returns and calls --------------------------------------------------- */
 
 /* Records a call of the rule at `place` with the set `over` below it. */
 static bool call(struct stacks *s, uint32_t place, uint32_t over)
@@ -492,8 +493,8 @@ uint32_t stacks_start(struct stacks *s)
     return close_pile(s, s->n_pile - 1, s->a->empty);
 }
 
-/* Does the same as push, but skips an item if [base ..) has an equal one.
- * Compares it only with the item that `met` knows for its state. */
+/* Like push, but skips an item if [base ..) already has an equal item. Compares
+ * the item only with the one that `met` records for its state. */
 static bool push_once(struct stacks *s, size_t base, uint32_t state,
                       uint32_t below)
 {
@@ -586,7 +587,8 @@ uint32_t stacks_carry(struct stacks *to, const struct stacks *from,
         return set;
     if (known[set])
         return known[set] - 1;
-    stacks_begin(to); /* the items were within the limit before */
+    stacks_begin(to); /* no limit applies, because the items were within it
+                         before */
     for (uint32_t i = 0; i < old->n; i++) {
         uint32_t below = stacks_carry(to, from, known, old->item[i].below);
 

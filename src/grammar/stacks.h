@@ -3,7 +3,7 @@
  *
  * A set consists of items: a state on top, and the set of the stacks that may
  * be below it. No two items of a set have the same state, and equal sets have
- * the same number. So sets share what is below. A step, which reads one byte,
+ * the same number. So sets share the sets below. A step, which reads one byte,
  * visits each state once, however many ways there are to parse the text. Steps
  * are cached: a set is a state of a deterministic automaton that is built on
  * demand. A set is ready to step when all returns and calls are done, so that
@@ -31,7 +31,7 @@ enum {
 };
 
 struct stack_item {
-    uint32_t state, below; /* the set of the stacks below */
+    uint32_t state, below; /* state on top; set of the stacks below it */
 };
 
 /* The cached steps of a set: the row of the next set for each byte class. A
@@ -46,7 +46,7 @@ struct stack_row {
 
 struct stack_set {
     struct stack_item *item; /* [n], in the arena, ascending by state */
-    /* In the arena. NULL if no step from or to this set was made. */
+    /* In the arena. NULL if no step from or to this set has been computed. */
     struct stack_row *row;
     /* Characters that all lead to the set `after` are called even. A sequence
      * of `span` even ASCII characters leads to the set `past`; see masks.c.
@@ -57,10 +57,11 @@ struct stack_set {
     /* others_dead is set if all non-ASCII characters lead to STACKS_DEAD. */
     bool dead_known, others_dead;
     uint16_t depth;             /* depth of the deepest stack */
-    uint32_t after, past, span; /* all meaningless while `after` is 0 */
+    uint32_t after, past, span; /* the following fields are undefined while
+                                   `after` is 0 */
     uint32_t n, hash;
     uint32_t closed; /* result of stacks_closed; STACKS_FAILED if not known */
-    bool ends;       /* it contains the empty stack */
+    bool ends;       /* the set contains the empty stack */
 };
 
 /* A cached union. */
@@ -80,7 +81,8 @@ struct stacks {
     bool refused;            /* the failure was a limit, not lack of memory */
     struct stack_item *pile; /* owned: sets under construction */
     size_t n_pile, cap_pile;
-    uint64_t *called;      /* owned: bit set of places of called rules */
+    uint64_t *called;      /* owned: bit set, indexed by the place (automaton.h)
+                              of a rule, of the rules that are called */
     uint32_t *called_over; /* owned, [n_place]: the set below the called rule */
     uint64_t *met;    /* owned: bit set of states seen while sorting a set */
     uint32_t *met_at; /* owned, [n_state]: their positions in the pile */
@@ -112,7 +114,8 @@ struct stack_row *stacks_row(struct stacks *s, uint32_t set);
 struct stack_row *stacks_step_new(struct stacks *s, struct stack_row *from,
                                   unsigned class);
 
-/* Returns the row of the set after a byte, or NULL as above. */
+/* Returns the row of the set after a byte, or NULL if out of memory or a limit
+ * is reached. */
 static inline struct stack_row *
 stacks_step_row(struct stacks *s, struct stack_row *from, unsigned byte)
 {

@@ -292,8 +292,8 @@ static void add_leaf_text(const struct grammar_vocab *v, struct trie_node *node,
     add_text(node, (const uint8_t *)end - n, n, first, more, kinds, n_char);
 }
 
-/* Does the same for all texts below the node `from`, whose prefix ends with a
- * part of a character. `more` bytes complete it. */
+/* Calls add_text for all texts below the node `from`, whose prefix ends with a
+ * part of a character. `more` bytes complete that character. */
 static void add_from(const struct grammar_vocab *v, struct trie_node *node,
                      const struct trie_node *from, unsigned first, int more,
                      struct char_kinds kinds)
@@ -363,7 +363,7 @@ static bool fill_wide(struct grammar_vocab *v)
     return v->wide != NULL;
 }
 
-/* ---- all of it ----------------------------------------------------------- */
+/* ---- construction of the trie -------------------------------------------- */
 
 static pl_status build(struct grammar_vocab *v,
                        const struct grammar_token *token, int32_t n,

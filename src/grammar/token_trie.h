@@ -30,8 +30,9 @@ enum other_kind {
 
 /* A node: the texts that extend a prefix. */
 struct trie_node {
-    uint32_t leaf, tail; /* its leaves of one byte, then those of more */
-    uint32_t end;   /* end of all leaves below it; its children's are last */
+    uint32_t leaf, tail; /* its leaves of one byte, then its longer leaves */
+    uint32_t end;   /* end of all leaves below the node; those of its children
+                       are last */
     uint32_t child; /* nodes [child .. child + n_child) */
     uint16_t n_child;
     /* The greatest number of characters that follow the prefix in a token. If
@@ -56,7 +57,7 @@ enum {
     TRIE_CHARS = 16, /* most tokens have at most as many characters */
     /* Minimum number of leaves of a node that is not a root. */
     TRIE_NODE_LEAVES = 6,
-    TRIE_WIDE = 1024, /* leaves from which on a node has a mask */
+    TRIE_WIDE = 1024, /* minimum number of leaves of a node that has a mask */
 };
 
 struct grammar_vocab {

@@ -45,7 +45,7 @@ static bool letter(char c)
 }
 
 /* Parses the letters of one operand, or of the result, into *s. Advances *p
- * after them. Returns NULL, or the text of the error. */
+ * after them. Returns NULL on success, else the text of the error. */
 static const char *read_side(const char **p, struct side *s)
 {
     *s = (struct side){.star = -1};

@@ -654,7 +654,7 @@ pl_tensor pl_concat(pl_graph *g, int n, const pl_tensor *x, int axis)
     return make(g, OP_concat, n, x, ATTR(.axis = axis), 0, NULL);
 }
 
-/* Marks ---------------------------------------------------------------- */
+/* Outputs and kept values ---------------------------------------------- */
 
 static struct graph_node *at(pl_graph *g, pl_tensor x)
 {

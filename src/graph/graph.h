@@ -44,8 +44,8 @@ enum op op_from_name(const char *name);    /* returns OP_COUNT if unknown */
 /* Parameters of ops: one flat record. The comment of a field names the ops that
  * use it; for other ops the field is zero. Columns: type, name. */
 #define GRAPH_ATTR_MAP(X)                                                      \
-    X(float, eps)        /* rms_norm; delta_net: of the norms of q and k */    \
-    X(float, scale)      /* scale: factor; *attention: of scores; router: c */ \
+    X(float, eps)        /* rms_norm; delta_net: for the norms of q and k */   \
+    X(float, scale)      /* scale, router: factor; *attention: of scores */    \
     X(float, softcap)    /* attention: 0 = none */                             \
     X(float, lo)         /* clamp; swiglu_oai: -limit of up */                 \
     X(float, hi)         /* clamp; swiglu_oai: limit */                        \
@@ -71,11 +71,11 @@ enum op op_from_name(const char *name);    /* returns OP_COUNT if unknown */
     X(int, perm2)                                                              \
     X(int, perm3)                                                              \
     X(int, format)      /* cast: enum pl_format */                             \
-    X(int, values)      /* memory: 1 = holds values, 0 = keys */               \
-    X(int, state)       /* memory: 1 = a slot holds a sequence's state */      \
-    X(int, silu)        /* short_conv: 1 = SiLU of the result */               \
+    X(int, values)      /* memory: 1 if it holds values, 0 if keys */          \
+    X(int, state)       /* memory: 1 if a slot holds a sequence's state */     \
+    X(int, silu)        /* short_conv: 1 to apply SiLU to the result */        \
     X(int64_t, d_value) /* latent_attention */                                 \
-    X(int, bf16)        /* contractions, *attention: 1 = products of BF16 */
+    X(int, bf16)        /* contractions, *attention: 1 for products of BF16 */
 
 struct graph_attr {
 #define GRAPH_ATTR_FIELD(type, name) type name;
@@ -92,7 +92,7 @@ struct graph_node {
     int n_dim;
     pl_dim dim[GRAPH_MAX_DIM]; /* outermost first */
     pl_format format;          /* F32 or I32 for values; any for leaves */
-    pl_role role;              /* of leaves: the purpose of the tensor */
+    pl_role role;              /* for leaves: the purpose of the tensor */
     int layer;                 /* layer of the model, -1 if none */
     struct graph_attr attr;
     const char *name; /* unique, never NULL; the GGUF name if a leaf */

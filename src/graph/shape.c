@@ -639,9 +639,9 @@ static bool is_written(const pl_graph *g, int memory)
     return false;
 }
 
-/* Checks that operand i is a memory if the op's row has slots ('s') there, and
- * is not a memory otherwise. Also checks that the op does not write to a memory
- * that an earlier op has written to. */
+/* Checks that operand i is a memory if the op's row has slots ('s') in that
+ * position, and that it is not a memory otherwise. Also checks that the op does
+ * not write to a memory that an earlier op has written to. */
 static bool memory_fits(struct shape *s, int i)
 {
     const struct op_info *op = op_info(s->n->op);

@@ -15,7 +15,7 @@ bool shape_leaf(const struct graph_node *n, pl_err *err);
  * sets the shape, which is checked. Returns false and sets `err` on failure. */
 bool shape_infer(const pl_graph *g, struct graph_node *n, pl_err *err);
 
-/* Does the same for a custom op, using the letters of the op's row
+/* Like shape_infer, for a custom op, using the letters of the op's row
  * (ops.def). */
 bool custom_shape(const pl_graph *g, struct graph_node *n, pl_err *err);
 
@@ -26,11 +26,11 @@ extern const char *const dim_symbols[GRAPH_N_SEQ + 1];
  * `buf`. */
 const char *dim_print(pl_dim d, char buf[32]);
 
-/* graph_make appends a node with any op to the graph. It serves the parser of
- * the text form and tools. given[n_given] is the shape of a reshape or slice.
- * graph_append appends a node that the caller has filled in. graph_fail records
- * that a builder failed with status s. graph_make and graph_append return the
- * new tensor, or -1 on failure; graph_fail returns -1. */
+/* graph_make appends a node with any op to the graph. The parser of the text
+ * form, and tools, use graph_make. given[n_given] is the shape of a reshape or
+ * slice. graph_append appends a node that the caller has filled in. graph_fail
+ * records that a builder failed with status s. graph_make and graph_append
+ * return the new tensor, or -1 on failure; graph_fail returns -1. */
 pl_tensor graph_make(pl_graph *g, enum op op, int n_in, const pl_tensor *in,
                      const struct graph_attr *attr, int n_given,
                      const pl_dim *given);

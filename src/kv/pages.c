@@ -114,8 +114,9 @@ int kv_pages_needed(const struct kv *kv, int pool, int seq, int64_t n,
 
     if (n == 0 || p->state)
         return 0;
-    /* A last page that only a node shares is not counted: the original becomes
-     * evictable once it is copied. */
+    /* If only a node of the prefix tree shares the last page, no page is
+     * counted for the copy, because the original becomes evictable once it is
+     * copied. */
     last = from < have ? last_page(kv, p, seq) : -1;
     return kv_pages_of(kv->length[seq] + n) - (from > have ? from : have) +
            (last >= 0 && kv_seq_refs(p, last) > 1);
@@ -193,7 +194,7 @@ pl_status kv_reserve(struct kv *kv, int seq, int64_t n, bool past,
     if (n == 0)
         return PL_OK;
     s = states_reserve(kv, seq, err);
-    /* all steps that can fail come first */
+    /* first all operations that can fail */
     for (int k = 0; k < kv->n_pool && s == PL_OK; k++) {
         const struct kv_pool *p = &kv->pool[k];
         int32_t last = p->state ? -1 : last_page(kv, p, seq);

@@ -21,7 +21,7 @@ static bool holds_all(const struct kv_pool *p)
 
 /* Pages ------------------------------------------------------------------- */
 
-/* The ring is ordered by last use, the oldest first. Entry n_page is its
+/* The LRU ring is ordered by last use, the oldest first. Entry n_page is its
  * sentinel. */
 void prefix_lru_add(struct kv_pool *p, int32_t page)
 {
@@ -418,7 +418,7 @@ void prefix_insert_state(struct kv *kv, int seq)
     m = (int)(q->n % PAGE_TOKENS);
     node = m ? find(kv->prefix, q->node, q->token, m) : q->node;
     slot = node >= 0 ? kv->prefix->node[node].page[kv->states] : -1;
-    if (slot >= 0 && p->refs[slot] == 1) { /* mark as most recently used */
+    if (slot >= 0 && p->refs[slot] == 1) { /* marks it as most recently used */
         prefix_lru_remove(p, slot);
         prefix_lru_add(p, slot);
     }

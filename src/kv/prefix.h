@@ -37,7 +37,8 @@
 #include "kv/pages.h"
 
 struct prefix_node {
-    int parent; /* -1 if the node begins at position 0 */
+    int parent; /* node of the tokens before; -1 if the node begins at position
+                   0 */
     int next;   /* next node in the hash bucket or in the list of unused nodes,
                    -1 for the last */
     int n_user; /* number of children plus sequences whose last full page is
@@ -108,7 +109,7 @@ int64_t prefix_path(const struct kv *kv, int node, int32_t *token);
  * recorded again only after the sequence has been emptied. */
 void prefix_clear(struct kv *kv);
 
-/* Used by pages.c and states.c ------------------------------------------ */
+/* Functions for pages.c and states.c ------------------------------------ */
 
 /* Evicts the least recently used page of a pool. Returns false if no page is
  * evictable. */

@@ -1,4 +1,5 @@
-/* The numeric plan: everything that decides bits, and nothing else.
+/* The numeric plan contains all decisions that determine the bits of results,
+ * and nothing else.
  *
  * It is computed from a graph, the number of ranks, and the layouts of the
  * leaves, which are weights, caches and inputs. It contains the nodes of the
@@ -17,7 +18,7 @@
     X(ALL_REDUCE, "AllReduce")         /* PARTIAL to MIRRORED */               \
     X(REDUCE_SCATTER, "ReduceScatter") /* PARTIAL to SPLIT */                  \
     X(ALL_GATHER, "AllGather")         /* SPLIT to MIRRORED */                 \
-    X(SLICE, "Slice")                  /* to indices ranks hold: free */       \
+    X(SLICE, "Slice")                  /* keeps local indices, no copy */      \
     X(ALL_TO_ALL, "AllToAll")          /* SPLIT to another SPLIT */
 
 enum num_kind {

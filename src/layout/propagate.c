@@ -57,8 +57,9 @@ struct pass {
     struct choice *choice;  /* [n_node] */
     const pl_layout **have; /* [n_node] layout of each value as its readers get
                                it */
-    bool *cut;              /* [n_node] true if the value is reduced; set before
-                               the second pass */
+    bool *cut;              /* [n_node] true if the value's addends are summed
+                               over the ranks at this node (see cut.h); set
+                               before the second pass */
     const pl_layout **held; /* [n_node] layouts of caches */
     const pl_layout *const *leaf;
     pl_err *err;
@@ -218,7 +219,7 @@ static pl_status choose_by_letters(struct pass *s, int node)
             best_cost = cost;
         }
     }
-    if (best_cost >= NEVER) /* does not happen after settle_memories */
+    if (best_cost >= NEVER) /* cannot happen after settle_memories */
         return err_set(s->err, PL_UNSUPPORTED,
                        "%s (%s): no layout fits the caches that it reads",
                        n->name, op_info(n->op)->name);
@@ -505,7 +506,7 @@ static pl_status find_cut(struct pass *s)
     return st;
 }
 
-/* Writing nodes ---------------------------------------------------------- */
+/* Creating nodes --------------------------------------------------------- */
 
 struct writer {
     struct pass *s;
@@ -561,12 +562,13 @@ static pl_status version(struct writer *w, int v, const pl_layout *want,
         }
         from = i; /* at the end, the original value */
     }
-    if (x->op == OP_weight) { /* stored once more, with this layout */
+    if (x->op == OP_weight) { /* the weight is stored once more, with this
+                                 layout */
         c.kind = NUM_OP;
         c.n_in = 0;
         return put(w, &c, out);
     }
-    /* choose the cheapest source: a layout that contains `want`, else a value
+    /* chooses the cheapest source: a layout that contains `want`, else a value
      * already reduced */
     for (int i = w->first[v]; i >= 0; i = w->next[i])
         if (p->node[i].layout->kind != PL_PARTIAL &&
@@ -628,7 +630,8 @@ static pl_status write_nodes(struct pass *s, struct writer *w)
         int made;
 
         s->p->value[v] = -1;
-        if (x->op == OP_weight) /* created by version() for each reader */
+        if (x->op == OP_weight) /* version() creates these nodes for each
+                                   reader */
             continue;
         for (int i = 0; i < x->n_in; i++) {
             n.in[i] = -1;
@@ -660,8 +663,8 @@ static pl_status write_nodes(struct pass *s, struct writer *w)
     return PL_OK;
 }
 
-/* The state of hash_of, which hashes everything that decides bits. Numbers are
- * buffered in `word` and hashed in blocks. */
+/* The state of hash_of, which hashes all that determines the bits of results.
+ * Numbers are buffered in `word` and hashed in blocks. */
 struct mixer {
     struct hash64 h;
     int64_t word[64];

@@ -144,7 +144,8 @@ static void add_value(struct swap *s, const struct mincut_value *v, int a,
 
         if (r < 0 || r == from)
             continue;
-        if (for_b != SINK && r != SOURCE) { /* produced in a, read in b */
+        if (for_b != SINK && r != SOURCE) { /* produced on the side of a, read
+                                               on the side of b */
             if (in < 0) {
                 in = (*n)++;
                 flow_add(f, for_b, in, to_b);

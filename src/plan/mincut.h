@@ -12,16 +12,16 @@ struct mincut_value {
     int from;      /* vertex that produces the value */
     int first, n;  /* readers: glue.reader[first .. first + n - 1] */
     int64_t bytes; /* size of one copy */
-    double copies; /* number of copies in one group; a group with fewer members
-                      than this needs only one per member */
-    bool in_ranks; /* a smaller group needs all `copies`, too */
+    double copies; /* number of copies that a group needs; a group with fewer
+                      members than this needs only one per member */
+    bool in_ranks; /* even a smaller group needs all `copies` */
     bool stored;   /* a weight or cache, which exists before the step */
 };
 
 struct glue {
     int n, n_label;
-    int *label;       /* [n] label of each vertex; fixed for those that are not
-                         movable, overwritten by mincut_solve for the others */
+    int *label;       /* [n] label of each vertex; mincut_solve overwrites the
+                         labels of movable vertices only */
     bool *movable;    /* [n] */
     const int *width; /* [n_label] number of the group's members that carry
                          ranks */

@@ -8,7 +8,8 @@
  * that an older caller's struct lacks get their defaults. Returns BAD_ARGUMENT
  * if a count is negative, an array with a positive count is NULL, or an
  * enumerator is invalid; the message names the field. Does not check whether
- * options fit each other or the devices; the code that uses them does. */
+ * options are compatible with each other or with the devices; the code that
+ * uses the options does. */
 pl_status options_read(pl_options *own, const pl_options *given, pl_err *err);
 
 #endif

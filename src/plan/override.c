@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- reading ----------------------------------------------------------- */
+/* ---- parsing ----------------------------------------------------------- */
 
 static bool is_plain(const char *s, const char *end)
 {

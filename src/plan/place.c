@@ -116,8 +116,9 @@ static pl_status count_ranks(struct placement *p, const struct cut *c,
 
 /* Assigns consecutive layers to the groups: in proportion to the tensor split
  * if given, else to the devices' memory if known, else to the number of
- * devices. If layers are left over, the last of several equal groups gets one.
- * That group also has the output layer, which computes little in a prompt. */
+ * devices. If layers are left over and several groups are equal, the last of
+ * these gets one. That group also has the output layer, which computes little
+ * in a prompt. */
 static pl_status deal_layers(struct placement *p, struct arena *a,
                              const struct device_list *list,
                              const struct plan_config *in, int n_group,

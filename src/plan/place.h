@@ -3,9 +3,9 @@
  *
  * Split modes, experts or the cache on the host, and overrides all determine a
  * group for every weight and cache. Ops run where their weight or cache lives.
- * Ops with neither get the group with the fewest copied bytes. Placement
- * changes no bit: every group carries all ranks with the same shares, and the
- * numeric plan does not depend on groups. */
+ * Ops with neither get the group with the fewest copied bytes. Placement does
+ * not change the bits of results: every group carries all ranks with the same
+ * shares, and the numeric plan does not depend on groups. */
 #ifndef PLAN_PLACE_H
 #define PLAN_PLACE_H
 
@@ -16,7 +16,7 @@
  * carries there. */
 struct place_member {
     int group, dev;    /* dev: index in the device list */
-    int rank0, n_rank; /* n_rank 0: idle in this group */
+    int rank0, n_rank; /* if n_rank is 0, the device is idle in this group */
 };
 
 struct place_group {

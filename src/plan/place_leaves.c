@@ -25,7 +25,7 @@ struct leaves {
     pl_err *err;
 };
 
-/* ---- by layer ---------------------------------------------------------- */
+/* ---- groups by layer --------------------------------------------------- */
 
 int place_layer_group(const struct placement *p, const pl_graph *g, int leaf)
 {
@@ -37,8 +37,8 @@ int place_layer_group(const struct placement *p, const pl_graph *g, int leaf)
         return p->input_group;
     if (n->role == PL_ROLE_OUTPUT)
         return p->layer_group[p->n_layer];
-    /* not in a layer: a tensor after the first layer, such as the output's
-     * norm, belongs to the output, an earlier one to layer 0 */
+    /* A tensor outside layers belongs to the output if it comes after the first
+     * layer, as the output's norm does, else to layer 0. */
     for (int i = 0; i < leaf; i++)
         if (g->node[i].layer >= 0)
             return p->layer_group[p->n_layer];

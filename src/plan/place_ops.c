@@ -14,7 +14,7 @@
 
 /* The sizes for which the bytes of values are computed: a full micro-batch of
  * 512 tokens, of which 64 get logits. Few tokens of a prompt need logits, but
- * every token of a decoding step does; one in eight is a compromise. */
+ * every token of a decoding step needs them; one in eight is a compromise. */
 static const struct graph_sizes weighed = {512, 64, 1, {512, 512, 512, 512}};
 
 struct ops {
@@ -23,8 +23,8 @@ struct ops {
     const pl_graph *g;
     const int *home;
     const bool *away; /* NULL if no weight is streamed */
-    int *root;        /* [num->n] node in whose group the node is computed, or
-                         itself */
+    int *root;        /* [num->n] root: the node in whose group the node is
+                         computed, perhaps the node itself */
     int *same;        /* [num->n] for a reshape, the node that produced the
                          value; else the node itself */
 };
@@ -109,8 +109,9 @@ static double copies(const struct ops *o, const pl_layout *l)
     return (double)sum / (double)l->period;
 }
 
-/* Fills y->value and y->reader: the values that are read by another root than
- * their own, and the roots of their readers. y->from is the value's root. */
+/* Fills y->value with the values that are read by roots other than their own,
+ * and y->reader with the roots of their readers. y->from is the value's
+ * root. */
 static pl_status build_mincut(const struct ops *o, struct glue *y,
                               struct arena *a, pl_err *err)
 {

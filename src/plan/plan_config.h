@@ -89,9 +89,10 @@ void plan_config_free(struct plan_config *in);
 bool plan_config_has_host_experts(const struct plan_config *in);
 /* Returns true if the split mode puts accelerators and CPU devices of the
  * machine into one group. Their rates differ so much that devices get different
- * numbers of whole ranks, by measured rates. Measured rates must not decide any
- * bit, so the number of ranks is a constant that suffices for any such machine.
- * If `share` is not NULL, only devices with a share above zero count. */
+ * numbers of whole ranks, by measured rates. The bits of results must not
+ * depend on measured rates, so the number of ranks is a constant that suffices
+ * for any such machine. If `share` is not NULL, only devices with a share above
+ * zero count. */
 bool plan_config_is_mixed(const struct plan_config *in, const double *share);
 
 /* ---- plan_config_text.c -------------------------------------------------- */

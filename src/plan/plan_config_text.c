@@ -100,8 +100,8 @@ void plan_config_format_experts(struct plan_config_text *t,
     }
 }
 
-/* Appends a text that stands in single quotes in a shell command; a quote
- * within it becomes '\''. */
+/* Appends a text that is enclosed in single quotes in a shell command; a quote
+ * in the text becomes '\''. */
 static void say_quoted(struct plan_config_text *t, const char *s)
 {
     for (; *s; s++)
@@ -142,8 +142,7 @@ void plan_config_print(struct plan_config_text *t, const struct plan_config *in,
                        in->n_ctx);
     if (in->n_checkpoint != PLAN_CONFIG_N_CHECKPOINT)
         plan_config_format(t, " --checkpoints %d", in->n_checkpoint);
-    /* in tensor mode, shares mean shares of the ranks unless --ranks is
-     * given */
+    /* in tensor mode without --ranks, shares are shares of the ranks */
     if (in->n_rank > 0 || in->mode != PL_SPLIT_TENSOR || !in->share)
         plan_config_format(t, " --ranks %d", n_rank);
     plan_config_format(t, " -fit off");

@@ -11,7 +11,7 @@
  * values. Each rank gets the whole grains of its share. Grains that are left go
  * to the ranks that are furthest below their share of bytes in the layers so
  * far. So in each layer a rank differs from its share by at most one grain, and
- * over the model the differences even out.
+ * over all layers the differences nearly cancel.
  *
  * Short names: d is the state of the computation, y a layer, x one of the
  * layer's axes. */
@@ -24,15 +24,16 @@
 #include <math.h>
 #include <string.h>
 
-/* The axis along which a tensor is split: the meaning of the indices of the
- * split dimension. */
+/* The axis along which a tensor is split, which tells what the indices of the
+ * split dimension mean. */
 enum axis {
     AXIS_NONE,       /* not split */
     AXIS_HEAD,       /* query heads, all of the same number of values */
     AXIS_KV,         /* KV heads, each shared by several query heads */
     AXIS_QKV,        /* heads of q, then of k, then of v */
-    AXIS_GATES,      /* two values per query head, ordered by KV head: one value
-                        of each of its query heads, then the other of each */
+    AXIS_GATES,      /* two values per query head, ordered by KV head: first one
+                        value of each of the KV head's query heads, then the
+                        other value of each */
     AXIS_FF,         /* feed-forward width */
     AXIS_FF2,        /* twice the feed-forward width: gate, then up */
     AXIS_EXP,        /* an expert's width */
@@ -171,7 +172,7 @@ static void apportion_units(const struct deal *d, int64_t units,
             if (need[r] > need[best] + 1e-6 * unit_bytes)
                 best = r;
         count[best]++;
-        need[best] = -1e300; /* at most one more per rank */
+        need[best] = -1e300; /* at most one more grain per rank */
         left--;
     }
 }
@@ -423,8 +424,8 @@ static void survey_heads(const struct deal *d, const struct graph_node *n,
     h->tiled = n->op == OP_delta_net_tiled;
     h->delta = h->tiled || n->op == OP_delta_net;
     k = &d->g->node[h->delta ? n->in[0] : memory];
-    /* if a layer has caches with different numbers of heads, the last one
-     * counts */
+    /* if a layer has caches with different numbers of heads, the numbers of the
+     * last one are used */
     h->n_head = gcd(k->dim[1].n == h->n_kv ? h->n_head : 0, n->dim[1].n);
     h->n_kv = k->dim[1].n;
     h->d_k = k->dim[2].n;

@@ -108,7 +108,7 @@ static void copy(void *dst, size_t dst_ld, const void *src, size_t src_ld,
 
 /* Reads elements [first .. first + width) of the positions j0 .. j0 + n - 1
  * from a plane, an array of `all` elements per position, into rows `ld` bytes
- * apart. plane_write does the reverse. */
+ * apart. plane_write copies in the other direction. */
 static void plane_read(const char *plane, int64_t all, int64_t first,
                        int64_t width, int size, bool values, int j0, int n,
                        char *rows, size_t ld)

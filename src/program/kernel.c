@@ -26,7 +26,8 @@ enum kernel kernel_from_name(const char *name)
 
 enum kernel kernel_of_op(enum op op)
 {
-    /* Mapped by name, because ops.def and kernels.def may differ in order. */
+    /* The kernel of each op. Ops and kernels are matched by name, because
+     * ops.def and kernels.def may differ in order. */
     static const unsigned char of[OP_COUNT] = {
         [OP_input] = KERNEL_COUNT,
         [OP_weight] = KERNEL_COUNT,

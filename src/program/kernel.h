@@ -21,9 +21,9 @@ enum access {
 
 enum { KERNEL_MAX_ARG = GRAPH_MAX_IN + 2 };
 
-/* The layout of a weight that a device's kernels want: rows in the format's own
- * blocks, or packed (quant/pack.h). It depends on the kernels that read the
- * weight, enum weight_use. */
+/* The layout in which a device's kernels read a weight: rows in the format's
+ * own blocks, or packed (quant/pack.h). The layout depends on which kernels
+ * read the weight, enum weight_use. */
 enum packing { PACKING_ROWS, PACKING_PACKED };
 enum weight_use {
     USE_CONTRACTION,
@@ -31,8 +31,8 @@ enum weight_use {
     USE_VALUES, /* all other kernels */
     USE_COUNT
 };
-/* The form in which a contraction reads its activations. It affects the bits of
- * the result. */
+/* The form in which a contraction reads its activations. The form affects the
+ * bits of the result. */
 enum activations {
     ACTIVATIONS_F32,
     ACTIVATIONS_Q8, /* blocks of 8-bit values, written by KERNEL_quantize */
@@ -74,10 +74,10 @@ bool kernel_arg_is_token_table(enum kernel k, int i);
 /* The ranks whose addends a contraction over a split dimension computes, and
  * how they are summed. item[] lists the device's ranks that have an addend,
  * ascending. A kernel computes one addend after another and pushes each on a
- * stack. Then n_add times the two topmost entries are replaced by their sum
- * (lower + upper). n_out entries remain; entry i is written to out + i *
- * out_stride. A contraction over a dimension that is not split has one item {0,
- * 0} and n_out = 1. */
+ * stack. After each addend, the two topmost entries are replaced by their sum
+ * (lower + upper), n_add times. n_out entries remain; entry i is written to out
+ * + i * out_stride. A contraction over a dimension that is not split has one
+ * item {0, 0} and n_out = 1. */
 struct tree_addend {
     int32_t rank, n_add;
 };
@@ -89,7 +89,8 @@ struct rank_tree {
 
 /* An interval of the contracted dimension of plain (not packed) operands, as
  * this device stores it. Intervals are ascending, and each counts for one rank.
- * For packed weights, the chunks of the packing say the same. */
+ * For packed weights, the chunks of the packing contain the same
+ * information. */
 struct rank_span {
     /* Logical start, local start, length, in elements. */
     int64_t logical, local, n;
@@ -114,7 +115,7 @@ struct token_table {
     int64_t n_tok, n_out;
     const int32_t *pos; /* [n_tok] */
     const int32_t *seq; /* [n_tok], row of `pages`; equal values are adjacent */
-    const int32_t *pages; /* [n_seq, page_stride] */
+    const int32_t *pages; /* [n_seq, page_stride] page numbers */
     int64_t page_stride;
 };
 
@@ -122,7 +123,7 @@ struct token_table {
  * `macs` times the product of the result's leading dimensions. */
 struct kernel_cost {
     int32_t rank;
-    int64_t macs; /* per row; of head_matmul: per token, over all heads */
+    int64_t macs; /* per row; for head_matmul, per token over all heads */
 };
 /* Returns the number of leading dimensions that kernel_cost multiplies, if the
  * result has n_dim. */

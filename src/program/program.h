@@ -4,7 +4,7 @@
  * A program is built once, from the plan, for the largest micro-batches. Sizes
  * that depend on the step are symbolic (pl_dim) and evaluated when it begins. A
  * program has no pointers into device memory: tensors are offsets into regions,
- * so it means the same on every backend. A backend derives the rest when it
+ * so the program is valid on every backend. A backend derives the rest when it
  * loads the program, for example its thread barriers and fused instructions.
  *
  * Step and instruction. A *step* is what one call of pl_exec_step starts: every
@@ -14,7 +14,7 @@
  * Variants. A program has one or more variants, lists of instructions that give
  * the same bits. They compute with host weights on the host or stream them, and
  * run one micro-batch or several in a pipeline. The step names its variant,
- * which is the only choice left to run time. Variants share weights and caches.
+ * which is the only choice made at run time. Variants share weights and caches.
  * Their buffers overlap, because only one variant runs at a time.
  *
  * Micro-batches. A variant works on one or more micro-batches. Each of its
@@ -23,18 +23,19 @@
  * skip the instructions of the others.
  *
  * Order. The instructions of all devices have one total order (`order`). Each
- * device issues its own in that order, to a compute and a copy queue.
- * Instructions of one queue run in order. Queues and devices run independently
- * of each other except for POST and WAIT. A WAIT names a POST earlier in the
- * total order, so the earliest unfinished instruction can always run. Devices
- * that share worker threads (the host and cpu devices on its cores) take turns
- * on them in the total order.
+ * device issues its own instructions in that order, to a compute and a copy
+ * queue. Instructions of one queue run in order. Queues and devices run
+ * independently of each other except for POST and WAIT. A WAIT names a POST
+ * earlier in the total order, so the earliest unfinished instruction can always
+ * run. Devices that share worker threads (the host and cpu devices on its
+ * cores) take turns on them in the total order.
  *
  * On one device a WAIT for another device's event, or a barrier, depends on
  * every earlier POST or barrier of that device, whatever the queue. The
  * dependency is the order of one queue and its waits for the other's events. So
  * hardware may run the two queues as one, in any order that these dependencies
- * allow. The first blocked instruction still finds what it waits for.
+ * allow. Whatever the first blocked instruction waits for is then still
+ * executed before it.
  *
  * Other devices' memory is accessed in four ways. Devices that share memory use
  * a *barrier*: a MERGE with `barrier`. All threads of the group synchronize,
@@ -47,7 +48,7 @@
  *
  * The last device, "io", runs no kernels. The caller writes a step's inputs
  * into its work region and reads the results from its inbox. Other devices PULL
- * the inputs or it PUSHes them. */
+ * the inputs, or the io device PUSHes them. */
 #ifndef PROGRAM_PROGRAM_H
 #define PROGRAM_PROGRAM_H
 
@@ -69,14 +70,17 @@ const char *region_name(enum region r);
  * of a value. */
 struct prog_tensor {
     pl_format format;
-    bool q8; /* consists of struct q8_block: [rows, k / 32] for [rows, k] */
+    bool q8; /* the tensor consists of struct q8_block: [rows, k / 32] blocks
+                for [rows, k] values */
     int n_dim;
     pl_dim dim[GRAPH_MAX_DIM];
     enum region region;
-    size_t offset; /* from the region's start, multiple of 64 */
-    size_t bytes;  /* at the largest sizes; of one result of a rank tree */
+    size_t offset; /* from the start of the region; a multiple of 64 */
+    size_t bytes;  /* size in bytes at the largest sizes; if there are several
+                      results of a rank tree, that of one */
     const struct pack *pack;
-    int micro; /* the micro-batch whose n_tok and n_out its dimensions have */
+    int micro; /* the micro-batch to whose n_tok and n_out the dimensions
+                  refer */
 };
 
 /* A copy: two nested loops over spans of bytes. Offsets from the start of the
@@ -84,7 +88,8 @@ struct prog_tensor {
 struct copy_desc {
     int src_dev, src;             /* device in the set, tensor of its program */
     pl_dim src_off, dst_off;      /* the part that depends on the step */
-    int64_t src_const, dst_const; /* the constant part, which is added to it */
+    int64_t src_const, dst_const; /* the constant part of the offset, which is
+                                     added to the part before */
     pl_dim bytes;
     pl_dim n0, src_s0, dst_s0; /* outer loop: count and strides */
     pl_dim n1, src_s1, dst_s1; /* inner loop: count and strides */
@@ -125,7 +130,7 @@ enum insn_kind {
 enum queue { QUEUE_COMPUTE, QUEUE_COPY, QUEUE_COUNT };
 
 struct kernel_arg {
-    int tensor; /* of this program; -1 if absent */
+    int tensor; /* tensor of this program; -1 if absent */
     enum access access;
 };
 
@@ -134,7 +139,8 @@ struct insn_kernel {
     int n_arg;
     struct kernel_arg arg[KERNEL_MAX_ARG]; /* in the order of kernels.def */
     const struct graph_attr *attr;         /* NULL if all are zero */
-    struct rank_tree tree; /* of contractions, gather_rows and sum */
+    struct rank_tree tree; /* the rank tree of a contraction, gather_rows or
+                              sum */
     size_t out_stride;     /* bytes between results of the tree */
     /* gather_rows: the table's rows; sum: the summed dimension; quantize: the
      * last dimension; others: NULL. */
@@ -143,7 +149,8 @@ struct insn_kernel {
     /* If kernel_maps_heads(): for each local head of argument *many, the local
      * head of argument *few. Else NULL. */
     const int32_t *head_map;
-    const struct kernel_custom *custom; /* of KERNEL_custom; NULL for others */
+    const struct kernel_custom *custom; /* definition for KERNEL_custom; NULL
+                                           for other kernels */
     int n_cost;
     const struct kernel_cost *cost;
 };
@@ -157,20 +164,22 @@ struct insn_merge {
     int n_item;
     const struct merge_item *item;
     bool barrier;
-    int group; /* of a barrier: its group, less than n_group */
+    int group; /* for a barrier: its group, less than n_group */
     int n_peer;
-    const int *peer; /* of a barrier: its devices, including this one */
-    bool collective; /* counts as a collective of its group */
-    bool counted;    /* this device counts it in statistics, its peers do not */
+    const int *peer; /* for a barrier: its devices, including this one */
+    bool collective; /* the instruction counts as a collective of its group */
+    bool counted;    /* this device counts the collective in statistics; its
+                        peers do not */
     pl_dim collective_bytes[2]; /* logical size in bytes: the sum of both */
 };
 
 struct insn_pull {
     int out;
-    size_t out_bytes; /* bytes written, from the tensor's start; 0 for all */
+    size_t out_bytes; /* number of bytes written, from the tensor's start; 0 for
+                         all */
     const struct copy_desc *piece;
     int n_piece;
-    bool between_groups; /* counts as a copy, else as part of a collective */
+    bool between_groups; /* copies between groups, else part of a collective */
 };
 
 /* A destination of a PUSH: tensor `out` in the inbox of device `dev`. `at`, in
@@ -189,7 +198,7 @@ struct insn_push {
     const struct copy_desc *piece;
     int n_piece;
     bool scatter;
-    bool between_groups; /* counts as a copy, else as part of a collective */
+    bool between_groups; /* copies between groups, else part of a collective */
 };
 
 /* Copies pages from tensor `src` of device src_dev to cache `out` of device
@@ -236,14 +245,14 @@ struct insn {
         struct insn_pull pull;
         struct insn_push push;
         struct insn_pages pages;
-        struct insn_event event; /* of a POST; the first event of a WAIT */
+        struct insn_event event; /* event of a POST, or first event of a WAIT */
         struct insn_wait wait;
     };
 };
 
-/* A range of the work region that is dead after instruction `insn`: from the
- * beginning of the next instruction that is not a POST or WAIT. Simulated
- * devices poison it then. */
+/* A range of the work region that is not used after instruction `insn`.
+ * Simulated devices poison the range when the next instruction begins that is
+ * not a POST or WAIT. */
 struct dead_range {
     int insn;
     size_t offset, bytes;
@@ -265,7 +274,7 @@ struct variant {
 
 struct program {
     int dev;     /* index in the device set */
-    bool active; /* it carries ranks of a group */
+    bool active; /* the device carries ranks of a group */
     int n_tensor;
     const struct prog_tensor *tensor;
     int n_variant; /* equal on all devices */

@@ -104,8 +104,9 @@ static struct graph_sizes corner(const struct check *c, const struct insn *st,
 }
 
 /* Returns the number of corners at which to check a range whose offset has this
- * growth. Counts and strides grow with the sizes. If the offset falls as sizes
- * grow, any corner may have the farthest end; otherwise corner 0 has it. */
+ * growth. Counts and strides increase with the sizes. If the offset decreases
+ * as sizes increase, the farthest end may be at any corner; otherwise it is at
+ * corner 0. */
 static int n_corner(int64_t growth)
 {
     return growth < 0 ? CORNERS : 1;
@@ -191,8 +192,9 @@ static pl_status check_source(const struct check *c, const struct insn *st,
     return PL_OK;
 }
 
-/* Checks the reads of an addend. They start at the copy's offset minus a->skip,
- * so the start may fall or grow with the sizes. */
+/* Checks the reads of an addend. They start at the copy's offset minus a->skip.
+ * As the step's sizes (n_tok, n_out) increase, that start may decrease or
+ * increase. */
 static pl_status check_addend(const struct check *c, const struct insn *st,
                               const struct merge_addend *a,
                               const struct copy_desc *l)
@@ -472,7 +474,7 @@ static const struct insn *meeting(const struct check *c, int dev, int order)
     const struct variant *x = variant_of(c, dev);
     int lo = 0, hi = x->n_insn;
 
-    while (lo < hi) { /* ascending, as check_order has verified */
+    while (lo < hi) { /* positions are ascending, as check_order has verified */
         int mid = lo + (hi - lo) / 2;
 
         if (x->insn[mid].order < order)
@@ -670,7 +672,7 @@ static pl_status check_dead_ranges(const struct check *c)
     return PL_OK;
 }
 
-/* ---- deadlocks --------------------------------------------------------- */
+/* ---- absence of deadlocks ---------------------------------------------- */
 
 /* Checks that the device's instructions are ascending in the total order. */
 static pl_status check_order(const struct check *c)
@@ -691,7 +693,8 @@ struct simulate {
     int *first;            /* owned, [n_dev]: index of each device's event 0 */
     int *at[QUEUE_COUNT];  /* owned, [n_dev]: index of the next instruction */
     unsigned char *posted; /* owned, [n_event]: 1 if the event was posted */
-    int n_event, n_micro;  /* n_micro: micro-batches of the simulated step */
+    int n_event, n_micro;  /* n_micro is the number of micro-batches of the
+                              simulated step */
     struct graph_sizes sizes[PROG_MAX_MICRO]; /* sizes of these micro-batches */
 };
 
@@ -733,9 +736,10 @@ static pl_status points_backward(const struct check *c,
     return PL_OK;
 }
 
-/* Proves that no step deadlocks. An instruction waits only for what is earlier
- * in the total order, so the first unfinished one can always run.
- * check_meeting() has checked that a barrier has one position in the order. */
+/* Proves that no step deadlocks. An instruction waits only for instructions
+ * earlier in the total order, so the first unfinished one can always be
+ * executed. check_meeting() has checked that a barrier has one position in the
+ * order. */
 static pl_status waits_point_backward(struct check *c, const struct simulate *y)
 {
     for (int i = 0; i < c->m->n_dev; i++) {
@@ -845,22 +849,22 @@ static pl_status simulate(struct check *c, struct simulate *y)
     return PL_OK;
 }
 
-/* ---- two queues run as one --------------------------------------------- */
+/* ---- two queues executed as one ---------------------------------------- */
 
 /* The dependencies between the two queues of a device. POSTs and barriers are
  * counted per queue. */
 struct law {
     int posted[QUEUE_COUNT]; /* number of POSTs and barriers so far */
-    /* Number of them in the other queue that are known to precede the next
-     * instruction. */
+    /* number of POSTs and barriers in the other queue that are known to precede
+     * the next instruction */
     int known[QUEUE_COUNT];
-    /* [n_insn]; for a POST: posted[] of its queue, including it, and known[] of
-     * its queue. */
+    /* [n_insn]; for a POST, the values of posted[], including this POST, and of
+     * known[] for its queue */
     int *nth, *at;
 };
 
 /* Updates known[] for a WAIT for events of its own device, of either queue.
- * Returns true if the WAIT has an event of another device, too. */
+ * Returns true if the WAIT also has an event of another device. */
 static bool note_dependencies(const struct check *c, const struct simulate *y,
                               struct law *w, const struct insn *st)
 {
@@ -1048,7 +1052,7 @@ done:
     return s;
 }
 
-/* ---- all --------------------------------------------------------------- */
+/* ---- entry point ------------------------------------------------------- */
 
 static pl_status check_variants(struct check *c)
 {

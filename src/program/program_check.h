@@ -17,8 +17,10 @@ struct program_device {
     const char *kernels; /* name of its kernel set in errors */
     /* Devices with the same number read each other's memory; -1 for private. */
     int memory;
-    bool reads;     /* it can pull from any memory that is not private */
-    bool one_queue; /* it runs both queues as one, in the total order */
+    bool reads;     /* the device can pull from any memory that is not
+                       private */
+    bool one_queue; /* the device executes both queues as one, in the total
+                       order */
 };
 
 struct program_machine {
@@ -35,13 +37,13 @@ struct program_machine {
  * have. */
 pl_status program_unsupported_kernel(const char *dev, const char *kernels,
                                      const struct insn_kernel *k, pl_err *err);
-/* Checks p[n_dev] for everything that could fail in a step: indices, bounds at
- * all sizes, operands that do not fit together, missing kernels, inaccessible
- * memory, and deadlocks. Bounds are checked at the largest size if offsets grow
- * with it, and at every extreme if they may fall. Waits are also checked for
- * hardware that runs two queues as one: such hardware must not run a wait
- * before a post that another wait needs. Errors name the device, the variant
- * and the instruction. */
+/* Checks p[n_dev] for all causes of failures in a step: indices, bounds at all
+ * sizes, operands that do not fit together, missing kernels, inaccessible
+ * memory, and deadlocks. Bounds are checked at the largest sizes if offsets
+ * increase with the sizes, and at every combination of extreme sizes if offsets
+ * may decrease. Waits are also checked for hardware that runs two queues as
+ * one: such hardware must not run a wait before a post that another wait needs.
+ * Errors name the device, the variant and the instruction. */
 pl_status program_check(const struct program_machine *m,
                         const struct program *p, pl_err *err);
 

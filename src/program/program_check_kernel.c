@@ -3,8 +3,8 @@
  * The row of the op that a kernel is named after (graph/ops.def) says which
  * dimensions of its operands are equal. Here it is applied to the dimensions of
  * a device's tensors. They are compared as symbols, so equal dimensions are
- * equal at all sizes. Memory contents are not checked: those who write ids,
- * positions and page tables are responsible for them. */
+ * equal at all sizes. Memory contents are not checked: the code that writes
+ * ids, positions and page tables ensures that they are valid. */
 #include "program/program_check_kernel.h"
 
 #include <string.h>
@@ -160,7 +160,7 @@ static bool shapes_fit(const struct insn_kernel *k, const struct prog_tensor *t)
         s += strcspn(s, ",-");
         s += *s == ',';
     }
-    /* Blocks have the dimensions of the activations. */
+    /* Blocks of 8-bit values have the dimensions of the activations. */
     for (int i = 1; i < k->n_arg; i++) {
         const struct prog_tensor *q, *v;
 

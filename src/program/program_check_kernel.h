@@ -5,8 +5,8 @@
 
 #include "program/program.h"
 
-/* Returns what is wrong with a kernel call, as the end of an error message, or
- * NULL if it is right. `t` are the tensors of the program. The caller has
+/* Returns the fault of a kernel call, as the end of an error message, or NULL
+ * if the call is valid. `t` are the tensors of the program. The caller has
  * checked that the arguments exist and have the access of kernels.def. */
 const char *program_kernel_fault(const struct insn_kernel *k,
                                  const struct prog_tensor *t);

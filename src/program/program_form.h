@@ -46,7 +46,7 @@ struct rank_tree form_tree(enum kernel k);
  * position of `s`; form_order_took records `s` as the instruction above. */
 struct form_order {
     int dev;
-    bool any;         /* there was an instruction in a line above */
+    bool any;         /* an instruction was in a line above */
     struct insn last; /* the instruction above */
 };
 int64_t form_order(const struct form_order *o, int dev, const struct insn *s);

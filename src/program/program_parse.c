@@ -379,7 +379,7 @@ static bool insns(struct read *r)
     return true;
 }
 
-/* ---- all ----------------------------------------------------------------- */
+/* ---- entry point --------------------------------------------------------- */
 
 static bool line(struct read *r)
 {

@@ -58,8 +58,8 @@ bool read_entries(struct read *r, const struct read_at *at, read_entry_fn *one,
 
 /* ---- copies -------------------------------------------------------------- */
 
-/* Reads an offset such as "64", "4*n_tok" or "64+4*n_tok" into its constant
- * part *at and its other part *off. */
+/* Reads an offset such as "64", "4*n_tok" or "64+4*n_tok". Sets *at to its
+ * constant part and *off to the part that depends on the step. */
 static bool offset(struct read *r, int64_t *at, pl_dim *off)
 {
     pl_dim d;

@@ -153,7 +153,7 @@ static bool dimensions(struct read *r, struct prog_tensor *t)
     return lex_need(&r->x, ']');
 }
 
-struct told { /* the parts of a tensor that its line gives */
+struct told { /* the parts of a tensor that are present in its line */
     bool offset, bytes;
 };
 

@@ -14,7 +14,7 @@ struct read_list {
     int n;
 };
 
-/* A device as far as its text has been parsed. */
+/* A device under construction: the part of its text that has been parsed. */
 struct read_dev {
     struct program p;
     /* Tensors of the device; instructions and dead ranges of the current
@@ -23,7 +23,7 @@ struct read_dev {
     struct variant variant[PROG_MAX_VARIANT];
     /* End of each region's tensors, a multiple of 64. */
     size_t end[REGION_COUNT];
-    int end_event, end_group; /* one more than the highest number used */
+    int end_event, end_group; /* one more than the highest event number used */
 };
 
 struct read {
@@ -53,7 +53,7 @@ struct read_at {
     struct read_dev *dev;
     const int *with; /* [n_with], all devices of the line */
     int n_with;
-    bool first; /* it is the first device of the line */
+    bool first; /* this is the first device of the line */
 };
 
 /* Parses the line of a tensor of device `d`. */

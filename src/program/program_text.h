@@ -43,8 +43,8 @@
  *           [x N(STRIDE, STRIDE)] [x N(STRIDE, STRIDE)] [to OFF], the outer
  *           loop first, the source's stride before the result's. In a sum they
  *           name no tensor. OFF is N, DIM or N+DIM: the constant part and the
- *           part that grows with the step; DIM is N, n_tok, n_out, n_slot,
- *           n_slot1 ... (of the other pools), n_seq or N*n_tok ...
+ *           part that depends on the step; DIM is N, n_tok, n_out,
+ *           n_slot, n_slot1 ... (of the other pools), n_seq or N*n_tok ...
  *   packed  (rows N of N format F: K+N{RANK}, ...), as pack_init has them
  *
  * An entry of a tree or a sum has as many '+' as additions follow it. '-' is

@@ -20,14 +20,15 @@ struct quant_lane {
 };
 
 /* Copies tile t (0 .. block/32 - 1) of `block` to *l, or *l to the tile if
- * `put`. A put changes only the tile's codes, its sub scales and the block's
- * super scales. A get writes nothing to the block. A get and a put restore the
- * same bytes, except in TQ1_0: there two bytes can represent the same five
- * codes, and the put writes the one that encoders write. */
+ * `put`. Writing (`put`) changes only the tile's codes, its sub scales and the
+ * block's super scales; reading does not change the block. If all tiles are
+ * read and written back, the bytes are the same, except in TQ1_0: there two
+ * bytes can represent the same five codes, and the one that encoders write is
+ * written. */
 typedef void quant_move(void *block, int t, struct quant_lane *l, bool put);
 
 quant_move quant_move_q8_0;
-quant_move quant_move_q4_0; /* and IQ4_NL */
+quant_move quant_move_q4_0; /* also for IQ4_NL */
 quant_move quant_move_q4_1;
 quant_move quant_move_q5_0;
 quant_move quant_move_q5_1;
@@ -59,7 +60,7 @@ typedef void quant_weave(const uint8_t *const *row, size_t at, int n,
 quant_weave quant_weave_16; /* elements of two bytes */
 quant_weave quant_weave_32; /* elements of four bytes */
 quant_weave quant_weave_q8_0;
-quant_weave quant_weave_q4_0; /* and IQ4_NL */
+quant_weave quant_weave_q4_0; /* also for IQ4_NL */
 quant_weave quant_weave_q4_k;
 quant_weave quant_weave_q5_k;
 quant_weave quant_weave_q6_k;

@@ -9,8 +9,8 @@
 
 /* Copies one bit field of each of n values between block bytes b[n] and codes
  * c[n]. The field begins at bit `shift` of b[i] and at bit `at` of c[i]; `mask`
- * has as many ones as the field has bits. A get ORs the field into c[i], which
- * must be zero there. */
+ * has as many ones as the field has bits. Reading from the block ORs the field
+ * into c[i], whose bits there must be zero. */
 static inline void bits(uint8_t *restrict b, int n, int shift, unsigned mask,
                         uint8_t *restrict c, int at, bool put)
 {

@@ -79,8 +79,8 @@ static inline void group_put(const struct grid *g, unsigned *index,
 }
 
 /* Copies a bit field between a word of `bytes` bytes at b, from bit `shift`,
- * and *v, from bit `at`. `mask` has as many ones as the field has bits. A get
- * ORs the field into *v, which must be zero there. */
+ * and *v, from bit `at`. `mask` has as many ones as the field has bits. Reading
+ * from the block ORs the field into *v, whose bits there must be zero. */
 static inline void part(uint8_t *b, size_t bytes, int shift, unsigned mask,
                         unsigned *v, int at, bool put)
 {

@@ -38,7 +38,7 @@ void quant_decode_f32(float *dst, const void *src, int64_t n)
     memcpy(dst, src, (size_t)n * sizeof *dst);
 }
 
-/* Reads each element with memcpy, because rows of a file may be unaligned. */
+/* Uses memcpy to read each element, because rows of a file may be unaligned. */
 void quant_decode_f16(float *dst, const void *src, int64_t n)
 {
     for (int64_t i = 0; i < n; i++) {

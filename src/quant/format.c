@@ -1,8 +1,8 @@
 /* The table of element formats, one row per format, and the look-ups into it.
  * To add a format, add a row here, its name to PL_FORMAT_MAP (pl.h) and
  * CODEC_BLOCK_MAP (codec.h), and a function with the positions of its bits to
- * block.c. It then works on all devices with generic kernels; kernels of its
- * own make it fast. */
+ * block.c. The format then works on all devices with generic kernels; kernels
+ * of its own make it faster. */
 #include "quant/format.h"
 
 #include "base/ascii.h"
@@ -19,10 +19,10 @@ static const int8_t nonlinear4[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
 static const int8_t e2m1_doubled[16] = {0, 1,  2,  3,  4,  6,  8,  12,
                                         0, -1, -2, -3, -4, -6, -8, -12};
 
-/* The levels of IQ2 and IQ3: magnitudes, then the same negated, because the
- * highest bit of a code is the sign. Levels are 8 times those of the
- * definition, and scales are an eighth (PACK_SUP_D_8TH). Codes whose level is 0
- * do not occur. */
+/* The levels of IQ2 and IQ3: the magnitudes, followed by the negated
+ * magnitudes, because the highest bit of a code is the sign. Levels are 8 times
+ * those of the definition, and scales are an eighth (PACK_SUP_D_8TH). Codes
+ * whose level is 0 do not occur. */
 static const int8_t grid2[16] = {8, 25, 43, 0, -8, -25, -43, 0};
 static const int8_t grid3_xxs[16] = {8,  24,  40,  56,  72,  88,  104,  124,
                                      -8, -24, -40, -56, -72, -88, -104, -124};

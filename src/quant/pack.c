@@ -273,7 +273,8 @@ void pack_row(const struct pack *p, void *panel, int lane, const void *row)
 
 enum {
     LINE = 64,          /* bytes of a cache line */
-    WOVEN_FLOATS = 8,   /* elements per `n` of quant_weave_16 and _32 */
+    WOVEN_FLOATS = 8,   /* elements of a row that quant_weave_16 and _32 pack,
+                           times n */
     WOVEN_RUN = 4,      /* maximum `n` of a quant_weave call */
     WOVEN_BYTES = 3584, /* largest packed super-block: Q6_K, 32 + 8 * 416 */
 };

@@ -165,10 +165,10 @@ void pack_row(const struct pack *p, void *panel, int lane, const void *row);
 void pack_panel(const struct pack *p, void *panel, const void *const *rows,
                 const void *const *ahead);
 
-/* The inverse of pack_row: writes the values of p's chunks to `row`. If p has
- * only a part of a block, the codes of its other values are not changed, but
- * the scales that they share are written. Two threads must not write to the
- * same row. */
+/* The inverse of pack_row: writes the values of p's chunks to `row`. If p's
+ * chunks cover only a part of a block, the codes of the block's other values
+ * are not changed, but the scales that all values of the block share are
+ * written. Two threads must not write to the same row. */
 void unpack_row(const struct pack *p, const void *panel, int lane, void *row);
 
 /* The scales of one row of a tile. pack_scales() reads them from the tile

@@ -1,4 +1,4 @@
-/* Packs blocks of sixteen rows at once to tiles (pack.h). This is faster than
+/* Packs blocks of sixteen rows at once into tiles (pack.h). This is faster than
  * packing rows one by one with block.c and pack.c, and is implemented for the
  * formats that most models use. A test checks that both give the same bits.
  *
@@ -7,7 +7,8 @@
  * the same for all rows. Vectors have 16 bytes, which every machine supports;
  * wider ones would not be faster, because packing is limited by memory
  * bandwidth. Operations on four vectors are written without loops, because
- * compilers would store the vectors of loops in memory. */
+ * compilers would keep vectors that are indexed in a loop in memory instead of
+ * registers. */
 #include "quant/block.h"
 
 #include <string.h>
@@ -148,8 +149,9 @@ INLINE void split_halves(const uint8_t *x, uint8_t *out)
 /* ---- floats -------------------------------------------------------------- */
 
 /* Transposes 4 n dwords of each of 16 rows, from byte `at`. Processes four rows
- * at a time to their end. If the length of rows is a power of two, rows compete
- * for a few sets of a cache, in which four rows fit. */
+ * at a time to their end. If the length of rows is a power of two, all rows
+ * compete for a few sets of a cache, which hold lines of four rows but not of
+ * 16. */
 INLINE void transpose(const uint8_t *const *row, size_t at, int n, uint8_t *out)
 {
     for (int i = 0; i < 4; i++)
@@ -243,7 +245,7 @@ void quant_weave_mxfp4(const uint8_t *const *row, size_t at, int n,
     }
 }
 
-/* ---- super blocks -------------------------------------------------------- */
+/* ---- super-blocks -------------------------------------------------------- */
 
 /* Exchanges the bits of *y where `mask` has ones with the bits of *x that are
  * `shift` positions further left. Source: Knuth, The Art of Computer

@@ -160,8 +160,8 @@ void gpus_say(const struct gpus *g, const struct sink *to)
 
 /* ---- JSON ---------------------------------------------------------------- */
 
-/* Returns a JSON string, or null if `s` is empty. Texts of drivers may contain
- * invalid UTF-8. */
+/* Returns `s` as a JSON string, or JSON null if it is empty. Invalid UTF-8,
+ * which strings from drivers may contain, is replaced by U+FFFD. */
 static json_t *text_or_null(const char *s)
 {
     return s[0] ? sink_json_text(s, strlen(s)) : json_null();

@@ -53,8 +53,8 @@ static pl_status find_devices(struct device_list *l, const pl_options *opt,
     return !opt->devices && s == PL_UNSUPPORTED ? PL_OK : s;
 }
 
-/* Measures the cores and the GPUs of list l. Sets *c to the results, and to
- * earlier results of other GPUs. */
+/* Measures the cores and the GPUs of list l. Sets *c to the results, and adds
+ * the earlier results of other GPUs. */
 static pl_status measure(struct calibration *c, const pl_options *opt,
                          enum kernel_set set, const struct topology *t,
                          const struct device_list *l, pl_err *err)

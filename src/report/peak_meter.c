@@ -6,7 +6,7 @@
  * streams. To measure multiplications, each thread runs a loop of one
  * instruction on registers. The loop has twelve independent chains of dependent
  * instructions, more than a core can execute at the same time. Loops are short,
- * and the best result counts. */
+ * and the best result of several is used. */
 #include "base/err.h"
 #include "base/sized.h"
 #include "cost/calibration.h"
@@ -28,7 +28,7 @@ static double seconds(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* ---- multiplying --------------------------------------------------------- */
+/* ---- multiplication rates ------------------------------------------------ */
 
 /* An instruction that multiplies. `there` returns true if the processor has it.
  * `run` executes it 12 * n times. `ops` is the number of operations per
@@ -256,7 +256,7 @@ static const struct unit bf16_unit = {"none", never, plain, 2};
 
 #endif
 
-/* ---- all cores ----------------------------------------------------------- */
+/* ---- measurements on all cores ------------------------------------------- */
 
 enum { ROUNDS = 100, LOOPS = 8000 };
 

@@ -61,7 +61,7 @@ struct plan_facts {
     struct plan_device *dev;        /* [n_dev] */
     uint64_t io_buffers;            /* bytes of inputs and results, in host
                                        memory */
-    int64_t token_bytes;            /* bytes of the values exchanged in
+    int64_t token_bytes;            /* size in bytes of the values exchanged in
                                        collectives for one token, each counted
                                        once */
     int64_t copy_bytes;             /* bytes copied between groups for one

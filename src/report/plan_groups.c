@@ -12,8 +12,8 @@
 #include <string.h>
 
 enum {
-    MANY_GROUPS = 8, /* numbers above which similar groups, devices and
-                        intervals of layers are folded */
+    MANY_GROUPS = 8, /* if there are more groups, devices or intervals of layers
+                        than this, similar ones are printed once */
     MANY_DEVICES = 4,
     MANY_RUNS = 8,
 };

@@ -107,7 +107,7 @@ static json_t *json_groups(const struct compiled *q)
 }
 
 /* Appends the copies of a variant. "bytes" is the size for one token. If "per"
- * is "past", it is the size for one cached token. */
+ * is "past", "bytes" is the size for one cached token instead. */
 static bool json_copies(json_t *all, const struct compiled *q,
                         enum compiled_variant variant, const char *name)
 {

@@ -54,7 +54,7 @@ static int by_layer_m(const struct page *g, int i)
 }
 
 /* Sets order[n] to the indices of tensors, or of collectives if `message`,
- * sorted by layer. Sets the range of each layer in order[]. */
+ * sorted by layer. Sets each layer's range in order[]. */
 static void sort(const struct page *g, int n, int *order, bool message)
 {
     int (*layer_of)(const struct page *, int) =

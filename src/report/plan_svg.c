@@ -78,7 +78,8 @@ static void say_rect(const struct sink *to, double x, double y, double w,
 
 static double text_width(const char *s)
 {
-    return 5.3 * (double)strlen(s); /* estimate in px for a font size of 9 px */
+    return 5.3 * (double)strlen(s); /* estimated width in px in a font of 9
+                                       px */
 }
 
 /* Writes a short name of a tensor for the tensor's box, such as "gate" for
@@ -139,7 +140,8 @@ static void draw_cell(const struct svg_page *g, const struct svg_column *c,
         if (kind[k] == 0)
             continue;
         writer_printf(g->to, "<g fill='%s'>\n", kinds[k].fill);
-        if (k == SVG_OTHER || h < 10) { /* too thin to draw single tensors */
+        if (k == SVG_OTHER || h < 10) { /* the bands are too thin to draw single
+                                           tensors */
             say_rect(g->to, x, y, w, h < 0.7 ? 0.7 : h, "");
             named = true;
         }

@@ -24,8 +24,8 @@ enum {
 /* A row: devices first .. first + n - 1. */
 struct svg_row {
     int first, n;
-    bool more;       /* stands for the devices that are too many to draw; only
-                        their number is shown */
+    bool more;       /* the row represents devices that are not drawn because
+                        there are too many; only their number is shown */
     char groups[64]; /* names of the groups of these devices */
     double y, h;
 };
@@ -34,8 +34,8 @@ struct svg_row {
  * output. */
 struct svg_column {
     int first, last;
-    bool more;   /* stands for the layers that are too many to draw; only their
-                    numbers are shown */
+    bool more;   /* the column represents layers that are not drawn because
+                    there are too many; only their numbers are shown */
     bool differ; /* the layers of the column are split differently */
     double x, w;
 };
@@ -46,7 +46,7 @@ enum svg_line_kind { SVG_COLLECTIVE, SVG_COPY, SVG_STREAM, SVG_LINES };
  * between two groups. */
 struct svg_line {
     enum svg_line_kind kind;
-    int column, a, b; /* a, b: groups, equal for a collective */
+    int column, a, b; /* a and b are groups; equal for a collective */
     int n;
     uint64_t bytes;
     const char *name;

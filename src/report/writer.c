@@ -41,7 +41,7 @@ static int write_json(const char *text, size_t len, void *user)
     return 0;
 }
 
-/* Accepts what RFC 3629 defines as UTF-8. */
+/* Accepts UTF-8 as RFC 3629 defines it. */
 size_t sink_utf8_len(const char *s, size_t left)
 {
     const unsigned char *p = (const unsigned char *)s;

@@ -112,7 +112,7 @@ void candidates_sort(struct candidates *a)
     a->sorted = true;
 }
 
-/* ---- shared by the filters --------------------------------------------- */
+/* ---- functions that filters share -------------------------------------- */
 
 static const struct candidate *greatest(const struct candidates *a)
 {
@@ -143,8 +143,9 @@ double candidates_weigh(struct candidates *a)
     return sum;
 }
 
-/* Returns the entropy of the candidates, which must be weighed. log_sum is
- * ln(sum). -ln of a probability is log_sum - (logit - top) / heat. */
+/* Returns the entropy of the candidates, whose probabilities must be set
+ * (candidates_weigh). log_sum is ln(sum). -ln of a probability is log_sum -
+ * (logit - top) / heat. */
 static double entropy(const struct candidates *a, double sum, double log_sum)
 {
     double top = greatest(a)->logit, all = 0;
@@ -257,7 +258,7 @@ void candidates_top_n_sigma(struct candidates *a, double n)
 void candidates_xtc(struct candidates *a, double threshold)
 {
     double sum = candidates_weigh(a);
-    /* The least likely one above the threshold. */
+    /* the least likely candidate above the threshold */
     const struct candidate *last = NULL;
     int32_t n = 0, id;
 
@@ -308,7 +309,8 @@ int32_t candidates_draw(struct candidates *a, double u, double *p)
     for (int32_t i = 0; i < a->n; i++) {
         if (a->c[i].p == 0)
             continue;
-        c = &a->c[i]; /* the result, too, if rounding errors let the loop end */
+        c = &a->c[i]; /* also the result if the loop ends because of rounding
+                         errors */
         if (at < c->p)
             break;
         at -= c->p;

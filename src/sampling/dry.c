@@ -11,7 +11,8 @@
 enum {
     MOST_BREAKER = 256,
     MOST_BREAKER_BYTES = 64,
-    MOST_PIECE = 1024, /* bytes of one token's text; the rest is ignored */
+    MOST_PIECE = 1024, /* maximum number of bytes of a token's text that are
+                          searched for breakers */
 };
 
 struct breaker {

@@ -14,8 +14,9 @@
 
 struct dry;
 
-/* Creates the state of DRY. PL_BAD_ARGUMENT names what is wrong with the
- * breakers. The caller has checked the numbers in `o`. */
+/* Creates the state of DRY. Returns PL_BAD_ARGUMENT if the breakers are
+ * invalid; the message names the fault. The caller has checked the numbers in
+ * `o`. */
 pl_status dry_create(struct dry **out, int32_t n_vocab,
                      const struct sampling_options *o, pl_err *err);
 void dry_free(struct dry *d);

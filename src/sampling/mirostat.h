@@ -1,5 +1,5 @@
-/* Mirostat (arXiv:2007.14966): keeps so many candidates for each token that the
- * surprise -log2 p of the drawn tokens stays near tau. */
+/* Mirostat (arXiv:2007.14966): chooses the number of candidates for each token
+ * so that the surprise -log2 p of the drawn tokens stays near tau. */
 #ifndef SAMPLING_MIROSTAT_H
 #define SAMPLING_MIROSTAT_H
 

@@ -16,7 +16,8 @@
 #include <string.h>
 
 struct sampler {
-    struct sampling_options o; /* options, without their borrowed members */
+    struct sampling_options o; /* copy of the options, in which bias and
+                                  dry_breaker are NULL */
     int32_t n_vocab;
     uint64_t state; /* state of the random generator */
     double mu;      /* greatest allowed surprise in bits, for Mirostat */
@@ -28,7 +29,8 @@ struct sampler {
     bool leads[PL_N_STEP];
 
     struct candidates left; /* left.c: owned, [cap] */
-    int32_t cap; /* top_k if that is one of the first n_lead, else n_vocab */
+    int32_t cap; /* top_k if top-k is one of the first n_lead samplers, else
+                    n_vocab */
 
     float *bias; /* owned, [n_vocab], or NULL */
     /* Owned, [n_vocab]: occurrences of each token in the last penalty_last_n,
@@ -478,8 +480,8 @@ static void collect(struct sampler *s, const float *logits)
 
     *a = (struct candidates){.c = a->c, .heat = 1};
     for (int32_t i = 0; i < s->n_vocab; i++) {
-        /* The first of equal logits is kept, so no candidate of this block
-         * would be. */
+        /* Among equal logits the first ones are kept, so no logit of this block
+         * would be kept. */
         if (plain && i % BLOCK == 0 && i + BLOCK <= s->n_vocab &&
             a->n == s->cap && greatest_of_block(logits + i) <= a->c[0].key) {
             i += BLOCK - 1;
@@ -498,8 +500,9 @@ static void collect(struct sampler *s, const float *logits)
 
 /* ---- the samplers ------------------------------------------------------ */
 
-/* Applies penalties or DRY to the remaining candidates if other samplers came
- * first. Applies their temperature before. */
+/* Applies penalties or DRY to the remaining candidates, if other samplers were
+ * applied before. First divides the logits by the temperature applied so far
+ * (candidates_settle). */
 static void change_logits(struct sampler *s, int step)
 {
     struct candidates *a = &s->left;

@@ -35,7 +35,8 @@ struct sampling_options {
     float xtc_probability, xtc_threshold;
     float dynatemp_range, dynatemp_exponent;
 
-    int32_t penalty_last_n; /* number of last tokens; 0 for none, -1 for all */
+    int32_t penalty_last_n; /* number of last tokens that count; 0 for none, -1
+                               for all */
     float penalty_repeat;
     float penalty_frequency;
     float penalty_presence;
@@ -52,7 +53,8 @@ struct sampling_options {
     float mirostat_tau, mirostat_eta;
 
     uint8_t step[PL_N_STEP]; /* enum pl_sampling_step, the order of samplers */
-    int32_t n_step;          /* 0 for all, in the order of the enum */
+    int32_t n_step;          /* length of step[]; 0 for all, in the order of the
+                                enum */
 
     const struct sampling_bias *bias; /* [n_bias], borrowed during create */
     int64_t n_bias;

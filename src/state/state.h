@@ -8,7 +8,7 @@
  *   head    0   8  "plaitkv" and a byte 0x1a
  *           8   4  version, 4
  *          12   4  size of the head in bytes
- *          16   8  hash of the model: of all that decides the cache contents
+ *          16   8  hash of the model: all that determines cache contents
  *          24   8  hash of the numeric plan that computed the contents
  *          32   8  number of tokens of the vocabulary
  *          40   4  number of ranks

@@ -232,8 +232,8 @@ pl_status pl_state_save_file(pl_engine *e, int seq, int64_t first, int64_t n,
     return s;
 }
 
-/* Opens a file for reading. Does not wait if it is a pipe that no process
- * writes to; such a pipe reads as empty. */
+/* Opens a file for reading. Does not wait if the file is a pipe that no process
+ * writes to; that pipe reads as empty. */
 static int open_to_read(const char *path)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);

@@ -4,10 +4,10 @@
  * A page is stored as a saved state (state.h) with one sequence that has only
  * the page's positions. If the engine knows the hash of its weights
  * (engine_sum), other engines with the same weights can import the page;
- * otherwise only the engine that exported it can. If the model has recurrent
- * states but the tree has none for the end of the page, the head lists only the
- * other caches. A sequence can be assembled from several pages. It can be
- * continued after a page that includes the recurrent states. */
+ * otherwise only the engine that exported the page can import it. If the model
+ * has recurrent states but the tree has none for the end of the page, the head
+ * lists only the other caches. A sequence can be assembled from several pages.
+ * It can be continued after a page that includes the recurrent states. */
 #include "state/state_io.h"
 
 #include "base/err.h"
@@ -83,8 +83,8 @@ static bool is_whole(const struct carrier *c, const struct prefix_node *v,
     return true;
 }
 
-/* Sets *out to the head of a page. Includes the caches that are recurrent
- * states only if `states`. */
+/* Sets *out to the head of a page. Includes the recurrent states only if
+ * `states`. */
 static pl_status own_head(struct carrier *c, bool states,
                           struct state_head *out, pl_err *err)
 {
@@ -327,7 +327,8 @@ static pl_status put(struct carrier *c, int seq, const int32_t *token,
     kv_trim_windows(kv, seq);
     if (states)
         prefix_insert_state(kv, seq);
-    /* clean, because the tier that the page was read from has a copy */
+    /* the node is clean, because the tier that the page was read from has a
+     * copy */
     prefix_mark_clean(kv, prefix_node_of(kv, seq));
     return PL_OK;
 }

@@ -40,8 +40,8 @@ static int byte_value(const struct token *k)
     return hex(k->s[3]) * 16 + hex(k->s[4]);
 }
 
-/* Puts the text of a normal token. Replaces U+2581 by a blank, or in KIND_BPE
- * vocabularies each character by the byte that it represents. */
+/* Appends the text of a normal token. Replaces U+2581 by a blank, or in
+ * KIND_BPE vocabularies each character by the byte that it represents. */
 static void put_normal(const struct tokenizer *t, const struct token *k,
                        struct sink *out)
 {

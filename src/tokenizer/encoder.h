@@ -15,7 +15,7 @@ struct encoder {
     struct token_list *out;
     struct merger merger;
     const char *text; /* the text that the merger's symbols cover */
-    char *mapped;     /* owned; a piece of text as the vocabulary spells it */
+    char *mapped;     /* owned; a piece of text in the vocabulary's spelling */
     struct text_buf normal; /* the text after the model's normalisation */
 };
 

@@ -27,7 +27,7 @@ struct special_set {
 struct char_map {
     /* [n_unit], 4 bytes each, in the vocabulary's arena. */
     const unsigned char *unit;
-    const char *text; /* [n_text], likewise; ends with a zero byte */
+    const char *text; /* [n_text], in the same arena; ends with a NUL */
     size_t n_unit, n_text;
 };
 
@@ -41,9 +41,10 @@ struct tokenizer {
     bool cuts_words;
     /* KIND_WORDPIECE: removes marks, makes lower case. */
     bool strips_marks, lowers;
-    struct char_map map;  /* KIND_UNIGRAM, as the next two */
-    double unknown_score; /* of a character that is not a token */
-    bool joins_blanks;    /* joins white space to one blank before a word */
+    struct char_map map;  /* KIND_UNIGRAM: see char_map */
+    double unknown_score; /* KIND_UNIGRAM: of a character without a token */
+    /* KIND_UNIGRAM: replaces white space before a word by one blank. */
+    bool joins_blanks;
     /* KIND_BPE: the symbol of the character that represents the byte. Other
      * kinds: the token "<0xXX>", or the byte itself as a token. -1 if none. */
     int32_t byte_id[256];
@@ -53,8 +54,10 @@ struct tokenizer {
     bool adds_blank;  /* puts a blank before a text and after special tokens */
     bool drops_blank; /* decoding drops the blank before a text */
     bool eats_blank;  /* phi-3: drops white space after parsed special tokens */
-    int32_t eats_before; /* -1, or the token that drops white space before it */
-    /* The user-defined tokens; these and the control and unknown tokens. */
+    int32_t eats_before; /* the token that drops white space before it; -1 if
+                            none */
+    /* `user` has the user-defined tokens; `all` has these and the control
+     * and unknown tokens. */
     struct special_set user, all;
 };
 

@@ -1,5 +1,5 @@
-/* Looks up the tables of letter_table.h, and converts between UTF-8 and code
- * points. */
+/* Looks up code points in the tables of letter_table.h, and converts between
+ * UTF-8 and code points. */
 #include "tokenizer/letters.h"
 
 #include "tokenizer/letter_table.h"

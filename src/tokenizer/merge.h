@@ -8,12 +8,16 @@
 
 struct merge_sym {
     uint32_t start, len; /* bytes [start, start + len) of the text */
-    int32_t id;          /* the caller's id; -1 never joins by id */
+    int32_t id;          /* the caller's id of the symbol; -1 if the symbol
+                            never joins by id */
     int32_t prev, next;  /* neighbours, -1 at the ends */
-    /* The pair of this symbol and the next one: */
-    int32_t pos;    /* position in the heap; -1 if they do not join */
-    int32_t joined; /* the id of the joined symbol */
-    double key;     /* the smallest joins first; ties: the leftmost */
+    /* The following fields describe the pair of this symbol and the next
+     * one. */
+    int32_t pos;    /* position of the pair in the heap; -1 if its symbols do
+                       not join */
+    int32_t joined; /* id of the symbol that results from joining */
+    double key;     /* the pair with the smallest key joins first; among equal
+                       keys, the leftmost */
 };
 
 /* Scratch memory, kept between calls. A zeroed struct is empty. */

@@ -57,8 +57,8 @@ struct rule {
     "|[^\\r\\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+| "                           \
     "?[\\p{P}\\p{S}]+[\\r\\n]*" SPACES
 /* In a piece of digits only, matches the first one or two digits if the others
- * form groups of three. Matches only at the start, so that a long piece is read
- * once. */
+ * form groups of three. Matches only at the start of the piece, so that a long
+ * piece is read once. */
 #define LEADING(digit) "\\A" digit "{1,2}(?=(?:" digit "{3})*+\\z)"
 /* U+4E00-9FA5, U+0800-4E00 and U+AC00-D7FF, as listed by the models. */
 #define CJK  "[\\x{800}-\\x{9fa5}\\x{ac00}-\\x{d7ff}]+"

@@ -281,7 +281,7 @@ static pl_status read_specials(struct tokenizer *t, const struct gguf *g,
                          &t->adds_bos, err));
     PL_TRY(gguf_get_bool(g, "tokenizer.ggml.add_eos_token", row->adds_eos,
                          &t->adds_eos, err));
-    /* early gemma4 files wrongly set it to false */
+    /* early gemma4 files wrongly set this to false */
     if (t->kind == KIND_GEMMA || t->kind == KIND_WORDPIECE)
         t->adds_bos = true;
     if (t->kind == KIND_WORDPIECE)
@@ -367,9 +367,9 @@ static bool contains(struct gguf_str s, const char *part)
     return false;
 }
 
-/* Finds out which special tokens drop white space around them. Only names in
- * the file tell: phi-3 drops it after special tokens, some encoders before the
- * mask token. */
+/* Determines which special tokens drop white space around them, from names in
+ * the file. Phi-3 drops white space after special tokens, some encoders before
+ * the mask token. */
 static pl_status read_strips(struct tokenizer *t, const struct gguf *g,
                              pl_err *err)
 {

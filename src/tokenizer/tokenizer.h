@@ -21,7 +21,7 @@ struct token_list {
 };
 
 struct text_buf {
-    char *s; /* owned, n bytes and a terminator; NULL while empty */
+    char *s; /* owned, n bytes and a NUL; NULL if nothing was stored yet */
     size_t n, cap;
 };
 
@@ -37,8 +37,8 @@ pl_status tokenizer_create(struct tokenizer **out, const struct gguf *g,
 void tokenizer_free(struct tokenizer *t);
 
 int32_t tokenizer_n_vocab(const struct tokenizer *t);
-/* Return -1 if there is no such token, or if its id is not in the
- * vocabulary. */
+/* Return the id of the BOS or EOS token, or -1 if there is none or its id is
+ * not in the vocabulary. */
 int32_t tokenizer_bos(const struct tokenizer *t);
 int32_t tokenizer_eos(const struct tokenizer *t);
 bool tokenizer_adds_bos(const struct tokenizer *t);
@@ -73,8 +73,8 @@ pl_status tokenizer_encode(const struct tokenizer *t, const char *text,
                            pl_err *err);
 
 /* Writes the text of a token to buf[0 .. cap), as far as it fits. It may
- * contain partial characters. Returns its length in bytes, also if it does not
- * fit, or 0 if `id` is not a token. The only flag used is
+ * contain partial characters. Returns the length of the whole text in bytes,
+ * even if it does not fit, or 0 if `id` is not a token. The only flag used is
  * TOKENIZER_SHOW_SPECIAL. */
 size_t tokenizer_piece(const struct tokenizer *t, int32_t id, unsigned flags,
                        char *buf, size_t cap);

@@ -27,8 +27,8 @@ static bool is_cut(const struct token *t)
 
 /* ---- the map of characters ----------------------------------------------- */
 
-/* Format in the file: 4 bytes, the size in bytes of a trie; the trie; then the
- * replacement texts, each ended by a zero byte. The trie is a double array (Aoe
+/* Format in the file: the size of a trie in bytes (4 bytes), the trie, and the
+ * replacement texts, which are NUL-terminated. The trie is a double array (Aoe
  * 1989, as packed by Yata's Darts-clone) of 4-byte units, little endian. Bits
  * 0-7 and 31 of a unit are its label, and bit 8 is set if a key ends here. The
  * bits from 10 on are the offset of its children, times 256 if bit 9 is set. A
@@ -128,8 +128,8 @@ static pl_status put(struct encoder *e, const char *s, size_t len, pl_err *err)
     return PL_OK;
 }
 
-/* The state of white space: if the last character was part of a word, and if
- * there was any character yet. */
+/* The state of white space: whether the last character was part of a word, and
+ * whether there was any character yet. */
 struct blanks {
     bool in_word, begun;
 };

@@ -225,7 +225,8 @@ static pl_status read_columns(struct vocab *v, const struct gguf *g,
                            "not in 0 .. %d",
                            gguf_path(g), (unsigned long long)i, TOKEN_BYTE);
         t->score = (float)score;
-        /* 0 is "undefined": such tokens have no text either */
+        /* type 0, "undefined", counts as unused, because these tokens have no
+         * text either */
         t->type = type == 0 ? TOKEN_UNUSED : (uint8_t)type;
     }
     return PL_OK;
@@ -454,7 +455,8 @@ static pl_status add_merges(struct vocab *v, const struct gguf *g,
 
             m = &ring[(i - 3 * AHEAD) % N_RING];
             slot = merge_slot(v, m->merge.pair);
-            if (slot->pair == 0) /* the first of equal merges counts */
+            if (slot->pair == 0) /* if merges are equal, the first one is
+                                    used */
                 *slot = m->merge;
         }
     }

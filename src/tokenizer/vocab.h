@@ -42,7 +42,7 @@ struct vocab_merge { /* an entry of the hash table of merges */
 };
 
 struct vocab {
-    struct arena memory; /* owns everything here */
+    struct arena memory; /* owns all memory of the vocabulary */
     struct token *token; /* [n_symbol]; the first n_token are the file's */
     int32_t n_token, n_symbol, cap;
     bool has_same;             /* some tokens have the same text */
@@ -65,7 +65,7 @@ pl_status vocab_read_merges(struct vocab *v, const struct gguf *g, pl_err *err);
  * the last one. The empty text is never found. */
 int32_t vocab_find(const struct vocab *v, const char *s, size_t len);
 
-/* Does the same for all symbols, not only for tokens. */
+/* Like vocab_find, for all symbols, not only for tokens. */
 int32_t vocab_find_symbol(const struct vocab *v, const char *s, size_t len);
 
 /* Returns true if U+2581, which represents a blank, is at s + at, and something

@@ -3,9 +3,9 @@
  *
  * The text is cleaned, which drops control characters and marks, and split at
  * white space, punctuation and ideographs. A word that cannot be split
- * completely into tokens becomes the unknown token. As published by Devlin et
- * al., arXiv:1810.04805. The vocabularies in GGUF files write U+2581 before a
- * word; BERT's own write "##" before its continuation. */
+ * completely into tokens becomes the unknown token. The algorithm is that of
+ * Devlin et al., arXiv:1810.04805. The vocabularies in GGUF files write U+2581
+ * before a word; BERT's own write "##" before its continuation. */
 #include "tokenizer/encoder.h"
 
 #include "base/err.h"
@@ -29,8 +29,8 @@ static const char *const clean_marks[N_CLEAN] = {"[" PRETOK_SPACE "]+",
 enum { WORD_BLANK, WORD_ALONE, N_WORD };
 
 /* Blanks separate words. A punctuation character, ASCII's symbols included, or
- * an ideograph is a word of its own. The range that begins at 2B920 does so in
- * BERT's own code, too. */
+ * an ideograph is a word of its own. That a range begins at 2B920 is copied
+ * from BERT's own code. */
 static const char *const words[N_WORD] = {
     " +",
     "[\\p{P}$+<=>^`|~\\x{4e00}-\\x{9fff}\\x{3400}-\\x{4dbf}"

@@ -49,7 +49,8 @@
 
 enum {
     TILE_ROWS = 96,  /* intended maximum of rows of a task */
-    DIRECT_ROWS = 8, /* up to this, a task does not convert K, V */
+    DIRECT_ROWS = 8, /* with at most this number of rows, a task does not
+                        convert K and V */
     SPAN_BLOCKS = 256 / PAGE_TOKENS, /* blocks per span */
 };
 
@@ -256,9 +257,9 @@ static inline void soft_rows(const struct view *v, struct row *row, int64_t n,
     }
 }
 
-/* Adds the sink of query head `head` to the sum of probabilities, divides by
- * it, and writes the result to `out`. `o` is the merged state of all spans of
- * the row. */
+/* Adds the sink of query head `head` to the sum of probabilities, divides the
+ * row's weighted sum of values by that sum, and writes the quotients to `out`.
+ * `o` is the merged state of all spans of the row. */
 static inline void row_write(const struct view *v, int32_t head, struct soft *o,
                              float *out)
 {
@@ -690,8 +691,9 @@ static inline size_t latent_attention_scratch(const struct cpu_call *c)
  * these numbers. */
 struct group {
     int64_t t, kv_head;
-    int64_t index;      /* of the group */
-    int64_t at, n_span; /* number of its first span; its spans */
+    int64_t index;      /* index of the group */
+    int64_t at, n_span; /* number of the group's first span; number of its
+                           spans */
     int64_t first_span; /* first visible span of the sequence */
     int64_t line;
 };
@@ -848,9 +850,9 @@ static inline int64_t heads_of(const struct view *v, int64_t kv)
     return n;
 }
 
-/* Returns the number of spans of all groups if they should be divided among
- * threads by spans. Returns 0 if not, for example because each thread gets
- * equally many groups of equal length. */
+/* Returns the total number of spans of all groups if the work should be divided
+ * among threads by spans. Returns 0 if not, for example because each thread
+ * gets equally many groups of equal length. */
 static inline int64_t spans_to_deal(const struct view *v)
 {
     const struct cpu_call *c = v->c;

@@ -63,7 +63,8 @@ struct reach {
     const struct prog_tensor *t;
     int dev, micro;
     struct touched *x; /* [MAX_TOUCH] */
-    int n;             /* above MAX_TOUCH if too many to check */
+    int n;             /* above MAX_TOUCH if there are too many ranges to
+                          check */
 };
 
 static void add_use(void *user, const struct insn_access *u)
@@ -184,7 +185,7 @@ static bool is_small(const struct insn *s, const struct prog_tensor *t)
 /* The accesses since the last barrier of all threads, in a step of a single
  * token. */
 struct singles {
-    /* ranges accessed by all threads, and by the first thread alone */
+    /* ranges accessed by all threads, and by the first thread only */
     struct hazards all, alone;
     bool shared; /* all threads have executed an instruction */
     /* The first thread has synchronized with other devices, so that the other
@@ -218,7 +219,8 @@ static bool single_insn(struct singles *g, const struct insn *s,
                         int n, bool everything, unsigned char *out)
 {
     bool meets = insn_is_barrier(s), ok = true, alone = false, meet = false;
-    bool sure = single_runs(s) == 2; /* if false, some steps lack its barrier */
+    bool sure = single_runs(s) == 2; /* if false, it is disabled in some
+                                        steps */
 
     if (single_runs(s) == 0)
         return true;

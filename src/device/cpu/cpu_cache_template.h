@@ -143,7 +143,7 @@ struct operand {
     enum kind kind;
     const void *x;
     int64_t ld;         /* elements per row */
-    const float *scale; /* of q8_0: [d/32][64] or [64][e/32] */
+    const float *scale; /* scales of q8_0: [d/32][64] or [64][e/32] */
     int64_t ld_scale;
     ptrdiff_t ahead; /* distance in bytes to the tile that is read next */
 };
@@ -330,7 +330,7 @@ static inline void operand_to_pairs(struct operand *o, int64_t lo, int64_t hi,
  * of 16. */
 struct product {
     const float *a; /* if `by_pairs`: BF16 pairs of values 2i, 2i + 1 */
-    int64_t lda;    /* in floats or pairs */
+    int64_t lda;    /* length of a row of `a`, in floats or pairs */
     bool by_pairs;
     const struct operand *b;
     int64_t lo, hi;

@@ -46,7 +46,7 @@ struct delta {
     float *kq;      /* [DELTA_TOKENS], products kn qn */
     float *gamma;   /* [DELTA_TOKENS], of one value head */
     float *m;       /* [d_k, CPU_DELTA_COLUMNS], a block of M */
-    int64_t tok, n; /* first token and number of the batch */
+    int64_t tok, n; /* first token of the batch, and number of its tokens */
 };
 
 /* Rows of a block of M to read (delta_rows) or to write (delta_dst), `step`
@@ -188,8 +188,9 @@ static inline void delta_copy(const struct delta *x, struct delta_rows src,
                (size_t)n * sizeof(float));
 }
 
-/* Computes the batch's tokens for n columns of a value head from `col`. These
- * are w vectors, the last of which may be partial. */
+/* Applies the recurrence to all tokens of the batch, for columns col .. col + n
+ * - 1 of value head `head`. The columns are w vectors, the last of which may be
+ * partial. */
 LANES_INLINE void delta_columns(const struct delta *x, int64_t head,
                                 int64_t col, int64_t n, const int w)
 {
@@ -295,7 +296,8 @@ static inline void delta_decay(const struct delta *x, int64_t head)
     }
 }
 
-/* Computes the batch's tokens for items lo .. hi - 1 of a key head. */
+/* Applies the recurrence to all tokens of the batch, for items lo .. hi - 1 of
+ * a key head. */
 static inline void delta_items(const struct delta *x, int64_t key_head,
                                int64_t lo, int64_t hi)
 {

@@ -259,7 +259,7 @@ static pl_status get(struct device *d, enum region r, size_t offset, void *dst,
     return PL_OK;
 }
 
-/* ---- a step ------------------------------------------------------------ */
+/* ---- execution of a step ----------------------------------------------- */
 
 static void thread_run(void *user, int thread)
 {

@@ -27,7 +27,7 @@
  * earlier set whose features are a subset of its own. */
 static const struct {
     const char *name;
-    unsigned needs; /* bits of enum cpu_feature */
+    unsigned needs; /* required features: bits of enum cpu_feature */
     /* Adds the kernels that do not read weights. NULL if the set has none of
      * its own. */
     void (*ops)(struct cpu_kernels *k);

@@ -75,7 +75,7 @@ static inline const float *floats(const struct cpu_tensor *t, int64_t i,
     }
 }
 
-/* ---- unary --------------------------------------------------------------- */
+/* ---- unary ops ----------------------------------------------------------- */
 
 typedef lanes unary_fn(lanes x, const struct graph_attr *a);
 
@@ -123,7 +123,7 @@ UNARY(gelu, lanes_gelu(x))
 UNARY(relu, lanes_max(lanes_set(0.0f), x))
 #undef UNARY
 
-/* ---- binary -------------------------------------------------------------- */
+/* ---- binary ops ---------------------------------------------------------- */
 
 typedef lanes binary_fn(lanes x, lanes y, const struct graph_attr *a);
 
@@ -141,7 +141,7 @@ struct walk {
  * row. */
 static inline void walk_init(struct walk *w, const struct cpu_call *c)
 {
-    int64_t step[2] = {1, 1}; /* of the next outer dimension */
+    int64_t step[2] = {1, 1}; /* strides of the next outer dimension */
 
     /* dim[0] is the innermost dimension */
     w->n_dim = 0;
@@ -271,7 +271,7 @@ BINARY(geglu, lanes_mul(lanes_gelu(x), y))
 BINARY(swiglu_oai, swiglu_oai_value(x, y, a))
 #undef BINARY
 
-/* ---- cast ---------------------------------------------------------------- */
+/* ---- casts --------------------------------------------------------------- */
 
 static inline void cast_run(const struct cpu_call *c)
 {

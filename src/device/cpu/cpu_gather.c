@@ -6,9 +6,9 @@
 #include "device/cpu/cpu_matmul.h"
 #include "device/cpu/cpu_ops.h"
 
-/* The place of a row of the table: its index on this device, and the number of
- * the rank tree's result to which its rank belongs. entry is -1 if this device
- * does not have the row. */
+/* The location of a row of the table: its index on this device, and the index
+ * `entry` of the rank tree's result to which its rank belongs. `entry` is -1 if
+ * this device does not have the row. */
 struct place {
     int64_t row;
     int entry;

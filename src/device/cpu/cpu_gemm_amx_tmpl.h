@@ -489,7 +489,7 @@ TMPL void run_tiles(const uint8_t *w, const uint8_t *x, const uint8_t *x_d,
         put(to[t] + column, (vi)acc[t]);
 }
 
-/* ---- all rows ------------------------------------------------------------ */
+/* ---- products of all rows ------------------------------------------------ */
 
 TMPL void gemm_products(const struct gemm_pass *p, struct shape f)
 {

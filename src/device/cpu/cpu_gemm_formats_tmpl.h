@@ -1,5 +1,5 @@
 /* Defines gemm_table, the GEMMs of one kernel set by weight format. Included at
- * the end of each cpu_gemm_*_tmpl.h, which defines before
+ * the end of each cpu_gemm_*_tmpl.h, which first defines the following names.
  *
  *   TOK, MIN_ROWS          .tok and .min_rows
  *   TILE_PASS, CHUNK_PASS  .pass of formats without and with super-blocks

@@ -95,7 +95,7 @@ TMPL void deal_values(uint8_t *dst, const struct q8_block *const x[TOK],
 TMPL void dots(int32x4_t dot[TOK][ROWS], const uint8_t *levels,
                const uint8_t *x, int first, int n)
 {
-    /* each for 2 weight rows and 2 rows of x */
+    /* each vector is for 2 weight rows and 2 rows of x */
     int32x4_t sum[2 * ROWS][TOK / 2];
 
     UNROLL

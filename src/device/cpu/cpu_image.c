@@ -115,7 +115,7 @@ void cpu_image_kernel(const struct cpu_image *m, const struct insn *st,
 {
     static const struct cpu_tensor absent;
     const struct insn_kernel *k = &st->kernel;
-    /* a cache or state that it accesses */
+    /* a cache or state that the kernel accesses */
     const struct prog_tensor *memory = NULL;
     struct token_table table;
     struct cpu_call c;

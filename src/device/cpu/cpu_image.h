@@ -2,8 +2,8 @@
  * its size in this step, and other arguments of kernels. All backends whose
  * kernels run on this machine's processors (cpu, sim, proc) execute their
  * instructions by these functions. The backend decides when an instruction runs
- * and on which threads. An image is the first member of such a backend's device
- * state, so that tests find it. */
+ * and on which threads. The image is the first member of these backends' device
+ * states, so that tests find it. */
 #ifndef DEVICE_CPU_CPU_IMAGE_H
 #define DEVICE_CPU_CPU_IMAGE_H
 
@@ -23,7 +23,8 @@ static inline void cpu_kernels_choose(struct cpu_kernels *k,
 struct cpu_image {
     const struct program *prog;        /* borrowed */
     const struct cpu_kernels *kernels; /* borrowed */
-    struct device_set *set; /* borrowed; other devices' memory is read */
+    struct device_set *set; /* borrowed; gives access to the memory of other
+                               devices */
     unsigned char *base[REGION_COUNT]; /* borrowed, the device's allocations */
     struct cpu_tensor *tensor;         /* owned, [prog->n_tensor] */
     /* Bit mask of the micro-batches whose sizes have changed; dims of their
@@ -48,13 +49,13 @@ bool cpu_image_sizes(struct cpu_image *m, const struct device_run *run);
 /* Computes the dims of all tensors for the sizes of the step. */
 void cpu_image_resolve(struct cpu_image *m);
 
-/* Returns true if the kernel set that the options select has the kernel. Serves
- * as backend_ops.has_kernel. */
+/* Returns true if the kernel set that the options select has the kernel.
+ * Backends use it as backend_ops.has_kernel. */
 bool cpu_image_has_kernel(const struct device_desc *d,
                           const struct device_options *opt,
                           const struct insn_kernel *k,
                           const struct prog_tensor *t);
-/* Serve as backend_ops.packing and backend_ops.activations. */
+/* Backends use these as backend_ops.packing and backend_ops.activations. */
 enum packing cpu_image_packing(const struct device_desc *d, pl_format f,
                                enum weight_use use);
 enum activations cpu_image_activations(const struct device_desc *d,

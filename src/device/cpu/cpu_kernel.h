@@ -12,7 +12,8 @@
  * in a comment at its generic C code. It does not depend on nth, on local
  * sizes, on how many tokens are computed together, or on the kernel set: all
  * sets give the same bits (no reassociation, FMA exactly where the generic form
- * calls fmaf). `reference` has float activations and its own bits. */
+ * calls fmaf). The set `reference` has float activations and results of its
+ * own. */
 #ifndef DEVICE_CPU_CPU_KERNEL_H
 #define DEVICE_CPU_CPU_KERNEL_H
 
@@ -45,27 +46,29 @@ struct cpu_steal_counter {
 
 struct cpu_call {
     struct cpu_tensor out;
-    struct cpu_tensor in[GRAPH_MAX_IN]; /* data is NULL if absent */
+    struct cpu_tensor in[GRAPH_MAX_IN]; /* operands; data is NULL if absent */
     int n_in;
     const struct graph_attr *attr;
     /* in[0] quantized to 8 bits, [rows, k/32]; NULL if the kernel reads in[0]
      * as floats. */
     const struct q8_block *q8;
-    /* of attention and cache_write, else NULL */
+    /* the token table for attention and cache_write; NULL for other ops */
     const struct token_table *table;
     /* For attention: the local KV head of each local query head. NULL for other
      * ops. */
     const int32_t *head_map;
-    struct rank_tree tree; /* for matrix products */
+    struct rank_tree tree; /* the ranks and additions of a matrix product */
     /* [n_span], the intervals that this device holds of a split dimension. That
      * is the rows of the table for gather_rows, the summed dimension for sum,
      * and the last dimension for quantize, whose chunks share a scale. NULL for
      * other ops. */
     const struct rank_span *span;
     int n_span;
-    const struct kernel_custom *custom; /* of custom ops, else NULL */
+    const struct kernel_custom *custom; /* definition of a custom op, else
+                                           NULL */
     size_t out_stride; /* bytes from one result of `tree` to the next */
-    void *scratch; /* this thread's, of cpu_entry.scratch() bytes, 64-aligned */
+    void *scratch;     /* scratch of this thread, cpu_entry.scratch() bytes,
+                      64-aligned */
     int ith, nth;
     /* [nth] counters for cpu_steal.h, or NULL if threads do not help each
      * other. */

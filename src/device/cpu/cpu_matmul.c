@@ -274,7 +274,8 @@ static size_t stack_bytes(const struct cpu_call *c, int64_t n_tok)
 
 enum {
     MANY_ROWS = 516,      /* maximum rows of activations of a batch */
-    MANY_BYTES = 2 << 20, /* maximum size of a batch, arranged */
+    MANY_BYTES = 2 << 20, /* maximum size in bytes of a batch's arranged
+                             activations */
     DOWN_ROWS = 128, /* maximum panels * tokens per loop over the experts */
     DOWN_BYTES = 1 << 19,  /* size of accumulators per loop over the experts */
     MANY_ROWS_A_PART = 96, /* minimum rows of a part; then split weight rows */
@@ -339,8 +340,8 @@ static const uint8_t *row_at(const struct rows *x, const struct pairs *p,
     return x->data + (size_t)(pair_row(p, i) / p->share) * x->row_bytes;
 }
 
-/* Arranges the activations of n pairs from `first`, unless they are arranged
- * already. */
+/* Copies the activations of pairs first .. first + n - 1 to m->g in the order
+ * in which the GEMM reads them. Does nothing if m->g holds these already. */
 static void many_arrange(struct many *m, const struct rows *x,
                          const struct pairs *p, int64_t first, int64_t n)
 {
@@ -738,10 +739,10 @@ static int down_ranks(const struct cpu_call *c)
     return c->in[2].dim[0] > DOWN_ROWS ? 1 : c->tree.n;
 }
 
-/* Returns the size in bytes of the stack for down_panels(). With few tokens it
- * holds a group of panels for every rank; with many, one panel for all tokens.
- * The size never decreases with the number of tokens, because scratch is
- * allocated for the maximum number. */
+/* Returns the size in bytes of the stack of partial sums for down_panels().
+ * With few tokens it holds a group of panels for every rank; with many, one
+ * panel for all tokens. The size must not decrease as the number of tokens
+ * grows, because scratch is allocated for the maximum number. */
 static size_t down_stack_bytes(const struct cpu_call *c)
 {
     int64_t n_tok = c->in[2].dim[0];

@@ -64,12 +64,12 @@ struct cpu_panel_args {
  * chunk, exact in int32 (at most 256 * 128 * 32 * 127), and are added to acc
  * once, after the chunk. The chunk's activation blocks share one d.
  *
- * Float weights: k is divided into segments that end at multiples of 256 of the
- * whole row. In each segment s = fmaf(w, x, s) for ascending k, starting with s
- * = 0; then acc = acc + s.
+ * Float weights: k is divided into segments that end at multiples of 256,
+ * counted from the start of the whole row. In each segment s = fmaf(w, x, s)
+ * for ascending k, starting with s = 0; then acc = acc + s.
  *
- * Weights of 16 bits with attr.bf16: w and x are rounded to BF16. The values of
- * a segment form pairs, and s = bf16_pair_add(s, w, x) of base/bf16.h for each
+ * 16-bit weights with attr.bf16: w and x are rounded to BF16. The values of a
+ * segment form pairs, and s = bf16_pair_add(s, w, x) of base/bf16.h for each
  * pair; an odd last value is paired with 0.
  *
  * The kernel set `reference` reads float activations with weights of every

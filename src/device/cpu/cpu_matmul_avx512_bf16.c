@@ -1,6 +1,6 @@
 /* Matrix products with BF16 products (graph_attr.bf16), for CPUs with
- * AVX512_BF16. Weights have 16 bits. A vector has, for each of the 16 rows of a
- * panel, a pair of adjacent values. Results have the bits of
+ * AVX512_BF16. Weights are 16-bit floats. A vector has, for each of the 16 rows
+ * of a panel, a pair of adjacent values. Results have the bits of
  * cpu_panel_bf16_generic. */
 #include <immintrin.h>
 #include <string.h>
@@ -36,7 +36,7 @@ TMPL pairs weight_pairs(const uint8_t *p, pl_format f, bool both)
 
 /* Adds the products of n <= RUN values of a segment to the sums of n_tok rows
  * of activations. The weights begin at `tile`, the activations at x[j] + i.
- * n_tok is a compile-time constant; n should be one, too. */
+ * n_tok is a compile-time constant, and n should be one as well. */
 TMPL void few_sums(const uint8_t *tile, const float *const x[MAX_ROWS],
                    int64_t i, const int n, lanes sum[MAX_ROWS], const int n_tok,
                    pl_format f)
@@ -270,8 +270,8 @@ static void products(const struct gemm_pass *p)
 
 bool cpu_bf16_agrees(void)
 {
-    /* sums, factors and s near 2^-126, which are or become 0; sums that depend
-     * on the order of addition; rounding */
+    /* operands: sums, factors and s near 2^-126, which are 0 or become 0; sums
+     * that depend on the order of addition; values that are rounded */
     static const struct {
         float s, a[2], b[2];
     } cases[] = {
@@ -299,7 +299,7 @@ bool cpu_bf16_agrees(void)
     return true;
 }
 
-/* ---- the tables ---------------------------------------------------------- */
+/* ---- tables of panel functions ------------------------------------------- */
 
 #define GEMM(name)                                                             \
     [PL_##name] = {                                                            \

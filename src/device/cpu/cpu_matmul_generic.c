@@ -16,7 +16,7 @@ static float element(pl_format f, const void *p, int64_t i)
     return bf16_to_f32(((const uint16_t *)p)[i]);
 }
 
-/* ---- quantized ----------------------------------------------------------- */
+/* ---- quantized weights --------------------------------------------------- */
 
 /* Returns true if a tile has a float scale for each half. */
 static bool has_two_d(const struct pack_rule *rule)
@@ -117,7 +117,7 @@ static void chunk_quantized(const struct cpu_panel_args *s,
     }
 }
 
-/* ---- floats -------------------------------------------------------------- */
+/* ---- float weights ------------------------------------------------------- */
 
 static int64_t min64(int64_t a, int64_t b)
 {
@@ -162,7 +162,7 @@ void cpu_panel_generic(const struct cpu_panel_args *s)
     }
 }
 
-/* ---- plain rows ---------------------------------------------------------- */
+/* ---- rows that are not packed -------------------------------------------- */
 
 static void span_plain(const struct cpu_panel_args *s,
                        const struct rank_span *p)
@@ -197,7 +197,7 @@ void cpu_panel_plain_generic(const struct cpu_panel_args *s)
     }
 }
 
-/* ---- the table ----------------------------------------------------------- */
+/* ---- table of panel functions -------------------------------------------- */
 
 void cpu_add_generic(float *out, const float *a, const float *b, int64_t n)
 {

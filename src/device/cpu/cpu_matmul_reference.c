@@ -1,7 +1,7 @@
 /* The kernel set `reference`: weights are decoded as their format defines,
  * activations are floats, and sums are double. Its results are closer to exact
- * arithmetic than those of other sets and have other bits, which also depend
- * only on the number of ranks. */
+ * arithmetic than those of other sets, so their bits differ. Like those of
+ * other sets, they depend on the number of ranks but not on the devices. */
 #include "base/half.h"
 #include "device/cpu/cpu_matmul.h"
 
@@ -85,7 +85,7 @@ static void panel_plain(const struct cpu_panel_args *s)
     }
 }
 
-/* ---- the table ----------------------------------------------------------- */
+/* ---- table of panel functions -------------------------------------------- */
 
 static const struct cpu_jobs jobs = {
     .packed = {[0 ... PL_FORMAT_COUNT - 1] = panel_packed},

@@ -5,12 +5,12 @@
  *
  *   panel_quantized   the panel function of quantized weights
  *   JOBS              the name of the set's struct cpu_jobs
- *   gemm_table        its GEMMs, by format
+ *   gemm_table        the set's GEMMs, by format
  *   PANELS            how many panels a call takes
- *   MAX_PANELS        that many, or more
+ *   MAX_PANELS        at least PANELS
  *   FLOAT_AHEAD       prefetch distance of float weights, in bytes */
 
-/* ---- floats -------------------------------------------------------------- */
+/* ---- float weights ------------------------------------------------------- */
 
 /* Multiplies n_panel panels of the call, from `panel`, by rows of activations
  * first .. first+n-1, with one sum per panel and row in registers. n_panel and
@@ -111,7 +111,7 @@ TMPL void panel_float(const struct cpu_panel_args *s, pl_format f)
     }
 }
 
-/* ---- the table ----------------------------------------------------------- */
+/* ---- table of panel functions -------------------------------------------- */
 
 #define PANEL_Q(name, ...)                                                     \
     static void panel_##name(const struct cpu_panel_args *s)                   \

@@ -19,7 +19,8 @@ enum { LINE = 64, BLOCK = 1024 /* floats */ };
 struct walk {
     const struct copy_extent *l;
     int64_t left;        /* bytes left in the thread's part */
-    int64_t i0, i1, b;   /* loop indices and byte of the next one */
+    int64_t i0, i1, b;   /* loop indices of the next interval, and the byte in
+                            it to begin with */
     int64_t src, dst, n; /* the interval that walk_next returned */
 };
 

@@ -58,8 +58,8 @@ void cpu_image_pages(const struct cpu_image *m, const struct insn *st, int ith,
 }
 
 /* Returns the number of pages that the instruction copies, including repeated
- * ones. Enters the memory guard, because only guarded instructions may access
- * the token table. */
+ * ones. Calls device_guard_enter() and device_guard_leave(), because with a
+ * memory guard the token table may only be accessed between them. */
 static double count_pages(const struct cpu_image *m, const struct insn *st)
 {
     struct page_walk w = start(m, st);
@@ -76,7 +76,8 @@ static double count_pages(const struct cpu_image *m, const struct insn *st)
 }
 
 /* Returns the number of bytes that the instruction copies. Must not be called
- * between device_guard_enter and device_guard_leave, because it calls these. */
+ * between device_guard_enter() and device_guard_leave(), because it calls
+ * both. */
 double cpu_pages_bytes(const struct cpu_image *m, const struct insn *st)
 {
     double n_page = count_pages(m, st), n_moved = 0;

@@ -22,7 +22,7 @@
 /* Arguments of the convolution. An item is a channel. A thread's range of items
  * should begin at a multiple of 16. */
 struct cpu_short_conv {
-    int64_t n_tok; /* of the run, at least 1 */
+    int64_t n_tok; /* number of tokens of the run, at least 1 */
     int64_t n_channel;
     int64_t n_tap;    /* number of taps; the last applies to the token itself */
     const float *x;   /* [n_tok, n_channel] */
@@ -30,7 +30,8 @@ struct cpu_short_conv {
     const float *w;   /* [n_channel, n_tap] */
     /* [n_tap - 1, n_channel], the inputs before the run, oldest first. */
     const float *state_in;
-    float *state_out;   /* like state_in, after the run */
+    float *state_out;   /* like state_in, but the inputs or state after the
+                           run */
     float *out;         /* [n_tok, n_channel]; must not be x */
     int64_t out_stride; /* n_channel or more */
     bool silu;          /* apply SiLU to the results */
@@ -41,7 +42,7 @@ struct cpu_short_conv {
 enum { CPU_DELTA_COLUMNS = 32 };
 
 struct cpu_delta_net {
-    int64_t n_tok; /* of the run, at least 1 */
+    int64_t n_tok; /* number of tokens of the run, at least 1 */
     int64_t n_head_k, n_head_v;
     int64_t d_k, d_v;        /* widths of a key and of a value */
     const int32_t *head_map; /* [n_head_v], the key head of each value head */

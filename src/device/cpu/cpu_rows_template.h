@@ -94,11 +94,12 @@ typedef float half_lanes __attribute__((vector_size(DOUBLES * sizeof(float))));
 /* Computes cos and sin of a = angle * pos, a >= 0, times mscale, for 8 angles.
  *
  * Computes in double precision, with an error of at most 1e-12 for a below
- * 2^20, and float precision far beyond. x = a - k pi/2, where pi/2 is split
- * into a part of 33 bits and the rest, so that |x| <= pi/4; then Taylor series
- * of x. Adding 1.5 * 2^52 rounds to the integer k and leaves k in the low bits,
- * the last two of which are the quadrant. For extremely large or infinite
- * angles, which no model has, the result is meaningless or NaN. */
+ * 2^20. For much greater a the results still have float precision. x = a - k
+ * pi/2, where pi/2 is split into a part of 33 bits and the rest, so that |x| <=
+ * pi/4; then Taylor series of x. Adding 1.5 * 2^52 rounds to the integer k and
+ * leaves k in the low bits, the last two of which are the quadrant. For
+ * extremely large or infinite angles, which no model has, the result is
+ * meaningless or NaN. */
 static inline void cos_sin(const double *angle, double pos, double mscale,
                            float *co, float *si)
 {

@@ -66,9 +66,10 @@ static bool await(const struct worker *w, struct device_flag *f,
     return flag_wait(f, target, w->n_spin, w->failed);
 }
 
-/* Waits until flag f of another device has reached `target`. If `rings`, the
- * other device wakes sleeping waiters; else this thread spins. Reads the clock
- * only if it has to wait. Returns false if the step has failed. */
+/* Waits until flag f of another device has reached `target`. If `rings`, this
+ * thread may sleep, because the other device wakes waiters; otherwise it spins.
+ * Reads the clock only if it has to wait. Returns false if the step has
+ * failed. */
 static bool await_device(struct worker *w, struct device_flag *f,
                          uint64_t target, bool rings)
 {
@@ -221,8 +222,8 @@ static void exec_insn_traced(struct worker *w, const struct insn *st, int ith,
         device_trace_add(s, w->dev, w->at, begin, device_clock(s));
 }
 
-/* Executes this thread's part, with tracing if needed. On the first thread,
- * adds the time to that not spent computing. */
+/* Executes this thread's part of the instruction, with tracing if needed. On
+ * the first thread, adds the time to the worker's time not spent computing. */
 static void work_timed(struct worker *w, const struct insn *st, int nth)
 {
     double began = w->first ? device_now() : 0, took;

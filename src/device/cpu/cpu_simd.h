@@ -681,7 +681,7 @@ LANES_INLINE void lanes_to_f16(uint16_t *p, lanes a)
 }
 #endif
 
-/* ---- built on these ------------------------------------------------------ */
+/* ---- operations built on the above --------------------------------------- */
 
 /* Attributes of long functions that are used in many places. They are inlined,
  * except in plain C, where each operation is a loop and inlining took a minute

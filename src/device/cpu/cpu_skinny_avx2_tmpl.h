@@ -17,8 +17,8 @@
  * The including file defines AHEAD, the prefetch distance for one or two rows
  * in bytes of a panel. */
 
-/* RUN: number of consecutive tiles computed for four cells before the next four
- * cells. A chunk has at most as many. */
+/* RUN is the number of consecutive tiles computed for four cells before the
+ * next four cells. A chunk has at most RUN tiles. */
 enum { CELLS = 4, RUN = 8 };
 
 /* Returns the lift of a format. */
@@ -112,7 +112,7 @@ TMPL __m256i scale_pairs(const struct row_bytes *b, int half, int h,
                     f.sub == PACK_SUB_S8 || f.sub == PACK_SUB_S8X2);
 }
 
-/* ---- a tile -------------------------------------------------------------- */
+/* ---- products of a tile -------------------------------------------------- */
 
 /* Return the size in bytes of a tile's sub scales and of a tile, like the
  * fields of pack_rule, but as compile-time constants. */

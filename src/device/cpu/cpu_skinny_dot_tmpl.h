@@ -41,7 +41,8 @@ TMPL vi tile_dot(const vu code[8], const struct scales *w, vi bias,
     if (folds(f)) {
         int other = has_halves(f) ? 1 : 0;
 
-        if (!has_halves(f)) /* `bias` lacks the scale of both halves */
+        if (!has_halves(f)) /* `bias` does not yet contain the scale that both
+                               halves share */
             shift *= w->s[0];
         isum = v_fold(shift, v_dot(v_set(0), code, x->q, 4, max), w->s[0]);
         return v_fold(isum, v_dot(v_set(0), code + 4, x->q + 16, 4, max),

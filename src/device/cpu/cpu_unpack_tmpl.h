@@ -63,7 +63,7 @@ TMPL const uint8_t *ahead_of(const struct cpu_panel_args *s, int i,
     return s->next + (size_t)i * panel + (ahead - (end - p));
 }
 
-/* ---- quantized ----------------------------------------------------------- */
+/* ---- quantized weights --------------------------------------------------- */
 
 /* The properties of a format's packing as compile-time constants; see struct
  * pack_rule. */
@@ -305,7 +305,7 @@ SHAPES(SHAPE)
 SHAPES_TWO_D(SHAPE)
 #undef SHAPE
 
-/* ---- floats -------------------------------------------------------------- */
+/* ---- float weights ------------------------------------------------------- */
 
 TMPL vf float_load(const uint8_t *p, pl_format f)
 {

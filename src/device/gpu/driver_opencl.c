@@ -196,9 +196,10 @@ static pl_status open_gpu(struct gpu **out, int index, pl_err *err)
 
 /* ---- compiling ----------------------------------------------------------- */
 
-/* Makes all kernels. The binary is not stored for CPU devices: their compilers,
- * such as PoCL's, compile a kernel at its first launch and have their own
- * cache. Requesting the binary would make them compile all kernels. */
+/* Creates all kernels. The binary is not stored for CPU devices: their
+ * compilers, such as PoCL's, compile a kernel at its first launch and have
+ * their own cache. Requesting the binary would make them compile all
+ * kernels. */
 static pl_status make_kernels(struct gpu *g, pl_err *err)
 {
     const char *name[GPU_KERNEL_COUNT];

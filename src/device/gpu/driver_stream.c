@@ -76,7 +76,7 @@ static pl_status enter(const struct gpu *g, int *was, pl_err *err)
     return MAKE(g, enter, was, err);
 }
 
-/* Like enter(), but retries once after a failure. For releasing memory, which
+/* Like enter(), but retries once after a failure. Used to release memory, which
  * would leak otherwise. */
 static bool enter_to_release(const struct gpu *g, int *was)
 {
@@ -310,7 +310,7 @@ static pl_status reach_peer(struct gpu *g, const struct gpu *peer, pl_err *err)
     return MAKE(g, reach, &peer->device, err);
 }
 
-/* Enables access from g to the memory of `peer`. Needs nothing if both are on
+/* Enables access from g to the memory of `peer`. Does nothing if both are on
  * the same GPU. */
 static pl_status reach_gpu(struct gpu *g, struct gpu *peer, pl_err *err)
 {
@@ -356,7 +356,7 @@ static pl_status fill(struct gpu *g, pl_err *err)
     return PL_OK;
 }
 
-/* Finds the device's capabilities, and opens the kernels for it. */
+/* Determines the device's capabilities and opens its kernels. */
 static pl_status examine(struct gpu *g, int index, pl_err *err)
 {
     char why[160];
@@ -651,7 +651,7 @@ static bool overlap(struct gpu *g, bool may)
     return g->device.overlaps;
 }
 
-/* ---- fences and words ---------------------------------------------------- */
+/* ---- fences and memory words --------------------------------------------- */
 
 static pl_status mark(struct gpu *g, enum queue q, int i, pl_err *err)
 {

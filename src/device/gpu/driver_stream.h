@@ -29,8 +29,8 @@ pl_status stream_range_hold(struct stream_range **out,
                             const struct stream_api *api, void *p, size_t bytes,
                             const char *who, pl_err *err);
 void stream_range_drop(struct stream_range *r, const struct stream_api *api);
-/* Returns false if code outside this library had registered the memory already,
- * all or parts of it. */
+/* Returns false if code outside this library had already registered the memory
+ * or a part of it. */
 bool stream_range_is_ours(const struct stream_range *r);
 
 /* ---- cuda_source.c ---- */

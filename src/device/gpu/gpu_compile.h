@@ -8,13 +8,13 @@
 
 #include "pl.h"
 
-/* Progress over all GPUs of a backend. The unit is kernels: one counts once
- * when it is compiled and a second time when it is tested. */
+/* Progress over all GPUs of a backend. Each kernel counts once when it is
+ * compiled and once more when it is tested. */
 struct gpu_progress {
     pl_progress_fn *fn; /* NULL if progress is not reported */
     void *user;
     uint64_t done, total;
-    const volatile int *cancel; /* from pl_options */
+    const volatile int *cancel; /* the `cancel` of pl_options */
 };
 
 /* Reports the progress p->done + `more` of the task "compiling kernels". */

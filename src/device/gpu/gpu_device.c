@@ -47,7 +47,8 @@ static void close_gpu(struct gpu_device *x)
         x->driver->host_release(x->gpu, x->ring);
     if (!x->lost && !x->quarantined)
         x->driver->close(x->gpu);
-    /* in a forked copy, threads of the original process may hold the lock */
+    /* in a forked copy, a thread of the original process may have held the
+     * lock */
     if (device_set_is_copy(x->set))
         return;
     pthread_cond_destroy(&x->settled);
@@ -292,8 +293,9 @@ static pl_status foresee(struct gpu_device *x, struct gpu_progress *p,
                          pl_err *err)
 {
     x->n_want = 0;
-    if (x->driver->launch == gpu_emu.launch) /* not needed: tests compare the
-                                                emulator with plain C */
+    if (x->driver->launch == gpu_emu.launch) /* no self-test, because tests
+                                                compare the emulator with plain
+                                                C */
         return PL_OK;
     PL_TRY(gpu_list_kernels(x->set, x->dev, x->image.box, x->want, err));
     x->want[GPU_probe] = true;
@@ -305,9 +307,9 @@ static pl_status foresee(struct gpu_device *x, struct gpu_progress *p,
     return PL_OK;
 }
 
-/* Returns true if all kernels that x wants have passed by now. An earlier
- * device of the backend may have tested them after foresee() was called for
- * x. */
+/* Returns true if all kernels in x->want have passed their self-test by now. An
+ * earlier device of the backend may have tested them after x->want was
+ * determined. */
 static bool passed_since(struct gpu_device *x)
 {
     const struct gpu_backend *g = x->dev->backend->own;
@@ -389,8 +391,8 @@ pl_status gpu_load(struct backend *b, pl_err *err)
     return PL_OK;
 }
 
-/* Returns true if the byte is in host memory: in the inbox, and not pushed to
- * the device-side inbox. */
+/* Returns true if the byte is in host memory, that is, in the inbox and not
+ * pushed to the device-side inbox. */
 static bool on_host(const struct gpu_device *x, enum region r, size_t offset)
 {
     return r == REGION_INBOX && !gpu_peer_has(x, offset);
@@ -423,7 +425,7 @@ pl_status gpu_flush(struct device *d, pl_err *err)
     return gpu_stage_flush(d->own, err);
 }
 
-/* ---- a step -------------------------------------------------------------- */
+/* ---- execution of a step ------------------------------------------------- */
 
 static void thread_run(void *user, int thread)
 {

@@ -12,8 +12,8 @@
 
 enum {
     GPU_SLOTS = 8, /* number of staging buffers in the ring */
-    /* size of a staging buffer in bytes. A fast link transfers it in 20 us, ten
-     * times the start-up time of a copy */
+    /* size of a staging buffer in bytes; a fast link transfers the buffer in 20
+     * us, ten times the start-up time of a copy */
     GPU_SLOT = 1 << 20,
     GPU_RETURNS = 64,         /* most readbacks in one staging buffer */
     GPU_PULSES = 8,           /* most heartbeats in flight, see
@@ -49,7 +49,8 @@ struct staging_buffer {
     int n_return;  /* number of readbacks */
     int n_copying; /* number of threads that are copying into it */
     bool closed;   /* no more bytes can be reserved */
-    bool marked;   /* its fence was recorded, after all its copies */
+    bool marked;   /* the buffer's fence was recorded, after all of its
+                      copies */
     double since;  /* time when the fence was recorded */
 };
 
@@ -58,8 +59,8 @@ struct gpu_event {
     bool crossed;     /* the device's other queue waits for it */
     bool external;    /* other devices wait for it */
     enum queue queue; /* queue that posts it */
-    /* number of its fence, counting from 1 all fences recorded for events; 0:
-     * no fence */
+    /* number of its fence, counted from 1 over all fences recorded for events;
+     * 0 if none */
     uint64_t mark;
 };
 
@@ -81,16 +82,17 @@ struct gpu_device {
     int n_want;  /* number of kernels in `want`; 0 for an emulated GPU */
     bool passed; /* these kernels passed their self-test in an earlier
                     process */
-    bool looked; /* tried to map other devices' memory, which is done in the
-                    first step */
+    bool looked; /* mapping other devices' memory was tried, which happens in
+                    the first step */
     /* its own events are mapped, so queues can post them */
     bool maps_events;
     bool maps_all; /* all other memory that its program accesses is mapped */
     bool stages;   /* uses the staging ring in steps, because some memory is not
                       mapped */
-    bool shared;   /* GPUs of the backend may write to its device-side inbox */
-    bool reached;  /* some GPUs do write to its device-side inbox */
-    /* its device-side inbox is never freed, because a lost device may still
+    bool shared;   /* GPUs of the backend may write to this device's device-side
+                      inbox */
+    bool reached;  /* some GPUs write to this device's device-side inbox */
+    /* the device-side inbox is never freed, because a lost device may still
      * write there */
     bool quarantined;
 
@@ -101,11 +103,12 @@ struct gpu_device {
      * not be called any more */
     bool lost;
     struct gpu_heartbeat pulse[GPU_PULSES];
-    uint64_t n_pulse, n_reached; /* heartbeats issued; reached */
+    uint64_t n_pulse, n_reached; /* numbers of heartbeats issued and reached */
     double since;                /* time of the last sign of progress */
     int n_insn;                  /* instructions queued since the last
                                     heartbeat */
-    int at_insn;                 /* current instruction of the step, from 1 */
+    int at_insn;                 /* current instruction of the step, counted
+                                    from 1 */
 
     /* Protects the staging ring between steps, when several threads may write
      * to the device. */
@@ -228,7 +231,8 @@ pl_status gpu_ring_empty(struct gpu_device *x, pl_err *err);
 pl_status gpu_return_runs(struct gpu_device *x, enum queue q,
                           unsigned char *dst, uint64_t src,
                           const struct copy_extent *l, pl_err *err);
-/* Returns true if a readback of queue q was not taken from the ring yet. */
+/* Returns true if a readback of queue q has not been taken from the ring
+ * yet. */
 bool gpu_return_is_due(struct gpu_device *x, enum queue q);
 /* Copies the readbacks of staging buffer i to their destinations. The caller
  * holds the lock. */
@@ -275,8 +279,9 @@ pl_status gpu_poll_fence(struct gpu_device *x, int mark, double since,
 pl_status gpu_drain(struct gpu_device *x, enum queue q, pl_err *err);
 /* Resets the position in the step, for error messages. Called at its begin. */
 void gpu_watch_begin(struct gpu_device *x);
-/* Counts instruction `step`, just queued. Records a heartbeat after every 64
- * instructions, and waits if too many heartbeats are in flight. */
+/* Counts instruction `step`, which has just been queued. Records a heartbeat
+ * after every 64 instructions, and waits if too many heartbeats are in
+ * flight. */
 pl_status gpu_heartbeat_issue(struct gpu_device *x, enum queue q, int step,
                               pl_err *err);
 /* Updates the heartbeats that were reached. Declares the GPU lost, and returns

@@ -55,10 +55,10 @@ struct gpu_driver {
     pl_status (*open)(struct gpu **out, int index, pl_err *err);
     /* Waits until the queues are empty, then frees `g`, which may be NULL. */
     void (*close)(struct gpu *g);
-    /* Writes a string that identifies everything that may affect the bits of
-     * the kernels: device, driver version, kernel source. A passed self-test is
-     * stored under this string, for later processes. NULL if self-tests are not
-     * stored. */
+    /* Writes a string that contains all that may affect the bits of the
+     * kernels' results: device, driver version, kernel source. A passed
+     * self-test is stored under this string, for later processes. NULL if
+     * self-tests are not stored. */
     pl_status (*identity)(struct gpu *g, char *out, size_t size, pl_err *err);
     /* Seeds the random order in which an emulated GPU executes the two queues.
      * NULL if the order is not random. */
@@ -78,8 +78,8 @@ struct gpu_driver {
     pl_status (*alloc)(struct gpu *g, size_t bytes, uint64_t *at, pl_err *err);
     /* Like alloc(), for memory that peers write while kernels of g run. Kernels
      * of g must see a peer's bytes once the peer has posted an event. Fails if
-     * g cannot allocate such memory. NULL if all memory of alloc() is like
-     * that. */
+     * g cannot allocate such memory. NULL if peers may write all memory of
+     * alloc(). */
     pl_status (*alloc_shared)(struct gpu *g, size_t bytes, uint64_t *at,
                               pl_err *err);
     void (*release)(struct gpu *g, uint64_t at);
@@ -129,8 +129,8 @@ struct gpu_driver {
     pl_status (*graph_run)(struct gpu *g, enum queue q,
                            const struct gpu_graph *graph, pl_err *err);
     void (*graph_free)(struct gpu *g, struct gpu_graph *graph);
-    /* Allows or forbids programmatic dependent launch in graphs made after this
-     * call; forbidding it is permanent. Returns true if it is now used: a
+    /* Allows or forbids programmatic dependent launch in graphs created after
+     * this call; forbidding it is permanent. Returns true if it is now used: a
      * launch then begins while its predecessor runs, and its kernel waits for
      * the predecessor. NULL if the driver does not support it. */
     bool (*overlap)(struct gpu *g, bool may);
@@ -141,13 +141,14 @@ struct gpu_driver {
      * caller then uses finish(). */
     pl_status (*fence_query)(struct gpu *g, int i, bool *yes, pl_err *err);
     /* Returns true if the host's CPU executes the commands, which then take
-     * long. NULL if the driver has no such GPUs. */
+     * long. NULL if no GPU of the driver is a CPU. */
     bool (*runs_on_cpu)(const struct gpu *g);
-    /* Makes queue q wait until fence i, recorded before, is reached. */
+    /* Makes queue q wait until fence i, which was recorded before, is
+     * reached. */
     pl_status (*fence_wait)(struct gpu *g, enum queue q, int i, pl_err *err);
-    /* Returns true if the queues of g support signal_word() and wait_word().
-     * NULL if those of all GPUs do, provided that the driver has these
-     * functions. */
+    /* Returns true if the queues of g support signal_word() and wait_word(). If
+     * NULL, the queues of all GPUs support them, provided that the driver has
+     * these functions. */
     bool (*has_mem_ops)(const struct gpu *g);
     /* Queues a store of `value` to a word of host memory mapped by map(). A
      * device that reads the value also sees the effects of all earlier commands

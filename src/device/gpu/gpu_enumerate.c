@@ -2,9 +2,9 @@
  * of these work, and how much memory is free.
  *
  * A GPU that cannot be used does not prevent the use of others. It is skipped
- * if the item accepts any GPU. If the item requests it by number, the error
- * tells why it cannot be used. Free memory is queried only for chosen GPUs,
- * because the query takes time and GPU memory. */
+ * if the item accepts any GPU. If the item requests the GPU by number, the
+ * error tells why that GPU cannot be used. Free memory is queried only for
+ * chosen GPUs, because the query takes time and GPU memory. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,8 +24,8 @@ enum { N_VENDOR = sizeof vendors / sizeof *vendors };
 struct view {
     const struct backend_ops *ops;
     struct gpu_info info;
-    int gpu;    /* its number; entries of several drivers for one GPU have the
-                   same */
+    int gpu;    /* the GPU's number; entries of several drivers for one GPU have
+                   the same number */
     bool asked; /* works() has queried its free memory */
 };
 
@@ -34,7 +34,7 @@ struct views {
     int n, n_gpu;
 };
 
-/* ---- finding ------------------------------------------------------------- */
+/* ---- search for GPUs ----------------------------------------------------- */
 
 /* Appends `text` to the string in buf[size], separated by "; ". Truncates it if
  * it does not fit. */
@@ -144,7 +144,7 @@ static pl_status find_all(struct views *v, const struct device_item *it,
                    shown(it), it->text, lacks);
 }
 
-/* ---- choosing ------------------------------------------------------------ */
+/* ---- choice of GPUs ------------------------------------------------------ */
 
 /* Returns true if the GPU can be used now, and sets its free memory. Otherwise
  * sets w->info.why. */
@@ -261,7 +261,7 @@ static pl_status choose_any(struct views *v, const struct device_item *it,
     return *n > 0 ? PL_OK : none_works(it, why, err);
 }
 
-/* ---- describing ---------------------------------------------------------- */
+/* ---- descriptions of devices --------------------------------------------- */
 
 static struct device_desc desc_of(const struct view *w)
 {
@@ -352,7 +352,7 @@ pl_status gpu_describe(struct device_list *l, const struct device_item *it,
     return s;
 }
 
-/* ---- listing ------------------------------------------------------------- */
+/* ---- list of GPUs -------------------------------------------------------- */
 
 pl_status gpu_show(const struct backend_ops *ops, struct gpu_info *out, int max,
                    int *n, pl_err *err)

@@ -9,7 +9,7 @@
 #include "device/gpu/gpu_device.h"
 #include "device/gpu/gpu_fuse.h"
 
-/* ---- a segment ----------------------------------------------------------- */
+/* ---- segments ------------------------------------------------------------ */
 
 /* A segment under construction: consecutive instructions of a queue, consisting
  * only of launches. */
@@ -111,8 +111,9 @@ static bool make_graph(struct draft *d, struct gpu_graph **out)
     return ok;
 }
 
-/* Makes a graph of the collected instructions if they have enough launches,
- * then starts the next segment. Returns false if the graph cannot be made. */
+/* Creates a graph of the collected instructions if they have enough launches,
+ * then starts the next segment. Returns false if the graph cannot be
+ * created. */
 static bool close_segment(struct draft *d)
 {
     struct gpu_cached_graph *r = d->to;
@@ -138,9 +139,9 @@ static bool close_segment(struct draft *d)
 
 /* ---- the graphs of a variant --------------------------------------------- */
 
-/* Makes the graphs of one queue. Instructions of the other queue may be issued
- * earlier or later than the graph. This is safe: no segment contains a WAIT,
- * and no WAIT is for a point inside a segment. */
+/* Creates the graphs of one queue. Instructions of the other queue may be
+ * issued earlier or later than the graph. This is safe: no segment contains a
+ * WAIT, and no WAIT is for a point inside a segment. */
 static bool record_queue(struct draft *d, enum queue q)
 {
     const struct variant *c = d->to->variant;
@@ -195,7 +196,7 @@ static void forget(struct gpu_device *x, struct gpu_cached_graph *r)
     r->n_segment = 0;
 }
 
-/* ---- a step -------------------------------------------------------------- */
+/* ---- graphs of a step ---------------------------------------------------- */
 
 static bool is_small(const struct device_run *run)
 {

@@ -4,11 +4,11 @@
  * The launches of a variant depend only on the sizes of the step and on the
  * page count of its longest sequence, rounded to a power of two. Everything
  * else that changes (positions, pages, tokens) is read from memory by the
- * kernels. When a variant runs for the second time with the same small sizes,
- * its launches become device graphs. A graph holds the launches of one queue
- * between two events, except those of instructions for which the issuing thread
- * copies bytes. Events are not part of graphs. In a graph, a launch waits only
- * for launches that access the same bytes. */
+ * kernels. When a variant is executed for the second time with the same small
+ * sizes, its launches become device graphs. A graph holds the launches of one
+ * queue between two events, except those of instructions for which the issuing
+ * thread copies bytes. Events are not part of graphs. In a graph, a launch
+ * waits only for launches that access the same bytes. */
 #ifndef DEVICE_GPU_GPU_GRAPH_H
 #define DEVICE_GPU_GPU_GRAPH_H
 
@@ -17,7 +17,7 @@
 enum {
     GPU_GRAPH_RUNS = 32, /* most cached variants with sizes; the least recently
                             used one is replaced */
-    /* most tokens of a micro-batch that gets graphs. With more, the GPU is busy
+    /* most tokens of a micro-batch that gets graphs; with more, the GPU is busy
      * longer than the thread that issues the launches */
     GPU_GRAPH_ROWS = 64,
     GPU_GRAPH_LEAST = 4, /* minimum number of launches in a graph */
@@ -30,31 +30,32 @@ struct gpu_segment {
 
 /* The graphs of a variant at certain sizes. */
 struct gpu_cached_graph {
-    const struct variant *variant; /* NULL: unused */
+    const struct variant *variant; /* NULL if unused */
     int n_micro;
     struct graph_sizes sizes[PROG_MAX_MICRO];
     int64_t n_page[PROG_MAX_MICRO]; /* results of gpu_image_pages() */
     uint64_t used;                  /* number of the last step that used this
-                                       entry; 0: none */
-    bool made;                      /* the graphs were made, or making them
+                                       entry; 0 if none */
+    bool made;                      /* the graphs were created, or creating them
                                        failed */
     int n_segment;
     struct gpu_segment *segment; /* owned */
     /* owned, [instructions of the variant]: index of the segment that contains
-     * the instruction; -1: none */
+     * the instruction; -1 if none */
     int *of;
 };
 
 struct gpu_graphs {
     struct gpu_cached_graph recording[GPU_GRAPH_RUNS];
     const struct gpu_cached_graph *now; /* the graphs of the step in progress;
-                                           NULL: none */
+                                           NULL if none */
 };
 
 struct gpu_device;
 
-/* Finds or makes the graphs of the step in progress, whose launches are made.
- * If making a graph fails, its launches are queued one by one. */
+/* Finds or creates the graphs of the step in progress, whose launches have been
+ * created already. If a graph cannot be created, its launches are queued one by
+ * one. */
 void gpu_graph_begin(struct gpu_device *x);
 /* Sets *is_in to whether the enabled instruction i is in a graph. If it is the
  * graph's first instruction, queues the graph. The caller queues the launches

@@ -37,8 +37,8 @@ pl_status gpu_reach_own(struct gpu_device *x, pl_err *err)
 /* State of the search for other devices' memory that the program accesses. */
 struct looker {
     struct gpu_device *x;
-    /* by device and region: mapping was tried. A failure is not repeated,
-     * because it may take long for a large region */
+    /* By device and region: true if mapping was tried. After a failure it is
+     * not tried again, because that may take long for a large region. */
     bool tried[DEVICE_MAX * REGION_COUNT];
 };
 

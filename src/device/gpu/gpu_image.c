@@ -1,4 +1,4 @@
-/* Makes the launches of a program's instructions. */
+/* Creates the launches of a program's instructions. */
 #include "device/gpu/gpu_image.h"
 
 #include <stdlib.h>
@@ -295,7 +295,7 @@ size_t gpu_image_insn_scratch(const struct gpu_image *m, const struct insn *st)
                : 0;
 }
 
-/* ---- a step -------------------------------------------------------------- */
+/* ---- launches of a step -------------------------------------------------- */
 
 struct reach {
     const struct gpu_image *m;
@@ -365,9 +365,9 @@ static void look_at_written(void *user, const struct insn_access *u)
 
 /* Removes the launches that sort the routes, which are (token, expert) pairs,
  * if they are sorted already (gpu_fuse.h). Called after the launches of a
- * compute queue instruction were added, the first of which is `first`. An
- * instruction that uses the queue's scratch memory may overwrite the sorted
- * routes, so they are forgotten. */
+ * compute queue instruction were added, the first of which is `first`. After an
+ * instruction that uses the queue's scratch memory, the routes count as not
+ * sorted, because the instruction may have overwritten them. */
 static void fuse(struct gpu_image *m, struct gpu_sorted *s,
                  const struct insn *st, int first)
 {
@@ -379,9 +379,9 @@ static void fuse(struct gpu_image *m, struct gpu_sorted *s,
     insn_accesses(st, m->prog->dev, m->prog->tensor, look_at_written, &w);
 }
 
-/* Fuses launches of different instructions, after all launches of a step are
- * made. No launch is moved across an instruction that is not a kernel or for
- * which bytes are copied from the inbox. */
+/* Fuses launches of different instructions, after all launches of a step have
+ * been created. No launch is moved across an instruction that either is not a
+ * KERNEL or needs bytes copied from the inbox. */
 static void fuse_insns(struct gpu_image *m, const struct variant *c,
                        const struct device_run *run)
 {

@@ -2,10 +2,10 @@
  * and the launches of the instructions.
  *
  * Launches depend only on the sizes of a step and on a bound of its sequence
- * lengths. So the launches of a variant are made once and kept as long as these
- * do not change. Kernels access no host memory that is not mapped. An
- * instruction that needs such memory has no launches; the issuing thread copies
- * the bytes (gpu_transfer.c). */
+ * lengths. So the launches of a variant are created once and kept until the
+ * sizes or the bound change. Kernels access no host memory that is not mapped.
+ * An instruction that needs such memory has no launches; the issuing thread
+ * copies the bytes (gpu_transfer.c). */
 #ifndef DEVICE_GPU_GPU_IMAGE_H
 #define DEVICE_GPU_GPU_IMAGE_H
 
@@ -23,7 +23,8 @@ struct gpu_arrival {
 };
 
 struct gpu_inbox {
-    uint64_t mapped; /* address of the host inbox for kernels; 0: not mapped */
+    uint64_t mapped; /* address of the host inbox for kernels; 0 if not
+                        mapped */
     /* owned, [n]: ranges that the variant copies to the device-side inbox */
     struct gpu_arrival *arrival;
     int n, n_max;
@@ -33,7 +34,7 @@ struct gpu_inbox {
      * of the queue */
     bool *is_copied[QUEUE_COUNT];
     /* owned, [prog->n_tensor]: insn.order of the last push to the tensor in
-     * variant `pushed_in`; -1: none. Not valid if `pushed_in` is NULL */
+     * variant `pushed_in`; -1 if none. Not valid if `pushed_in` is NULL */
     int *pushed;
     const struct variant *pushed_in;
     bool no_memory; /* out of memory: ranges are missing */
@@ -72,7 +73,7 @@ struct gpu_image {
     int n_cut;
     uint64_t scratch[QUEUE_COUNT];
     /* owned, [devices of the set][REGION_COUNT]: address of the other devices'
-     * regions for kernels; 0: not accessible */
+     * regions for kernels; 0 if not accessible */
     uint64_t *view;
     struct arena arena; /* memory of tables that are not part of the program */
     struct gpu_tables tables;
@@ -81,10 +82,9 @@ struct gpu_image {
     struct graph_sizes sizes[PROG_MAX_MICRO];
     int64_t n_page[PROG_MAX_MICRO]; /* results of gpu_image_pages() */
     int n_micro;
-    const struct variant *variant; /* the variant that `list` is made for; NULL:
-                                      none */
-    bool by_insn; /* requests that launches of different instructions are not
-                     fused */
+    const struct variant *variant; /* the variant that `list` was created for;
+                                      NULL if none */
+    bool by_insn; /* launches of different instructions must not be fused */
     bool is_by_insn;
     struct launch_list list; /* owned */
     struct gpu_inbox inbox;
@@ -93,8 +93,7 @@ struct gpu_image {
     /* owned, [most instructions]: by instruction, the one whose launches do its
      * work */
     int *fused_into;
-    int *queue; /* owned, [most instructions]: input of gpu_fuse_insns, as are
-                   the next two */
+    int *queue; /* owned, [most instructions]: input of gpu_fuse_insns */
     bool *is_fusion_barrier; /* owned, [most instructions] */
     int *touched; /* owned, [most instructions + 1]: by instruction, the index
                      of its first element of touches.touch */
@@ -111,17 +110,17 @@ pl_status gpu_image_init(struct gpu_image *m, struct device_set *set,
 void gpu_image_place(struct gpu_image *m);
 void gpu_image_fini(struct gpu_image *m);
 
-/* Sets want[k] to whether steps of the device's program may launch kernel k.
- * Does not use the GPU. `box` is as in struct gpu_image. */
+/* Sets want[k] to true if steps of the device's program may launch kernel k,
+ * else to false. Does not use the GPU. `box` is as in struct gpu_image. */
 pl_status gpu_list_kernels(struct device_set *set, const struct device *d,
                            const struct peer_inbox *box,
                            bool want[GPU_KERNEL_COUNT], pl_err *err);
 
-/* Makes the launches of a step, unless those of the last step are the same.
+/* Creates the launches of a step, unless those of the last step are the same.
  * Returns false if out of memory. */
 bool gpu_image_prepare(struct gpu_image *m, const struct device *d,
                        const struct device_run *run);
-/* Discards the launches after a failed step, so that the next step makes them
+/* Discards the launches after a failed step, so that the next step creates them
  * again. */
 static inline void gpu_image_forget(struct gpu_image *m)
 {
@@ -237,8 +236,7 @@ void gpu_image_count(const struct gpu_image *m, struct device *d,
 
 /* ---- internal functions of an image -------------------------------------- */
 
-/* Adds the tables that the launches of an instruction other than KERNEL
- * read. */
+/* Adds the tables for the launches of an instruction that is not a KERNEL. */
 void gpu_move_tables(struct gpu_image *m, const struct insn *st);
 /* Adds the launches of an instruction that copies or sums (MERGE, PULL, PUSH,
  * PAGES), except for the spans of gpu_image_long(). */

@@ -1,4 +1,4 @@
-/* Makes the launches of a program's kernel on a GPU.
+/* Creates the launches of a program's kernel on a GPU.
  *
  * A launch is one kernel of the kernel source (text/), executed by a number of
  * work groups. A KERNEL instruction of a program becomes one launch, or several
@@ -35,11 +35,11 @@ bool gpu_kernel_is_for_matrix_units(enum gpu_kernel k);
 /* A tensor of the device, at its current size. Like cpu_tensor, but with device
  * addresses. */
 struct gpu_tensor {
-    uint64_t at; /* 0: absent */
+    uint64_t at; /* 0 if absent */
     pl_format format;
     int n_dim;
     int64_t dim[GRAPH_MAX_DIM];
-    const struct pack *pack; /* NULL: not packed */
+    const struct pack *pack; /* NULL if not packed */
     uint64_t chunk;          /* device address of a copy of pack->chunk */
     uint64_t grid; /* device address of quant_grid(format), for an unpacked
                       weight */
@@ -57,10 +57,12 @@ struct gpu_call {
     struct token_table table; /* n_tok is 0 if there is no table; pointers are
                                  NULL */
     uint64_t pos, seq, pages; /* device addresses of the table's arrays */
-    int64_t n_seq;            /* sequences in the table; 0: unknown */
-    /* most pages in which a sequence has positions; 0: unknown */
+    int64_t n_seq;            /* number of sequences in the table; 0 if
+                                 unknown */
+    /* most pages in which a sequence has positions; 0 if unknown */
     int64_t n_page;
-    int n_unit;              /* compute units of the GPU; 0: unknown */
+    int n_unit;              /* number of the GPU's compute units; 0 if
+                                unknown */
     const int32_t *head_map; /* NULL if none */
     uint64_t head_map_at;
     struct rank_tree tree;

@@ -3,10 +3,11 @@
  *
  *   "plaitgpu", u64 hash of the bytes, u64 n_key, u64 n, key [n_key], bytes [n]
  *
- * A key holds everything that determines the compiler's output: its options,
- * the device, the driver version, the kernel source. A file is ignored if it is
- * incomplete, has another key or belongs to another user. No code depends on
- * the presence of a file. The bytes are not trusted: the driver checks them. */
+ * A key contains all that determines the compiler's output: the compiler's
+ * options, the device, the driver version, the kernel source. A file is ignored
+ * if it is incomplete, has another key or belongs to another user. No code
+ * depends on the presence of a file. The bytes are not trusted: the driver
+ * checks them. */
 #ifndef DEVICE_GPU_GPU_KERNEL_CACHE_H
 #define DEVICE_GPU_GPU_KERNEL_CACHE_H
 

@@ -1,8 +1,9 @@
 /* Lists the kernels that a program may launch, before its memory is allocated.
- * Launches are made as for real steps, but with invalid addresses, and not
- * executed. The choice between kernels depends on whether sizes exceed
- * thresholds. So steps with one token, with each power of two and with the
- * largest size cover all kernels, each fused and not fused. */
+ * To find them, it creates launches as for real steps, but with invalid
+ * addresses, and does not execute these launches. The choice between kernels
+ * depends on whether sizes exceed thresholds. So steps with one token, with
+ * each power of two and with the largest size cover all kernels, each fused and
+ * not fused. */
 #include <string.h>
 
 #include "base/err.h"

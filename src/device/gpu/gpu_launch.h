@@ -1,4 +1,4 @@
-/* The functions that make the launches of a program's kernels (gpu_entries),
+/* The functions that create the launches of a program's kernels (gpu_entries),
  * and their helpers. */
 #ifndef DEVICE_GPU_GPU_LAUNCH_H
 #define DEVICE_GPU_GPU_LAUNCH_H

@@ -1,4 +1,4 @@
-/* Makes the launches of instructions that copy bytes or sum addends along a
+/* Creates the launches of instructions that copy bytes or sum addends along a
  * rank tree. */
 #include <string.h>
 

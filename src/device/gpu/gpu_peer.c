@@ -22,7 +22,7 @@ enum { TRIAL = 4096 };
 /* ---- test of peer access ------------------------------------------------- */
 
 /* Copies n bytes from device w, at address `from`, to the device-side inbox of
- * x. Sets *arrives to whether they arrive. */
+ * x. Sets *arrives to true if they arrive, else to false. */
 static pl_status send(struct gpu_device *w, struct gpu_device *x, uint64_t from,
                       size_t n, bool *arrives, pl_err *err)
 {
@@ -60,7 +60,8 @@ static pl_status try_to_send(struct gpu_device *w, struct gpu_device *x,
     return s;
 }
 
-/* Sets *yes to whether device d can push to the device-side inbox of x. */
+/* Sets *yes to true if device d can push to the device-side inbox of x, else to
+ * false. */
 static pl_status reaches(struct gpu_device *x, int d, bool peers, bool *yes,
                          pl_err *err)
 {
@@ -72,7 +73,8 @@ static pl_status reaches(struct gpu_device *x, int d, bool peers, bool *yes,
         !x->driver->enable_peer_access ||
         x->driver->enable_peer_access(w->gpu, x->gpu, NULL) != PL_OK)
         return PL_OK;
-    x->reached = true; /* if the test hangs, it may still write later */
+    x->reached = true; /* if the test hangs, the peer may still write here
+                          later */
     return try_to_send(w, x, yes, err);
 }
 

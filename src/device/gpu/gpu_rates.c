@@ -21,8 +21,8 @@ static const struct {
 };
 
 /* Time per launch in a graph, without and with programmatic dependent launch.
- * Both are guesses; llama.cpp gained some 0.7 us per kernel by the latter (its
- * pull request 22522, gpt-oss 20B on an RTX PRO 6000). */
+ * Both are guesses; llama.cpp saved some 0.7 us per kernel with programmatic
+ * dependent launch (its pull request 22522, gpt-oss 20B on an RTX PRO 6000). */
 static const double cuda_launch_s = 1.5e-6, cuda_overlapped_s = 0.8e-6;
 
 void gpu_speeds_cuda(struct gpu_info *i, int level, bool overlaps, double hz)
@@ -38,11 +38,12 @@ void gpu_speeds_cuda(struct gpu_info *i, int level, bool overlaps, double hz)
 
 /* ---- HIP ----------------------------------------------------------------- */
 
-/* Returns the multiply-adds of quantized weights per lane and clock. dot4 does
- * four, and applying scales takes half of the time. CDNA's matrix units work in
- * parallel with the lanes, which can apply the scales of eight. RDNA's work
- * instead of the lanes: 32 multiply-adds take eight clocks, on RDNA 4 two, and
- * their scales four. Sources: AMD's CDNA and RDNA white papers. */
+/* Returns the multiply-adds of quantized weights per lane and clock. dot4
+ * computes four, and applying scales takes half of the time. CDNA's matrix
+ * units work in parallel with the lanes, which can apply the scales of eight
+ * multiply-adds per clock. On RDNA the matrix units block the lanes: 32
+ * multiply-adds take eight clocks (two on RDNA 4), and applying their scales
+ * takes four. Sources: AMD's CDNA and RDNA white papers. */
 static double hip_block(const struct gpu_info *i, int generation)
 {
     if (i->has >> GPU_MMA & 1)

@@ -154,7 +154,7 @@ void gpu_region_unload(struct gpu_device *x)
     }
 }
 
-/* ---- between steps ------------------------------------------------------- */
+/* ---- memory access between steps ----------------------------------------- */
 
 /* Returns how many of the `bytes` bytes from `offset` in region r are in the
  * same allocation as the first one. */

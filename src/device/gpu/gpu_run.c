@@ -119,8 +119,9 @@ static pl_status set_mark(struct gpu_device *x, enum queue q, uint64_t *number,
     return x->driver->fence_record(x->gpu, q, (int)(x->n_mark % GPU_RING), err);
 }
 
-/* Makes `q` wait for an event of the other queue. If its fence was reused,
- * records a new one: later in the queue, still earlier in program order. */
+/* Makes `q` wait for an event of the other queue. If the event's fence was
+ * reused, records a new fence, which is later in the other queue but still
+ * earlier in program order. */
 static pl_status wait_other_queue(struct gpu_device *x, enum queue q, int event,
                                   pl_err *err)
 {

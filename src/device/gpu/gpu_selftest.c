@@ -14,7 +14,7 @@
 #include "device/gpu/gpu_selftest_case.h"
 #include "device/gpu/gpu_text.h"
 
-/* ---- differences --------------------------------------------------------- */
+/* ---- comparison of results ----------------------------------------------- */
 
 static bool is_nan(uint32_t x)
 {
@@ -99,8 +99,8 @@ static pl_status compare(const struct gpu_device *x,
 
 /* ---- stored results ------------------------------------------------------ */
 
-/* The key under which results are stored: everything that may affect whether a
- * case passes. */
+/* The key under which results are stored. It contains all that may affect
+ * whether a case passes. */
 struct passed_key {
     char what[16], identity[256];
     uint64_t text, trials;
@@ -198,9 +198,9 @@ static pl_status try_one(struct checking *c, struct selftest_case *t, int i,
     return s;
 }
 
-/* Returns true if case i must be executed: it consists of wanted kernels and
- * has not passed yet. Sets *end to whether there is no case i. Makes only the
- * case's launches. */
+/* Returns true if case i must be executed, that is, if it consists of wanted
+ * kernels and has not passed yet. Sets *end to true if there is no case i, else
+ * to false. Creates only the case's launches. */
 static bool is_due(const struct checking *c, struct selftest_case *t, int i,
                    bool *end)
 {
@@ -220,8 +220,8 @@ static bool at_rest(struct gpu_device *x, pl_status s)
     return !x->lost;
 }
 
-/* Executes all cases that are due, with the image at device address `at`. The
- * image read back from the device is stored after t.image. */
+/* Executes all cases that must be executed, with the image at device address
+ * `at`. The image read back from the device is stored after t.image. */
 static pl_status try_all(struct checking *c, uint64_t at, pl_err *err)
 {
     struct selftest_case t = {.image = malloc(2 * TRIAL_IMAGE), .at = at};

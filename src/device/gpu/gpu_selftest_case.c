@@ -16,10 +16,10 @@
 
 enum { MAX_CHUNKS = 64 };
 
-/* ---- ids ----------------------------------------------------------------- */
+/* ---- random ids ---------------------------------------------------------- */
 
-/* Makes the int32 ids of tensor `x`: from 0 to end - 1, distinct within a row.
- * If `beyond`, some are out of range. */
+/* Generates the int32 ids of tensor `x`: from 0 to end - 1, distinct within a
+ * row. If `beyond`, some are out of range. */
 static void *ids(struct selftest_case *t, const struct cpu_tensor *x,
                  int64_t end, bool beyond)
 {
@@ -39,7 +39,7 @@ static void *ids(struct selftest_case *t, const struct cpu_tensor *x,
     return p;
 }
 
-/* ---- weights ------------------------------------------------------------- */
+/* ---- random weights ------------------------------------------------------ */
 
 /* Clears an exponent bit of the F16 scales p[bytes], so that no product becomes
  * infinite. */
@@ -59,8 +59,8 @@ static void tame_tile(const struct pack_rule *r, unsigned char *tile)
         tile[i] %= 0x70;
 }
 
-/* Makes packed quantized weights for n_matrix matrices. Random bits are valid
- * weights, except that scales must be limited. */
+/* Generates packed quantized weights for n_matrix matrices. Random bits are
+ * valid weights, except that scales must be limited. */
 static void *blocks(struct selftest_case *t, const struct pack *p,
                     int64_t n_matrix)
 {
@@ -79,7 +79,7 @@ static void *blocks(struct selftest_case *t, const struct pack *p,
     return all;
 }
 
-/* ---- rows ---------------------------------------------------------------- */
+/* ---- rows of the table of calls ------------------------------------------ */
 
 enum {
     CUT = 288,
@@ -101,8 +101,8 @@ static const struct row {
     int n_rank;   /* ranks among which the summed dimension is divided */
     int beside;   /* number of further calls of the same kernel that are fused
                      into the launch */
-    /* or further calls of these kernels, each using the result of the one
-     * before; 0: none */
+    /* further calls, of these kernels, that are fused into the launch instead;
+     * each uses the result of the call before; 0 if none */
     enum kernel behind[TRIAL_CALLS - 1];
     bool by_id;  /* these calls are preceded by gather_rows with the ids of the
                     first call */
@@ -152,7 +152,7 @@ struct making {
     struct selftest_case *t;
     const struct row *r;
     pl_format f[2]; /* formats of the arguments whose format varies */
-    int n_f;        /* number of such arguments so far */
+    int n_f;        /* number of arguments in f[] so far */
     int n_pack;     /* number of packs used of t->pack */
 };
 
@@ -178,8 +178,8 @@ static int64_t count(const struct cpu_tensor *x)
     return n;
 }
 
-/* Makes the data of a weight, packed with one span per rank unless the row is
- * `plain`. */
+/* Generates the data of a weight, packed with one span per rank unless the row
+ * is `plain`. */
 static void *weights(struct making *m, struct cpu_tensor *x)
 {
     struct selftest_case *t = m->t;
@@ -206,7 +206,7 @@ static void *weights(struct making *m, struct cpu_tensor *x)
                             (x->format == PL_F32 ? 4 : 2));
 }
 
-/* Makes the data of a cache. */
+/* Generates the data of a cache. */
 static void *cache(struct selftest_case *t, const struct cpu_tensor *x)
 {
     int64_t n = x->dim[0] / PAGE_TOKENS * x->dim[1], d = x->dim[2];
@@ -599,7 +599,7 @@ static void add_calls(struct making *m)
                    i + by_id > 0 ? t->also_call[i + by_id - 1] : t->call);
 }
 
-/* Makes the launches of all calls, then fuses those of different calls. */
+/* Creates the launches of all calls, then fuses those of different calls. */
 static void add_all_launches(struct selftest_case *t)
 {
     int first[TRIAL_CALLS + 1] = {0}, host[TRIAL_CALLS];
@@ -679,7 +679,7 @@ static void make_call(struct selftest_case *t, const struct row *r,
     add_all_launches(t);
 }
 
-/* Makes the i-th call of the table. Returns false if there are fewer. */
+/* Creates the i-th call of the table. Returns false if there are fewer. */
 static bool make_from_table(struct selftest_case *t, int i)
 {
     for (int k = 0; k < N_ROW; k++) {

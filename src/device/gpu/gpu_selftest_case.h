@@ -1,6 +1,6 @@
 /* The cases of a GPU's self-test (gpu_selftest.c): small calls of each kernel.
- * Launches are made from a call by the same code as for programs. Plain C on
- * the CPU computes the reference result for the same operands.
+ * The code that creates the launches of a program also creates those of a case.
+ * Plain C on the CPU computes the reference result for the same operands.
  *
  * All memory that a case reads and writes is one range, the image. The host
  * prepares it and copies it to the device. Launches use its device address. */
@@ -19,11 +19,12 @@ enum {
 struct selftest_case {
     unsigned char *image; /* borrowed, [TRIAL_IMAGE] */
     uint64_t at;          /* device address of the image */
-    bool dry;             /* makes only launches, does not write to the image */
+    bool dry;             /* create only the launches; do not write to the
+                             image */
     size_t n, n_kept;     /* size of the image in use, in bytes; size without
                              scratch memory */
     size_t out, out_bytes;
-    bool floats; /* the result consists of floats; any two NaNs count as
+    bool floats; /* the result is compared as floats; any two NaNs count as
                     equal */
     uint64_t random;
     bool full;               /* the case does not fit into the image */
@@ -41,7 +42,7 @@ struct selftest_case {
     struct token_table table;
     struct graph_attr attr;
     struct pack pack[TRIAL_CALLS];
-    /* Further calls that the case's fused launch does too. */
+    /* Further calls that are fused into the case's launch. */
     enum kernel also[TRIAL_CALLS - 1];
     struct cpu_call also_call[TRIAL_CALLS - 1];
     int n_also;
@@ -52,8 +53,9 @@ struct selftest_case {
     } by_hand;
 };
 
-/* Makes case i, counted from 0, with t->at, t->image and t->dry. Reuses memory
- * that an earlier case allocated. Returns false if there is no case i. */
+/* Creates case i, counted from 0, using t->at, t->image and t->dry. Reuses
+ * memory that an earlier case allocated. Returns false if there is no case
+ * i. */
 bool trial_make(struct selftest_case *t, int i);
 void trial_fini(struct selftest_case *t);
 /* Returns a hash of the table of calls. If it changes, all calls are tested
@@ -93,8 +95,8 @@ uint32_t trial_draw(struct selftest_case *t);
  * NULL. */
 uint64_t trial_at(const struct selftest_case *t, const void *p);
 
-/* Makes a token table with k->n_seq sequences, whose tokens are contiguous. If
- * `states`, each sequence has a state slot to read and one to write. */
+/* Creates a token table with k->n_seq sequences, whose tokens are contiguous.
+ * If `states`, each sequence has a state slot to read and one to write. */
 struct trial_tokens {
     int n_tok, n_seq, first; /* first: position of the first token */
     int stride;              /* page_stride */
@@ -103,9 +105,9 @@ void trial_tokens(struct selftest_case *t, const struct trial_tokens *k,
                   bool states, int64_t n_page);
 
 /* ---- gpu_trial_hand.c ---- */
-/* Makes case i, 0 to TRIAL_BY_HAND - 1, of the kernels that are not kernels of
- * programs: the arithmetic operations, and the copies that instructions consist
- * of. */
+/* Creates case i, 0 to TRIAL_BY_HAND - 1, of the kernels that are not kernels
+ * of programs: the arithmetic operations, and the copies that instructions
+ * consist of. */
 enum { TRIAL_BY_HAND = 5 };
 void trial_by_hand(struct selftest_case *t, int i);
 

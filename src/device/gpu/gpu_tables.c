@@ -1,6 +1,6 @@
-/* Implementation of gpu_tables.h. Offsets are assigned in the order of
- * contents, in which equal tables are adjacent. Then tables are sorted by key
- * for look-ups. */
+/* Implementation of gpu_tables.h. Tables are first sorted by contents, so that
+ * equal tables are adjacent, and get offsets in this order. Then tables are
+ * sorted by key for look-ups. */
 #include "device/gpu/gpu_tables.h"
 
 #include <stdlib.h>

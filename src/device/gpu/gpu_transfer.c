@@ -229,7 +229,7 @@ static pl_status carry_pages(struct gpu_device *x, const struct insn *st,
     return PL_OK;
 }
 
-/* ---- an instruction ------------------------------------------------------ */
+/* ---- work of an instruction ---------------------------------------------- */
 
 static pl_status launch(struct gpu_device *x, const struct insn *st, int i,
                         pl_err *err)

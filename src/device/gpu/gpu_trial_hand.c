@@ -116,7 +116,7 @@ static void probe_reference(struct selftest_case *t)
     }
 }
 
-/* Makes the operands of the probe kernel: half are combinations of corner
+/* Generates the operands of the probe kernel: half are combinations of corner
  * cases, half are random bits. */
 static void make_probe(struct selftest_case *t)
 {
@@ -184,7 +184,7 @@ static void copies_reference(struct selftest_case *t)
     }
 }
 
-/* Makes a case with one copy of each access size: 1, 2, 4 and 8 bytes. */
+/* Creates a case with one copy of each access size: 1, 2, 4 and 8 bytes. */
 static void make_copies(struct selftest_case *t)
 {
     struct copy_pieces_args *a = &t->by_hand.copies;

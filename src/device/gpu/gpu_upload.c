@@ -12,10 +12,11 @@ enum {
     /* number of copy threads: each copies some 10 GB/s, while links transfer 25
      * to 50 */
     CREW = 4,
-    TOGETHER = 2 * GPU_SLOT /* least size of a copy that uses them, in bytes */
+    TOGETHER = 2 * GPU_SLOT /* minimum size in bytes of a copy that uses the
+                               copy threads */
 };
 
-/* ---- to the device ------------------------------------------------------- */
+/* ---- copies to the device ------------------------------------------------ */
 
 /* A copy whose spans are stored contiguously at device address `dst`. */
 struct errand {
@@ -240,7 +241,8 @@ void gpu_stage_begin(struct gpu_device *x, int n_busy)
     for (int i = 0; i < n; i++)
         core[i] = -1;
     if (team_create(&x->copy_threads, n, core, n_busy + n, NULL) != PL_OK)
-        x->copy_threads = NULL; /* then only the issuing thread copies */
+        x->copy_threads = NULL; /* without copy threads, only the issuing thread
+                                   copies */
 }
 
 void gpu_stage_end(struct gpu_device *x)

@@ -1,9 +1,9 @@
 /* Waits for a GPU that may hang, which means that it neither makes progress nor
- * reports an error. No wait is left to the driver, because it might not return.
- * Heartbeats are fences recorded in the queues now and then. A waiting thread
- * checks which of them were reached. If none is reached for half a minute, the
- * GPU counts as lost. At most GPU_PULSES heartbeats are in flight, because
- * drivers block a thread that queues too many commands.
+ * reports an error. No thread waits inside the driver, because the driver might
+ * not return. Heartbeats are fences recorded in the queues now and then. A
+ * waiting thread checks which of them were reached. If none is reached for half
+ * a minute, the GPU counts as lost. At most GPU_PULSES heartbeats are in
+ * flight, because drivers block a thread that queues too many commands.
  *
  * Device memory of a lost GPU is not freed, nor is host memory that it can
  * access. The driver's call might not return, and the GPU might still write
@@ -15,7 +15,8 @@
 
 enum {
     PULSE_STEPS = 64,
-    LIMIT_S = 30,        /* timeout; no instruction takes that long */
+    LIMIT_S = 30,        /* timeout in seconds; no instruction takes this
+                            long */
     LIMIT_CORES_S = 600, /* timeout for a device that is a CPU */
     /* a wait records heartbeats after this fraction of the timeout */
     LIMIT_PARTS = 8,

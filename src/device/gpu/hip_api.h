@@ -12,7 +12,7 @@
 
 struct api_stream;
 struct api_graph;
-struct hip_properties; /* of a device; only strings in it are read */
+struct hip_properties; /* properties of a device; only the strings are read */
 struct hiprtc_program;
 
 /* Attributes of hipDeviceGetAttribute. */
@@ -34,7 +34,7 @@ enum {
     HIP_WAIT_AT_LEAST = 0,
     HIP_COPY_TO_DEVICE = 1,
     HIP_COPY_TO_HOST = 2,
-    HIP_COPY_ANY = 4, /* HIP finds the direction from the addresses */
+    HIP_COPY_ANY = 4, /* HIP infers the direction from the addresses */
     HIP_CAPTURE_OF_THREAD = 1,
     HIP_FINE_GRAINED = 1, /* writes are visible to other devices at once */
 };

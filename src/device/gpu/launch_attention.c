@@ -1,5 +1,5 @@
-/* Makes the launches of attention: first for the spans of all tokens, then for
- * the tree that merges the states of each row. A row is a query head of a
+/* Creates the launches of attention: first for the spans of all tokens, then
+ * for the tree that merges the states of each row. A row is a query head of a
  * token. A span is TEXT_SPAN positions, for which a launch computes a softmax
  * state.
  *
@@ -14,12 +14,13 @@
 
 enum {
     MAX_ROWS = 16,          /* most rows of a work group */
-    PART_BYTES = 128 << 20, /* scratch memory that parts should not exceed, in
-                               bytes */
+    PART_BYTES = 128 << 20, /* size in bytes that the scratch memory of a part
+                               should not exceed */
     TILE_COLUMNS = 128,     /* most columns of V for the tile kernels */
     ALONE = 8,      /* with up to this many tokens, a group's rows belong to one
                        token */
-    ALONE_EACH = 2, /* the same with up to this many tokens per sequence */
+    ALONE_EACH = 2, /* a group's rows also belong to one token with up to this
+                       many tokens per sequence */
     FEW_TOKENS = 32,        /* with up to this many tokens, tile kernels are not
                                used */
     ENOUGH_GROUPS = 1 << 11 /* with more groups than this, a group processes
@@ -30,14 +31,14 @@ struct attention {
     const struct gpu_call *c;
     int64_t n_head, n_kv, state_bytes;
     /* most query heads that share a KV head; the number that share each KV head
-     * if adjacent query heads do, else 0 */
+     * if these are adjacent and equally many, else 0 */
     int32_t heads, per_kv;
     enum gpu_kernel kernel;
     bool alone;           /* the rows of a group are heads of one token */
     int32_t rows;         /* rows of a work group */
     int32_t wide;         /* columns of a stack entry of the tile kernels; 0 for
                              other kernels */
-    int64_t n_span, part; /* most spans of a row; tokens per launch */
+    int64_t n_span, part; /* most spans of a row; number of tokens per launch */
 };
 
 static int64_t spans_for(int64_t n)

@@ -1,4 +1,4 @@
-/* Makes the launches of RoPE and of cache writes. */
+/* Creates the launches of RoPE and of cache writes. */
 #include "device/gpu/gpu_launch.h"
 
 #include "base/exact.h"

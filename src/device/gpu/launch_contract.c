@@ -1,4 +1,4 @@
-/* Makes the launches of contractions with weights. A row of activations is
+/* Creates the launches of contractions with weights. A row of activations is
  * multiplied by the matrix of its head or expert. The summed dimension k is
  * divided into spans, each of one rank. The ranks' sums are added along the
  * rank tree, on a stack of partial results in device memory. */
@@ -12,15 +12,16 @@ enum { FEW_TOKENS = 4, FEW_ITEMS = 256, MANY_TOKENS = 64, MANY_PANELS = 8 };
 /* The choice between GEMM and skinny kernels. A GEMM work group has 8 panels of
  * weights; if there are few groups, each waits for the latency of one tile
  * after another. Skinny kernels have many more groups, but each block of rows
- * reads the weights again. FEW_IN_MANY and ONE_IN_MANY: how many skinny groups
- * a compute unit executes in the time of one GEMM group. They are estimated
- * from the memory latency and the cost of a tile, not measured. */
+ * reads the weights again. FEW_IN_MANY and ONE_IN_MANY are the numbers of
+ * skinny groups that a compute unit executes in the time of one GEMM group.
+ * Both are estimated from the memory latency and the cost of a tile, not
+ * measured. */
 enum {
     FEW_IN_MANY = 16, /* for skinny groups of FEW_TOKENS rows */
     ONE_IN_MANY = 24, /* for skinny groups of one row, as for experts */
     MANY_FROM = 9,    /* minimum rows of activations for GEMM kernels */
-    MANY_EACH = 2     /* if n_unit is unknown: average rows per expert from
-                         which GEMM is used */
+    MANY_EACH = 2     /* minimum average rows per expert for GEMM if n_unit is
+                         unknown */
 };
 
 static const struct kernels {
@@ -101,7 +102,7 @@ static bool next_run(struct runs *r, int32_t rank, struct contract_run *run)
     return r->w->pack ? next_packed(r, rank, run) : next_plain(r, rank, run);
 }
 
-/* ---- a call as launches -------------------------------------------------- */
+/* ---- launches of a call -------------------------------------------------- */
 
 /* A launch under construction. */
 struct fill {
@@ -137,8 +138,8 @@ static void add_run(struct fill *f, const struct contract_run *run,
     a->run[a->n_run++].n_add = n_add;
 }
 
-/* Adds the spans of one rank. After the last one, n_add additions of the rank
- * tree are done. A rank without spans contributes zeros. */
+/* Adds the spans of one rank. The last span is followed by n_add additions of
+ * the rank tree. A rank without spans contributes zeros. */
 static void add_rank(struct fill *f, int32_t rank, int32_t n_add)
 {
     struct runs r = {.w = &f->c->in[1], .c = f->c};
@@ -284,9 +285,10 @@ static void set_many(struct fill *f, int64_t n_block)
 
 /* Returns true if n_few skinny groups take at least as long as n_many GEMM
  * groups, where a GEMM group takes as long as `each` skinny ones. n_few must
- * grow with the number of rows, and n_many must be for one block of rows. So if
- * the result is true, it is true for more rows too. The scratch size, computed
- * for the most rows, and gpu_kernel_set.c rely on this. */
+ * increase with the number of rows, and n_many must be for one block of rows.
+ * So if the result is true for some number of rows, it is true for more rows
+ * too. The scratch size, computed for the most rows, and gpu_kernel_set.c rely
+ * on this. */
 static bool many_pay(const struct gpu_call *c, int64_t n_few, int64_t n_many,
                      int64_t each)
 {
@@ -295,7 +297,7 @@ static bool many_pay(const struct gpu_call *c, int64_t n_few, int64_t n_many,
     return n_few >= each * rounds * c->n_unit;
 }
 
-/* ---- heads --------------------------------------------------------------- */
+/* ---- head_matmul --------------------------------------------------------- */
 
 /* Returns true if heads have enough rows that GEMM kernels are faster. */
 static bool heads_are_many(const struct gpu_call *c, int64_t n_panel,
@@ -345,7 +347,7 @@ size_t gpu_contract_scratch(const struct gpu_call *c)
     return (bytes + 255) & ~(size_t)255;
 }
 
-/* ---- experts ------------------------------------------------------------- */
+/* ---- expert_matmul and expert_down --------------------------------------- */
 
 /* Returns true if experts have enough rows that GEMM kernels are faster.
  * expert_matmul launches the groups of all experts once, expert_down once for

@@ -1,4 +1,4 @@
-/* Makes the launches of elementwise kernels. */
+/* Creates the launches of elementwise kernels. */
 #include "device/gpu/gpu_launch.h"
 
 static void unary(struct launch_list *l, const struct gpu_call *c, int32_t op)

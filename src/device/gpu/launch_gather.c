@@ -1,4 +1,4 @@
-/* Makes the launches of gather_rows. */
+/* Creates the launches of gather_rows. */
 #include <string.h>
 
 #include "device/gpu/gpu_launch.h"

@@ -1,4 +1,4 @@
-/* Makes the launches of ops that only move elements. */
+/* Creates the launches of ops that only move elements. */
 #include "device/gpu/gpu_launch.h"
 
 static int32_t element_bytes(const struct gpu_tensor *t)
@@ -153,8 +153,8 @@ void gpu_launch_permute(struct launch_list *l, const struct gpu_call *c)
     const int perm[GRAPH_MAX_DIM] = {c->attr->perm0, c->attr->perm1,
                                      c->attr->perm2, c->attr->perm3};
     int n = c->out.n_dim, inner = n - 1;
-    int64_t stride[GRAPH_MAX_DIM] = {0}; /* of the operand, for the result's
-                                            dimensions */
+    int64_t stride[GRAPH_MAX_DIM] = {0}; /* strides in the operand, by dimension
+                                            of the result */
 
     for (int i = 0; i < n; i++) {
         stride[i] = product(&c->in[0], perm[i] + 1, n);

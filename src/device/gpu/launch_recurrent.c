@@ -1,4 +1,4 @@
-/* Makes the launches of recurrent layers' kernels. */
+/* Creates the launches of recurrent layers' kernels. */
 #include "device/gpu/gpu_launch.h"
 
 _Static_assert((int)STATE_READ_WORD == (int)STATE_READ &&

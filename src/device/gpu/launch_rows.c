@@ -1,4 +1,4 @@
-/* Makes the launches of kernels that process rows, which are along the last
+/* Creates the launches of kernels that process rows, which are along the last
  * dimension. */
 #include "device/gpu/gpu_launch.h"
 

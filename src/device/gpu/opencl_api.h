@@ -40,8 +40,8 @@ enum {
     CL_DEVICE_GROUP_SIZE = 0x1004,      /* size_t: most work items of a work
                                            group */
     CL_DEVICE_MOST_BYTES = 0x1010,      /* u64: largest allocation */
-    CL_DEVICE_PARAMETER_BYTES = 0x1017, /* size_t: limit of a kernel's
-                                           arguments */
+    CL_DEVICE_PARAMETER_BYTES = 0x1017, /* size_t: maximum size of a kernel's
+                                           arguments in bytes */
     CL_DEVICE_FLOATS = 0x101b,          /* u64: bits of CL_FLOATS_* */
     CL_DEVICE_BYTES = 0x101f,           /* u64 */
     CL_DEVICE_LOCAL_BYTES = 0x1023,     /* u64 */
@@ -53,7 +53,8 @@ enum {
     CL_DEVICE_DRIVER_TEXT = 0x102d,   /* the driver's version */
     CL_DEVICE_VERSION_TEXT = 0x102f,
     CL_DEVICE_EXTENSIONS_TEXT = 0x1030,
-    CL_DEVICE_DOUBLES = 0x1032, /* u64: bits of CL_FLOATS_*; 0: no doubles */
+    CL_DEVICE_DOUBLES = 0x1032, /* u64: bits of CL_FLOATS_*; 0 if doubles are
+                                   not supported */
 
     CL_DEVICE_PCI = 0x410f,           /* cl_khr_pci_bus_info: u32[4] */
     CL_DEVICE_NV_PCI_BUS = 0x4008,    /* cl_nv_device_attribute_query */

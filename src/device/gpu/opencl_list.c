@@ -97,7 +97,7 @@ static bool extends(const struct opencl *cl, struct cl_device *d,
     return false;
 }
 
-/* ---- list ---------------------------------------------------------------- */
+/* ---- list of devices ----------------------------------------------------- */
 
 /* Writes the PCI address, which the vendors' extensions report, or "" if it is
  * unknown. */
@@ -130,8 +130,8 @@ static void pci_address(const struct opencl *cl, struct cl_device *d,
     }
 }
 
-/* Writes the versions as in "OpenCL 3.0, driver 580.82", without the vendor's
- * own text. */
+/* Writes the versions in the form "OpenCL 3.0, driver 580.82", without further
+ * text that the vendor adds. */
 static void version_text(const struct opencl *cl, struct cl_device *d,
                          char *out, size_t size)
 {
@@ -194,7 +194,7 @@ pl_status opencl_list(struct gpu_info *out, int max, int *n, pl_err *err)
 
 static const struct demand {
     uint32_t what;
-    /* the property must have all of `bits` set and be at least `least` */
+    /* the property must have all bits of `bits` set and be at least `least` */
     uint64_t bits, least;
     const char *lacks;
 } demands[] = {

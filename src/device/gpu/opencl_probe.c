@@ -21,7 +21,7 @@
 enum {
     MOST_NS = 50 * 1000 * 1000, /* most CPU time of the copy */
     NAP_NS = 500 * 1000,
-    MOST_NAPS = 2000, /* most naps, in case the copy waits for something */
+    MOST_NAPS = 2000, /* maximum number of naps, in case the copy never ends */
     SURVIVED = 86,    /* exit code if the driver did not end the copy */
     BY_EXIT = -1,     /* result for a driver that called exit() */
 };
@@ -107,7 +107,8 @@ static int outcome(pid_t pid)
 
         if (got == pid)
             return end_of(status);
-        if (got < 0 && errno != EINTR) /* the application has reaped the copy */
+        if (got < 0 && errno != EINTR) /* the application has already reaped the
+                                          copy */
             return 0;
         if (clock_gettime(clock, &t) != 0 || t.tv_sec > 0 ||
             t.tv_nsec > MOST_NS)

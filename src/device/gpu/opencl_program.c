@@ -1,4 +1,4 @@
-/* Makes the kernels of an OpenCL device, from the binary in the kernel cache
+/* Creates the kernels of an OpenCL device, from the binary in the kernel cache
  * or, if there is none, from source. */
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,15 +17,15 @@ struct build {
 };
 
 /* Compiler options for GPUs and for CPUs. With ON_CORES loops are not unrolled.
- * Compilers for CPUs make a loop of a group's lanes, and would take minutes to
- * compile unrolled loops. */
+ * Compilers for CPUs turn a group's lanes into a loop, and would take minutes
+ * to compile unrolled loops inside it. */
 static const char options_gpu[] =
     "-cl-std=CL1.2 -cl-fp32-correctly-rounded-divide-sqrt";
 static const char options_cores[] =
     "-cl-std=CL1.2 -cl-fp32-correctly-rounded-divide-sqrt -DON_CORES";
 
-/* Returns the key of the binary in the kernel cache: everything that may affect
- * the binary. The caller frees it. Returns NULL if out of memory. */
+/* Returns the key of the binary in the kernel cache. It contains all that may
+ * affect the binary. The caller frees it. Returns NULL if out of memory. */
 static char *key_of(const struct build *b, size_t *n)
 {
     char name[256], version[256], driver[256], platform[256] = "";
@@ -75,9 +75,9 @@ static int32_t compile(const struct build *b, struct cl_program *p)
     return b->cl->clBuildProgram(p, 1, &b->at->device, b->options, NULL, NULL);
 }
 
-/* ---- from a binary ------------------------------------------------------- */
+/* ---- kernels from a stored binary ---------------------------------------- */
 
-/* Makes the kernels from the stored binary. Returns NULL if there is none or
+/* Creates the kernels from the stored binary. Returns NULL if there is none or
  * the driver rejects it. */
 static struct cl_program *from_binary(const struct build *b, const char *key,
                                       size_t n_key)
@@ -119,7 +119,7 @@ static void keep(const struct opencl *cl, struct cl_program *p, const char *key,
     free(bytes);
 }
 
-/* ---- from the source ----------------------------------------------------- */
+/* ---- kernels from source ------------------------------------------------- */
 
 /* Sets an error that contains the compiler's log, from the first line with an
  * error. */

@@ -213,8 +213,8 @@ struct stream_text;
 
 enum stream_direction { COPY_TO_DEVICE, COPY_TO_HOST, COPY_ANY };
 
-/* The launches of a graph to be made. The functions of their kernels are
- * loaded. */
+/* The launches of a graph to be created. The functions of their kernels are
+ * already loaded. */
 struct stream_launches {
     const struct gpu_graph_node *node;
     int n;
@@ -231,8 +231,8 @@ struct stream_vendor {
      * numbered `later` and above. */
     const char *const *symbol, *const *call;
     int later;
-    int attribute[STREAM_ATTRIBUTE_COUNT]; /* the vendor's numbers, or
-                                              NO_ATTRIBUTE */
+    int attribute[STREAM_ATTRIBUTE_COUNT]; /* the vendor's numbers of the
+                                              attributes, or NO_ATTRIBUTE */
     /* Flags of an event which, recorded before a post, makes earlier commands
      * visible to all devices; 0 if the post itself does so. */
     unsigned fence;
@@ -290,12 +290,13 @@ struct stream_vendor {
      * once. */
     pl_status (*text_program)(struct stream_text *t, enum gpu_kernel k,
                               const void **image, void **owned, pl_err *err);
-    /* Returns a hash of everything that may affect the kernels' bits, except
-     * the device and the driver's version. */
+    /* Returns a hash of all that may affect the bits of the kernels' results,
+     * except the device and the driver's version. */
     uint64_t (*text_hash)(const struct stream_text *t);
 
-    /* Stream commands: copy() is copy, read or write of struct gpu_driver,
-     * post() is signal_word, and wait() is wait_word. */
+    /* Stream commands: copy() implements copy, read and write of struct
+     * gpu_driver, post() implements signal_word, and wait() implements
+     * wait_word. */
     pl_status (*copy)(const struct stream_api *api,
                       const struct stream_device *d, struct api_stream *s,
                       enum stream_direction way, uint64_t dst, uint64_t src,
@@ -306,8 +307,8 @@ struct stream_vendor {
     pl_status (*wait)(const struct stream_api *api,
                       const struct stream_device *d, struct api_stream *s,
                       uint64_t at, uint64_t value, pl_err *err);
-    /* Makes a graph of the launches `l`. The caller destroys *out if it is not
-     * NULL, even after a failure. Stream `s` is used by APIs that record a
+    /* Creates a graph of the launches `l`. The caller destroys *out if it is
+     * not NULL, even after a failure. Stream `s` is used by APIs that record a
      * graph from a stream; no command is added to it. */
     pl_status (*graph)(const struct stream_api *api,
                        const struct stream_device *d,

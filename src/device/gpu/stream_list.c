@@ -57,7 +57,7 @@ pl_status stream_free_memory(const struct stream_vendor *vendor, int index,
     return s;
 }
 
-/* ---- list ---------------------------------------------------------------- */
+/* ---- list of devices ----------------------------------------------------- */
 
 static pl_status speeds(const struct stream_api *api,
                         const struct stream_device *d, struct gpu_info *i,
@@ -83,7 +83,8 @@ static pl_status speeds(const struct stream_api *api,
     return PL_OK;
 }
 
-/* Makes hexadecimal letters lower case; APIs differ in their case. */
+/* Changes hexadecimal letters to lower case, because the APIs differ in their
+ * case. */
 static void lower_hex(char *s)
 {
     for (; *s; s++)
@@ -136,7 +137,7 @@ pl_status stream_list(const struct stream_vendor *vendor, struct gpu_info *out,
     return PL_OK;
 }
 
-/* ---- peers --------------------------------------------------------------- */
+/* ---- peer access --------------------------------------------------------- */
 
 static bool reaches(const struct stream_api *api, const struct gpu_info *from,
                     const struct gpu_info *to)

@@ -53,8 +53,9 @@ static bool is_none(unsigned code)
     return code == API_NO_DEVICE || code == HIP_CODE_INVALID_DEVICE;
 }
 
-/* If this user may open the device file through which HIP finds GPUs, there are
- * none, so returns PL_OK. Otherwise returns an error with the reason. */
+/* Called if HIP finds no GPU. Returns PL_OK if this user may open the device
+ * file through which HIP finds GPUs, because then there are none. Otherwise
+ * returns an error with the reason. */
 static pl_status none(const struct stream_api *api, unsigned code, pl_err *err)
 {
     static const char door[] = "/dev/kfd";
@@ -144,8 +145,8 @@ static bool refuses(const struct stream_device *d, char *why, size_t size)
     return true;
 }
 
-/* has_dot4() and has_mma() return true if text/prelude_hip.h uses dot products
- * of four bytes, or matrix units, on this architecture. */
+/* has_dot4() returns true if text/prelude_hip.h uses dot products of four bytes
+ * on this architecture; has_mma(), if it uses matrix units. */
 static bool has_dot4(const struct stream_device *d)
 {
     static const char *const arch[] = {"gfx906", "gfx908", "gfx90a",
@@ -186,9 +187,9 @@ static void show(const struct stream_api *api, const struct stream_device *d,
                    is_arch(d, "gfx90a") || is_arch(d, "gfx942"), hz);
 }
 
-/* HIP reports the command clock. Per clock and data line, HBM, recognized by
- * its wide bus, transfers two bits, GDDR6 sixteen, and host memory shared with
- * the GPU eight. */
+/* HIP reports the command clock of the memory. Per clock and data line, HBM
+ * transfers two bits, GDDR6 sixteen, and host memory shared with the GPU eight.
+ * HBM is recognized by its wide bus. */
 static int transfers(const struct stream_api *api,
                      const struct stream_device *d, int bus_bits)
 {

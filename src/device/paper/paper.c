@@ -1,4 +1,4 @@
-/* The kind paper: a description of a device that is not there, to plan for. */
+/* The backend paper: devices that exist only as descriptions, for plans. */
 #include <string.h>
 
 #include "base/err.h"
@@ -73,11 +73,12 @@ static bool has_kernel(const struct device_desc *d,
     (void)d;
     (void)opt;
     (void)t;
-    return !insn_kernel_is_bf16(k); /* what described ones have is not known */
+    return !insn_kernel_is_bf16(k); /* the properties of a described host are
+                                       not known */
 }
 
-/* Returns the scratch bytes of a device with private memory that runs this
- * machine's kernels. */
+/* Returns the scratch size in bytes of a device with private memory that runs
+ * this machine's kernels. */
 static size_t scratch(const struct device_desc *d,
                       const struct device_options *opt, const struct program *p)
 {

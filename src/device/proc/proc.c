@@ -2,9 +2,9 @@
  * programs are loaded, with its own threads and memory.
  *
  * It resembles a device on another host or on an accelerator card. Other
- * devices cannot read its memory; the host writes and reads that through a
- * pipe; and it may be lost at any moment. The child executes programs as a cpu
- * device (proc_child.c). Kernels of the application (custom ops) run in the
+ * devices cannot read its memory, the host accesses its memory through a pipe,
+ * and the device may be lost at any moment. The child executes programs as a
+ * cpu device (proc_child.c). Kernels of the application (custom ops) run in the
  * child too, so their side effects are not visible in this process.
  *
  * Children are ended by SIGKILL. That also ends a child that hangs, and
@@ -235,8 +235,7 @@ static pl_status get(struct device *d, enum region r, size_t offset, void *dst,
     return received ? PL_OK : lost(p, err);
 }
 
-/* Has nothing to wait for, because the child executes orders one after
- * another. */
+/* Does nothing, because the child executes orders one after another. */
 static pl_status flush(struct device *d, pl_err *err)
 {
     const struct proc_device *p = d->own;
@@ -244,7 +243,7 @@ static pl_status flush(struct device *d, pl_err *err)
     return atomic_load(&p->gone) ? lost(p, err) : PL_OK;
 }
 
-/* ---- a step -------------------------------------------------------------- */
+/* ---- execution of a step ------------------------------------------------- */
 
 static bool send_run(struct proc_device *p, const struct device_run *run,
                      uint64_t number)

@@ -7,7 +7,8 @@
  *
  * The child does not touch other state of the parent: it runs no signal handler
  * of the application, flushes no stdio stream, and takes no lock that a thread
- * of the parent might hold. It ends when the parent kills it or ends. */
+ * of the parent might hold. The child ends when the parent kills it or the
+ * parent ends. */
 #include <poll.h>
 #include <signal.h>
 #include <stdlib.h>

@@ -48,14 +48,14 @@ struct proc_device {
     struct proc_end end;
     /* held while a thread uses the pipe to write or read device memory */
     pthread_mutex_t stream;
-    pid_t pid;        /* 0: no process */
+    pid_t pid;        /* 0 if there is none */
     bool asked;       /* the child executes a step and will send struct
                          proc_done */
     atomic_bool gone; /* the child has ended; `how` says why */
     char how[64];
     /* ---- used by proc_watch.c, under the backend's lock once the watcher
      * runs */
-    int pidfd; /* owned; -1: none */
+    int pidfd; /* owned; -1 if none */
     long told; /* process id that the system reports for pidfd */
 };
 

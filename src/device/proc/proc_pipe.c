@@ -1,7 +1,8 @@
 /* Implementation of proc_pipe.h. The counts of bytes written and read only
- * grow, so a full ring and an empty one can be told apart. A side that is about
- * to sleep increments n_asleep before its last check of the count. The other
- * side advances the count before it reads n_asleep. So no wake-up is lost. */
+ * increase, so a full ring and an empty one can be told apart. A side that is
+ * about to sleep increments n_asleep before its last check of the count. The
+ * other side advances the count before it reads n_asleep. So no wake-up is
+ * lost. */
 #include "device/proc/proc_pipe.h"
 
 #include <limits.h>

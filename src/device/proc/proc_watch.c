@@ -210,8 +210,8 @@ static void on_child_exit(struct proc_backend *b, struct proc_device *p)
     proc_pipe_wake(p->pipe);
 }
 
-/* Checks the children whose pidfd poll() reported, or all. Returns the number
- * of children that have not ended. */
+/* Checks the children whose pidfd poll() reported, or all children if `all`.
+ * Returns the number of children that are still running. */
 static int look(struct proc_backend *b, bool all)
 {
     int n = 0;

@@ -3,7 +3,7 @@
  * least one is always allowed: the one that comes first in the variant. */
 #include "device/sim/sim_merge.h"
 
-/* A queue during the draw. */
+/* A queue while the order is drawn. */
 struct source {
     const int *step;
     int n, head;
@@ -16,8 +16,8 @@ struct merging {
     const struct device_run *run;
     int dev;
     struct source queue[QUEUE_COUNT];
-    const unsigned char *told; /* by event of the device: its POST is in the
-                                  list already */
+    const unsigned char *told; /* by event of the device: nonzero if its POST is
+                                  in the list already */
 };
 
 static bool runs(const struct merging *m, const struct insn *st)

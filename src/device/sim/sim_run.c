@@ -13,7 +13,7 @@
  * there are as many threads as devices, at most one per core, which execute the
  * compute queues in parallel. As many further threads execute the copy queues,
  * because on hardware a kernel does not delay a copy. The option sim_merge
- * makes one queue of both (sim_merge.h).
+ * merges both queues of a device (sim_merge.h).
  *
  * Kernels are the CPU's, executed whole or in parts in any order. Memory is
  * poisoned when it is allocated, and buffers when they are dead. So an
@@ -39,8 +39,10 @@ struct cursor {
     int n, head;
     int hold;     /* how many more times the queue is passed over */
     bool pulling; /* the instruction at `head` is a transfer in progress */
-    int piece;    /* its next copy descriptor, or part of a PAGES */
-    int n_piece;  /* number of copy descriptors, or of parts of a PAGES */
+    int piece;    /* its next copy descriptor, or next part of a PAGES
+                     instruction */
+    int n_piece;  /* number of its copy descriptors, or of the parts of a PAGES
+                     instruction */
     double begun; /* start of the instruction at `head`, by device_clock() */
     double due;   /* time when its bytes have arrived; 0 if links take no
                      time */
@@ -67,10 +69,11 @@ struct sim_device {
     unsigned char *told; /* owned, [n_event]: scratch of sim_merge() */
     /* the copy queue's is empty if the queues are merged */
     struct cursor cursor[QUEUE_COUNT];
-    const struct variant *variant; /* of this step */
+    const struct variant *variant; /* variant of this step */
     unsigned char *done;           /* owned, [most instructions of a variant]:
-                                      by instruction, whether it has ended */
-    int first_open;                /* first instruction that has not ended */
+                                      by instruction, nonzero if it has ended */
+    int first_open;                /* index of the first instruction that has
+                                      not ended yet */
     int last_begun;
     int death; /* index in variant->dead of the next dead range to be
                   poisoned */
@@ -338,7 +341,7 @@ static pl_status get(struct device *d, enum region r, size_t offset, void *dst,
     return PL_OK;
 }
 
-/* ---- a step -------------------------------------------------------------- */
+/* ---- execution of a step ------------------------------------------------- */
 
 static void insn_ends(struct sim_device *d, int step)
 {
@@ -426,11 +429,12 @@ static bool can_run(const struct sim *s, const struct sim_device *d,
     return !l->pulling || l->due == 0 || device_now() >= l->due;
 }
 
-/* Poisons the buffers that are dead when instruction `next` accesses memory. A
- * WAIT after a buffer's death may be what proves that peers have read the
- * buffer. So poisoning is done as late as possible: when the first later
- * instruction that accesses memory begins. It is omitted if that instruction
- * has overtaken the buffer's last readers in the other queue. */
+/* Poisons the buffers that are dead when instruction `next` accesses memory.
+ * Possibly only a WAIT after the end of a buffer's lifetime guarantees that
+ * peers have read the buffer. So poisoning is done as late as possible: when
+ * the first later instruction that accesses memory begins. It is omitted if
+ * that instruction has overtaken the buffer's last readers in the other
+ * queue. */
 static void poison_dead(struct sim_device *d, int next)
 {
     const struct variant *c = d->variant;
@@ -492,8 +496,8 @@ static void start_transfer(struct sim_thread *p, struct sim_device *d,
     }
 }
 
-/* Does the next copy descriptor of a transfer, or the next part of a PAGES.
- * Returns true if the transfer is now complete. */
+/* Executes the next copy descriptor of a transfer, or the next part of a PAGES
+ * instruction. Returns true if the transfer is now complete. */
 static bool transfer_progress(struct sim_device *d, struct cursor *l,
                               const struct insn *st)
 {

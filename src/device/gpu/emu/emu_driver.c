@@ -120,8 +120,8 @@ static void run_head(struct gpu *g, struct pending *p)
 static bool drive(struct gpu *g, enum queue q, int n)
 {
     struct pending *own = &g->queue[q], *other = &g->queue[!q];
-    int lean = draw(g, 3); /* which queue is preferred: 0 q, 1 the other, 2
-                              neither */
+    int lean = draw(g, 3); /* the preferred queue: 0 for q, 1 for the other, 2
+                              for neither */
 
     for (; own->head < own->n && !g->wrong && n > 0; n--) {
         bool theirs = lean == 1 || (lean == 2 && draw(g, 2) == 0);

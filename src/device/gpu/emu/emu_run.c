@@ -41,18 +41,19 @@ struct emu {
     size_t local, local_top; /* bytes of `arena` that the current lane has
                                 allocated; maximum over the group's lanes */
     uint32_t exchange[GPU_MAX_LANES][8];
-    /* the group in progress */
+    /* the launch and the work group in progress */
     emu_kernel *kernel;
     const void *args;
-    /* lanes begin in the order first + i * stride, modulo n_lane */
+    /* n_begun of the n_lane lanes have begun; they begin in the order first + i
+     * * stride, modulo n_lane */
     int n_lane, n_begun, first, stride;
     /* waiting lanes continue in the order from + i, modulo n_lane; n_passed
      * have been visited */
     int from, n_passed;
     uint8_t state[GPU_MAX_LANES];    /* enum lane_state */
     int wave;                        /* number of lanes in a wave */
-    int on[GPU_MAX_LANES];           /* index of each lane's fiber; -1: not
-                                        begun */
+    int on[GPU_MAX_LANES];           /* index of each lane's fiber; -1 if the
+                                        lane has not begun */
     int n_idle, idle[GPU_MAX_LANES]; /* indices of the fibers without a lane */
     const char *wrong;               /* a fault of the kernel; NULL if none */
 };
@@ -65,7 +66,7 @@ static uint64_t draw(struct emu *e)
     return e->random >> 33;
 }
 
-/* ---- called by kernels --------------------------------------------------- */
+/* ---- functions called by kernels ----------------------------------------- */
 
 void *emu_local(size_t bytes)
 {
@@ -147,7 +148,7 @@ bool emu_shares(uint64_t at)
     return at >= first && at < first + ARENA;
 }
 
-/* ---- a group ------------------------------------------------------------- */
+/* ---- execution of a work group ------------------------------------------- */
 
 /* The work of a fiber: executes lanes that have not begun, one after
  * another. */

@@ -35,8 +35,8 @@ const char *emu_launch(struct emu *e, enum gpu_kernel k, int32_t n_group,
 /* ---- for the kernel source ---- */
 
 enum {
-    /* size in bytes of the memory that the lanes of a group share: what every
-     * OpenCL device has at least */
+    /* size in bytes of the memory that the lanes of a group share; every OpenCL
+     * device has at least this much */
     EMU_LOCAL = 32 << 10
 };
 
