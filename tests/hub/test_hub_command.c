@@ -222,7 +222,7 @@ TEST(hub_command_without_room_keeps_what_came)
 
     f = open_scene(&s);
     must_say(sh(1, "ulimit -f 2048; plait inspect -hf T/R"),
-             "run the command again to resume");
+             "the partial download is kept");
     assert_int_equal(part_size(&s), 2048 * 512);
     hub_try_count(&s.t);
     (void)sh(0, "plait inspect -hf T/R");
@@ -235,10 +235,11 @@ TEST(hub_command_serves_a_model_of_a_hub)
     struct scene s;
 
     (void)open_scene(&s);
-    must_say(sh(0, "plait serve -hf T/R --port 0 -dev cpu -t 1 -c 512 "
-                   "2>said & p=$!; "
-                   "until grep -q listens said || ! kill -0 $p; do sleep 0.05; "
-                   "done; kill $p; wait $p && cat said >&2"),
+    must_say(sh(0,
+                "plait serve -hf T/R --port 0 -dev cpu -t 1 -c 512 "
+                "2>said & p=$!; "
+                "until grep -q listening said || ! kill -0 $p; do sleep 0.05; "
+                "done; kill $p; wait $p && cat said >&2"),
              "fable-Q8_0 is listening on");
     assert_int_equal(s.t.n_get, 1);
     close_scene(&s);
