@@ -38,20 +38,17 @@ static char *prompt_of(EditLine *edit)
     return (char *)e->prompt;
 }
 
-/* Replaces line ends (CR, CR LF) by newlines. Drops the final ones, so that
- * only Enter sends the text. Returns the new length. */
+/* Replaces the terminal's line ends by newlines and removes those at the end of
+ * the text, because Enter sends the text, not the paste. Returns the new
+ * length. */
 static size_t unify_lines(wchar_t *s, size_t n)
 {
-    size_t kept = 0;
-
-    for (size_t i = 0; i < n; i++) {
-        if (s[i] == L'\r' && i + 1 < n && s[i + 1] == L'\n')
-            continue;
-        s[kept++] = s[i] == L'\r' ? L'\n' : s[i];
-    }
-    while (kept > 0 && s[kept - 1] == L'\n')
-        kept--;
-    return kept;
+    for (size_t i = 0; i < n; i++)
+        if (s[i] == L'\r')
+            s[i] = L'\n';
+    while (n > 0 && s[n - 1] == L'\n')
+        n--;
+    return n;
 }
 
 /* Called after the first marker of a paste: reads up to the second marker and

@@ -294,7 +294,7 @@ TEST(cli_chat_on_a_terminal_takes_a_paste_whole)
 
     snprintf(keys, sizeof keys, "/save %s\r", saved);
     await(&t, NULL, "\033[?2004h");
-    await(&t, "\033[200~/quit\ris no\r\nh\303\251ro\r\n\033[201~", "ro");
+    await(&t, "\033[200~/quit\ris no h\303\251ro\r\033[201~", "ro");
     await(&t, "!\r", "\033[?2004l");
     await(&t, NULL, "> ");
     await(&t, keys, "json");
@@ -303,7 +303,7 @@ TEST(cli_chat_on_a_terminal_takes_a_paste_whole)
     ends(&t, pid);
     m = json_load_file(saved, 0, NULL);
     assert_int_equal(json_array_size(m), 2);
-    assert_string_equal(content(m, 0), "/quit\nis no\nh\303\251ro!");
+    assert_string_equal(content(m, 0), "/quit\nis no h\303\251ro!");
     json_decref(m);
 }
 

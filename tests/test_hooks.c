@@ -198,11 +198,11 @@ TEST(prose_of_old_lines_is_checked_but_in_rooms_that_are_left)
 {
     need_repo();
     assert_string_equal(
-        sh(0, IN_REPO "mkdir bench && cp src/old.c bench && python3 -c '"
+        sh(0, IN_REPO "mkdir models && cp src/old.c models && python3 -c '"
                       "import prose\n"
                       "for c in prose.complaints(None, [\"src/old.c\", "
-                      "\"bench/old.c\", \"Makefile\"]): print(*c)' && "
-                      "rm -r bench")
+                      "\"models/old.c\", \"Makefile\"]): print(*c)' && "
+                      "rm -r models")
             .out,
         "src/old.c 1 \"What\": begin with the subject or with a verb\n");
 }
