@@ -76,7 +76,7 @@ def llama_bench_side(o, model):
 
 
 class PackageSide:
-    """Does the work of llama-bench with the functions that llama-cpp-python
+    """Runs what llama-bench runs, with the functions that llama-cpp-python
     wraps, because its class Llama would need a tokenizer in the file."""
 
     def __init__(self, o, model):

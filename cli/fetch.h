@@ -9,8 +9,8 @@
  * Ctrl-C ends the download; the received part stays, so that the next call
  * resumes it. */
 enum exit_code fetch_model(struct options *o);
-/* Does the same, but Ctrl-C does not end the download. Setting *cancel from
- * another thread does. */
+/* Downloads it like fetch_model(). Another thread ends the download by setting
+ * *cancel; Ctrl-C does not end it. */
 enum exit_code fetch_model_for(struct options *o, const volatile int *cancel);
 
 #endif

@@ -385,7 +385,7 @@ bool option_set_list(struct options *o, const struct option_row *row,
     }
 }
 
-/* Does the same for decimal numbers. */
+/* Sets a list of decimal numbers. */
 bool option_set_numbers(struct options *o, const struct option_row *row,
                         const char *value, char want[static OPTION_WANT])
 {

@@ -127,8 +127,8 @@ static char *name_of_file(const char *path)
     return strndup(at, n);
 }
 
-/* Does the same for a URL. The result contains no query, and no password,
- * because it is displayed. */
+/* Returns the name of the file of a URL, as name_of_file() does. It contains
+ * no query and no password, because it is displayed. */
 static char *name_of_url(const char *url)
 {
     char buf[HUB_SHOWN];

@@ -24,6 +24,7 @@ RULES = [(re.compile(pattern), remedy) for pattern, remedy in (
      'begin with the subject or with a verb'),
     (r'^(Does|Do|Is|Are|Has|Have|Can|Could|May|Must|Was|Were|Did|Should|Will)'
      r'\b[^.?]*\?', 'state it, do not ask'),
+    (r'^Does\b', 'name the action'),
     (r'\b(is|are|was|were|be) none of\b', 'write "is not one of"'),
     (r'(?<![Tt]here )\b(is|are|was|were) no '
      r'(?!longer|more\b|less|fewer|other\b|such\b|error\b)[a-z]+',

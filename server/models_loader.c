@@ -317,7 +317,7 @@ static bool request_eviction(struct models *m, const struct model *a)
     return true;
 }
 
-/* Does one operation for the next model in the load queue: loads it, unloads
+/* Takes the next step for the first model in the load queue: loads it, unloads
  * another model or requests its eviction, or fails the load. Returns false if
  * the queue is empty, or if all loaded models are in use and none can be
  * evicted yet. */

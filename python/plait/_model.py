@@ -302,7 +302,7 @@ class EnginePlan(Plan):
             yield lib.engine_plan(e)
 
     def close(self) -> None:
-        """Does nothing: the engine has it."""
+        """Frees nothing, because the engine owns the plan."""
 
 
 # ---- files and the machine --------------------------------------------------

@@ -90,8 +90,8 @@ void team_pause(struct yielding *y)
 
 /* ---- flags --------------------------------------------------------------- */
 
-/* Does not use a private futex, because devices of several processes wait for
- * the flag. */
+/* Wakes all threads that sleep on the flag. The futex is not private, because
+ * devices of several processes wait for the flag. */
 void device_flag_wake(struct device_flag *f)
 {
     atomic_fetch_add(&f->wake_count, 1);

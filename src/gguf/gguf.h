@@ -75,7 +75,7 @@ struct gguf; /* opaque */
  * order. On failure *out is NULL. */
 pl_status gguf_open(struct gguf **out, const char *path, pl_err *err);
 
-/* Does the same from memory that the caller keeps alive (fuzzing, tests).
+/* Opens a file in memory, which the caller keeps alive (fuzzing, tests).
  * `name` replaces the path in errors. Tensors are as aligned as `data` is.
  * Rejects a part of a split set. */
 pl_status gguf_open_memory(struct gguf **out, const void *data, size_t size,

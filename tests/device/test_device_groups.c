@@ -195,7 +195,7 @@ static int pick(struct game *g, int d, struct scope x)
     }
 }
 
-/* Does the same as pick for the compute queue of its own device. */
+/* Returns a value as pick() does, after a wait of the compute queue for it. */
 static int pick_own(struct game *g, int d, struct scope x)
 {
     int t = pick(g, d, x);

@@ -483,7 +483,7 @@ static void push_round(struct rounds *r, int d, int round, enum mistake m)
         build_post(b, QUEUE_COPY, event_of(round, E_MOVED));
 }
 
-/* Does the same with pulls: each takes what the others have. */
+/* A round with pulls: each device reads the addends of the others. */
 static void pull_round(struct rounds *r, int d, int round)
 {
     struct build *b = &r->b[d];

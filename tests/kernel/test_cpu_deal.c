@@ -23,7 +23,7 @@ static void crew_init(struct crew *c, int64_t n, int64_t grain, int nth)
     }
 }
 
-/* Does a portion of a thread's work. Returns false if there is none. */
+/* Computes one portion of a thread's work. Returns false if none is left. */
 static bool crew_work(struct crew *c, int thread)
 {
     struct cpu_part p;

@@ -255,7 +255,8 @@ static void scene_make(struct scene *s, int fi, enum kernel kernel,
     s->p.id = s->id;
 }
 
-/* Does the same with another k, of which the device has the spans. */
+/* Replaces the weights of a scene by some with another k, of which the device
+ * holds the spans. */
 static void scene_cut(struct scene *s, int fi, int64_t k,
                       const struct pack_span *span, int n_span, uint64_t *seed)
 {

@@ -830,7 +830,7 @@ TEST(gpu_merge_tree_adds_along_the_stack)
     free(want);
 }
 
-/* Does the copies of cpu_pages.c: of each sequence in the table, the pages from
+/* Copies as cpu_pages.c does: of each sequence in the table, the pages from
  * its first to the one of its last token, without holes. */
 static void pages_plain(const struct pages_args *a, const int32_t *pages,
                         const int32_t *map, const int32_t *last, int n_row,

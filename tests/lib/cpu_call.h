@@ -77,8 +77,8 @@ static inline void call_table(const struct cpu_kernels *k, enum kernel kernel,
     free(scratch);
 }
 
-/* Does the same where threads may share work: in any order, with the scratch of
- * all side by side. */
+/* Calls the kernel for all threads in any order, with their scratch side by
+ * side, because they may share work. */
 static inline void call_helping(const struct cpu_kernels *k, enum kernel kernel,
                                 struct cpu_call c, int nth, uint64_t *seed)
 {

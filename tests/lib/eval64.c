@@ -750,7 +750,7 @@ static const struct eval_value *state_of(const struct graph_node *n,
     return o->is_new && o->updates >= 0 ? &in[o->updates] : NULL;
 }
 
-/* Does what eval64_op() does, and updates the state as well. */
+/* Evaluates an op as eval64_op() does, and updates the state. */
 static void apply(const struct graph_node *n, const struct eval_value *in,
                   const struct eval_rows *rows, struct eval_value *out,
                   double *gap)

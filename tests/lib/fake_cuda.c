@@ -212,7 +212,7 @@ static unsigned count(enum function f)
     return 0;
 }
 
-/* Does the same for functions that may be called at any time after cuInit. */
+/* Counts a call that is allowed at any time after cuInit. */
 static unsigned call(enum function f)
 {
     if (!all.ready)
@@ -220,7 +220,7 @@ static unsigned call(enum function f)
     return count(f);
 }
 
-/* Does the same for functions of a context. */
+/* Counts a call that needs a current context. */
 static unsigned call_inside(enum function f)
 {
     unsigned code = call(f);

@@ -8,10 +8,10 @@
 
 /* Makes the driver use the fake CUDA library from now on. */
 const struct fake_cuda *fake_cuda_use(void);
-/* Does the same with that of an older driver, which lacks
+/* Makes the driver use that of an older CUDA, which lacks
  * CUDA_LATER_CALL_MAP. */
 const struct fake_cuda *fake_cuda_old_use(void);
-/* Does the same with HIP's library and its compiler. */
+/* Makes the driver use the fake HIP library and compiler. */
 const struct fake_cuda *fake_hip_use(void);
 
 /* A vendor of GPUs, by its fake library. */
@@ -45,8 +45,8 @@ struct fake_failures {
     int n_call;
     int n_draw; /* calls of each function, in the short tier */
     int every;  /* the long tier tries all of the first `every`, then fewer */
-    /* Does all the work. The nth call of the function fails; with NULL none
-     * does. Returns true if that call was made. */
+    /* Runs the work, in which the nth call of the function fails; none does if
+     * `call` is NULL. Returns true if that call was made. */
     bool (*run)(void *user, const char *call, int nth);
     void *user;
 };

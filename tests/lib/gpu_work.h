@@ -37,7 +37,7 @@ pl_status gpu_work_all(struct gpu_work *w, int index, pl_err *err); /* both of
 /* Runs after gpu_work_all: writes out and 2 out into a peer's memory. */
 pl_status gpu_work_meet(struct gpu_work *w, int peer, pl_err *err);
 void gpu_work_give_back(struct gpu_work *w);
-/* Does all of it on a GPU, from init to fini; the case fails on an error. */
+/* Runs all of it on a GPU, from init to fini; the case fails on an error. */
 void gpu_work_must_be_right(const struct gpu_driver *d, int index);
 
 #endif

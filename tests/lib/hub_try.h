@@ -95,7 +95,7 @@ void hub_use_fini(struct hub_use *u);
  * contain `said`, unless that is NULL. */
 void hub_use(struct hub_use *u, const char *name, const char *file,
              pl_status want, const char *said);
-/* Does the same with hub_fetch_url. */
+/* Calls hub_fetch_url, with the same expectations. */
 void hub_use_url(struct hub_use *u, const char *url, pl_status want,
                  const char *said);
 /* Fails unless the file at u->path has these bytes. */

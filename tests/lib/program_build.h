@@ -69,7 +69,7 @@ struct copy_desc build_rows(int dev, int src, int64_t src_off, int64_t src_row,
  * Quantizing is the library's; tanh is missing. */
 struct device_set *build_set(const char *spec, int n_thread, uint64_t seed);
 
-/* Does the same with other options; kernels set there are kept. */
+/* Opens such a set with other options; kernels set there are kept. */
 struct device_set *build_set_as(const char *spec, int n_thread,
                                 const struct device_options *opt);
 

@@ -68,8 +68,8 @@ pl_err *walk_err(struct walk *w);
 /* Checks that the call may return s. `empty`: all results that its pointers
  * requested are NULL or 0. */
 void walk_ended(struct walk *w, pl_status s, bool empty);
-/* Does the same for a function without status. neutral: it returned the value
- * that stands for nothing. */
+/* Checks the result of a function without status. neutral: it returned the
+ * value that stands for nothing. */
 void walk_gave(struct walk *w, bool neutral);
 
 #define NEED(w, argument, p)           walk_need(w, #argument, p)

@@ -82,7 +82,7 @@ static void answer_all(const struct request *a, FILE *f)
     response_free(w);
 }
 
-/* Does what the server would do with DIR/NAME.body. */
+/* Handles DIR/NAME.body as the server would. */
 static void serve(const char *folder, const char *name, enum request_kind kind)
 {
     static const struct request_rules rules = {.n_vocab = 1000,

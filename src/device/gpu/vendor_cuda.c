@@ -195,8 +195,8 @@ static void text_close(struct stream_text *t)
     free(t);
 }
 
-/* Does not decompress the PTX yet. That takes longer than the rest of opening a
- * device, and devices are often opened only to be listed. */
+/* Leaves the PTX compressed. Decompressing it takes longer than the rest of
+ * opening a device, and devices are often opened only to be listed. */
 static pl_status text_open(struct stream_text **out,
                            const struct stream_api *api,
                            const struct stream_device *d, pl_err *err)

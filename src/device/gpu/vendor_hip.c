@@ -203,7 +203,7 @@ static int transfers(const struct stream_api *api,
     return shared ? 8 : 16;
 }
 
-/* Does nothing, as hold() and drop(): HIP itself retains devices. */
+/* hold() and drop() are empty, because HIP itself retains devices. */
 static pl_status hold(const struct stream_api *api, struct stream_device *d,
                       pl_err *err)
 {

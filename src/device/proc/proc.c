@@ -235,7 +235,8 @@ static pl_status get(struct device *d, enum region r, size_t offset, void *dst,
     return received ? PL_OK : lost(p, err);
 }
 
-/* Does nothing, because the child executes orders one after another. */
+/* Returns an error if the child has ended. Flushes nothing, because the child
+ * executes orders one after another. */
 static pl_status flush(struct device *d, pl_err *err)
 {
     const struct proc_device *p = d->own;
