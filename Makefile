@@ -16,8 +16,9 @@
 #   make portable    a folder whose command needs glibc alone, and its .tar.xz
 #   make bench       the benches' figures on this machine
 #   make install     headers, libraries, command, man pages, completions and
-#                    pkg-config file; PREFIX=DIR
+#                    pkg-config file; PREFIX=DIR, DESTDIR=DIR
 BUILD ?= build
+PREFIX ?= /usr/local
 MODEL = models/fable-moe-Q8_0.gguf
 DEMO = -m $(MODEL) -dev 'cpu*2'
 
@@ -103,7 +104,7 @@ portable: all
 	@scripts/portable.sh $(BUILD) pack
 
 install: all
-	@[ -z "$(PREFIX)" ] || meson configure $(BUILD) --prefix="$(PREFIX)"
+	@meson configure $(BUILD) --prefix="$(PREFIX)"
 	@meson install -C $(BUILD)
 
 clean:
