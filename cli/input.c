@@ -169,6 +169,17 @@ enum exit_code input_prompt(struct input *in, const struct options *o)
     return c;
 }
 
+/* Turns the error of a read whose terminal was closed meanwhile into the end of
+ * the input, which a later read would find. Keeps other errors, and errno. */
+static void end_with_terminal(void)
+{
+    int error = errno;
+
+    if (ferror(stdin) && error == EIO && !isatty(0) && errno == EIO)
+        clearerr(stdin);
+    errno = error;
+}
+
 bool input_line(struct input *in, const struct options *o, enum exit_code *c)
 {
     const size_t most = (size_t)LINE_MIB << 20;
@@ -195,6 +206,7 @@ bool input_line(struct input *in, const struct options *o, enum exit_code *c)
         }
     } while (ch != EOF && ch != '\n');
     in->s[in->len] = '\0';
+    end_with_terminal();
     return in->len > 0 && !ferror(stdin);
 }
 

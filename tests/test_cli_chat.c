@@ -360,7 +360,7 @@ TEST(cli_chat_is_saved_when_its_terminal_goes)
         await(&t, "One\r", "> ");
         close(t.fd);
         assert_int_equal(waitpid(pid, &status, 0), pid);
-        assert_int_equal(command_status(status), nohup ? 1 : 128 + SIGHUP);
+        assert_int_equal(command_status(status), nohup ? 0 : 128 + SIGHUP);
         snprintf(line, sizeof line, "plait inspect %s", saved);
         sh(0, line);
         assert_int_equal(unlink(saved), 0);
