@@ -336,7 +336,7 @@ static void reject_end(struct api_error *why, const struct choice *c,
     else if (report->why == FINISH_TIMEOUT)
         api_error_set(why, 408, "timeout", "",
                       "the request timed out after %g s; send a shorter one, "
-                      "or start the server with a larger --timeout",
+                      "or start the server with a larger --request-timeout",
                       c->of->service->time_s);
     else if (report->why == FINISH_CANCELLED)
         api_error_set(why, 503, "unavailable", "", "the server is stopping");
@@ -611,6 +611,7 @@ void generation_start(struct service *v, struct http_request *r,
 {
     const struct request_rules rules = {
         .sampling = &v->sampling,
+        .defaults = v->defaults,
         .words = v->words,
         .n_vocab = pl_tokenizer_n_vocab(v->words),
         .max_tokens = v->max_tokens,

@@ -3,6 +3,7 @@
 #include "request_parse.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 typedef bool request_read_fn(struct request_reader *r);
 
@@ -179,13 +180,55 @@ static bool read_begun(struct request_reader *r)
     return r->a->begun != NULL || api_error_set_memory(r->f.why);
 }
 
+/* Returns true if a default must not be added: the request constrains its
+ * output itself, or calls tools. */
+static bool constrains(const json_t *body)
+{
+    static const char *const names[] = {"grammar",         "json_schema",
+                                        "response_format", "text",
+                                        "output_config",   "tools"};
+
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+        if (json_object_get(body, names[i]) != NULL)
+            return true;
+    return false;
+}
+
+bool request_add_defaults(json_t *body, const json_t *defaults)
+{
+    bool constrained = constrains(body), ok = true;
+    json_t *own = json_deep_copy(defaults), *v;
+    const char *name;
+
+    if (defaults == NULL)
+        return true;
+
+    json_object_foreach (own, name, v) {
+        json_t *given = json_object_get(body, name);
+
+        if (json_is_object(v) && json_is_object(given) &&
+            strcmp(name, "chat_template_kwargs") == 0)
+            ok = json_object_update_missing(given, v) == 0 && ok;
+        else if (given == NULL &&
+                 !(constrained && (strcmp(name, "grammar") == 0 ||
+                                   strcmp(name, "json_schema") == 0)))
+            ok = json_object_set(body, name, v) == 0 && ok;
+    }
+    ok = ok && own != NULL;
+    json_decref(own);
+    return ok;
+}
+
 static bool read_all(struct request_reader *r, const char *body, size_t len)
 {
     struct request *a = r->a;
     const json_t *given = NULL;
 
-    if (!fields_read(&r->f, &a->body, body, len, r->f.why) ||
-        !field_text(&r->f, "model", &a->model) || !check_beyond(r))
+    if (!fields_read(&r->f, &a->body, body, len, r->f.why))
+        return false;
+    if (!request_add_defaults(a->body, r->rules->defaults))
+        return api_error_set_memory(r->f.why);
+    if (!field_text(&r->f, "model", &a->model) || !check_beyond(r))
         return false;
     if (!field_object(&r->f, "chat_template_kwargs", &given))
         return false;

@@ -38,6 +38,8 @@ struct service {
     const char *name;     /* the model's name for clients */
     int64_t created;      /* seconds since 1970 */
     pl_sampling sampling; /* defaults of requests */
+    json_t *defaults;     /* the same, as fields of requests; owned, may be
+                             NULL */
     int64_t max_tokens;   /* default of requests; -1 for no limit */
     double time_s;        /* time limit per request in seconds; 0 if none */
     double ping_s;        /* seconds without output after which a stream sends a
