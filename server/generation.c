@@ -37,7 +37,7 @@ struct choice {
     bool full;        /* the output is complete: it continued after the only
                          call that is allowed */
     bool begins;      /* the parser is being fed request.begun */
-    size_t n_begun;   /* bytes of request.begun skipped in the content */
+    size_t n_begun;   /* bytes of request.begun that were skipped */
     int64_t n_prompt, n_cached;
     double last_token_s; /* time of its last token; 0 if none */
 };
@@ -105,8 +105,8 @@ static void set_gone(void *user)
 
 /* ---- output of a choice -------------------------------------------------- */
 
-/* Removes from *part the content that is request.begun, because the client
- * already has it. */
+/* Removes from *part the text that is request.begun, because the client already
+ * has it. */
 static void skip_begun(struct choice *c, pl_reply_part *part)
 {
     const char *begun = c->of->request.begun;
@@ -114,7 +114,7 @@ static void skip_begun(struct choice *c, pl_reply_part *part)
 
     for (; part->len > 0 && c->n_begun < n; c->n_begun++) {
         if (*part->text != begun[c->n_begun]) {
-            c->n_begun = n; /* the content differs, so skip no more */
+            c->n_begun = n; /* the text differs, so skip no more */
             return;
         }
         part->text++;
@@ -127,7 +127,9 @@ static void send_part(void *user, const pl_reply_part *part)
     struct choice *c = user;
     pl_reply_part rest = *part;
 
-    if (c->of->request.begun && part->kind == PL_REPLY_CONTENT) {
+    if (c->of->request.begun &&
+        part->kind == (c->of->request.begun_reasoning ? PL_REPLY_REASONING
+                                                      : PL_REPLY_CONTENT)) {
         skip_begun(c, &rest);
         if (rest.len == 0)
             return;

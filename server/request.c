@@ -159,23 +159,56 @@ bool request_set_thinking(struct request_reader *r, bool on)
            request_set_extra(r, "thinking", json_boolean(on));
 }
 
+/* Returns a string of an object without leading white space; NULL if nothing is
+ * left. */
+static const char *trimmed(const json_t *o, const char *name)
+{
+    const char *text = json_string_value(json_object_get(o, name));
+
+    if (text != NULL)
+        text += strspn(text, " \t\r\n");
+    return text != NULL && *text != '\0' ? text : NULL;
+}
+
 /* Sets a->begun if the conversation ends with a text of the assistant. In chats
  * and /v1/messages this is the beginning of the answer, which the model
- * continues, unless the request sets add_generation_prompt. */
+ * continues, unless the request sets add_generation_prompt.
+ * continue_final_message, vLLM's, demands it, and has reasoning continued that
+ * no content follows. */
 static bool read_begun(struct request_reader *r)
 {
     size_t n = json_array_size(r->messages);
     const json_t *last = json_array_get(r->messages, n > 0 ? n - 1 : 0);
     const char *role = json_string_value(json_object_get(last, "role"));
-    const char *text = json_string_value(json_object_get(last, "content"));
+    const char *text = trimmed(last, "content");
+    bool demanded = false;
 
-    if ((r->a->kind != REQUEST_CHAT && r->a->kind != REQUEST_MESSAGES) ||
-        field(&r->f, "add_generation_prompt") || !role ||
-        strcmp(role, "assistant") != 0 || !text ||
-        text[strspn(text, " \t\r\n")] == '\0' ||
-        json_array_size(json_object_get(last, "tool_calls")) > 0)
+    if (r->a->kind != REQUEST_CHAT && r->a->kind != REQUEST_MESSAGES)
         return true;
-    r->a->begun = strdup(text + strspn(text, " \t\r\n"));
+    if (!field_bool(&r->f, "continue_final_message", &demanded))
+        return false;
+    if (demanded && field(&r->f, "add_generation_prompt") &&
+        !r->a->no_generation_prompt)
+        return api_error_set(r->f.why, 400, "invalid_value",
+                             "continue_final_message",
+                             "continue_final_message: excludes "
+                             "add_generation_prompt; set only one of them");
+    if (demanded && text == NULL) {
+        text = trimmed(last, "reasoning_content");
+        r->a->begun_reasoning = text != NULL;
+    }
+    if (role == NULL || strcmp(role, "assistant") != 0 ||
+        json_array_size(json_object_get(last, "tool_calls")) > 0)
+        text = NULL;
+    if (demanded && text == NULL)
+        return api_error_set(r->f.why, 400, "invalid_value",
+                             "continue_final_message",
+                             "continue_final_message: the last message is not "
+                             "a text of the assistant; leave it out");
+    if (text == NULL ||
+        (!demanded && field(&r->f, "add_generation_prompt") != NULL))
+        return true;
+    r->a->begun = strdup(text);
     r->a->no_generation_prompt = true;
     return r->a->begun != NULL || api_error_set_memory(r->f.why);
 }

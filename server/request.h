@@ -86,6 +86,7 @@ struct request {
     /* text that the answer begins with, from a last message of the assistant;
      * owned; NULL if none */
     char *begun;
+    bool begun_reasoning;          /* it is reasoning, else content */
     struct request_prompt *prompt; /* [n_prompt], owned */
     int n_prompt;                  /* 1 for a conversation */
 

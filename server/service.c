@@ -249,12 +249,15 @@ static void on_count_tokens(void *user, struct http_request *r)
 
 static void on_page(void *user, struct http_request *r)
 {
+    char policy[1024];
+
     (void)user;
-    http_set_header(r, "Content-Security-Policy",
-                    "default-src 'none'; script-src 'unsafe-inline'; "
-                    "style-src 'unsafe-inline'; img-src blob: data:; "
-                    "connect-src 'self'; base-uri 'none'; form-action 'none'; "
-                    "frame-ancestors 'none'");
+    snprintf(policy, sizeof policy,
+             "default-src 'none'; script-src %s; style-src 'unsafe-inline'; "
+             "img-src blob: data:; connect-src 'self'; base-uri 'none'; "
+             "form-action 'none'; frame-ancestors 'none'",
+             server_page_scripts);
+    http_set_header(r, "Content-Security-Policy", policy);
     http_set_header(r, "X-Content-Type-Options", "nosniff");
     http_respond(r, 200, "text/html; charset=utf-8", server_page,
                  strlen(server_page));
