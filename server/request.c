@@ -10,11 +10,12 @@ typedef bool request_read_fn(struct request_reader *r);
  * enum request_kind. */
 static const struct {
     enum api_error_shape shape;
-    request_read_fn *part[5];
+    request_read_fn *part[6];
 } kinds[] = {
     [REQUEST_CHAT] = {API_ERROR_OPENAI,
                       {request_read_sampling, request_read_output,
-                       request_read_tools, request_read_chat}},
+                       request_read_tools, request_read_thinking,
+                       request_read_chat}},
     [REQUEST_COMPLETIONS] = {API_ERROR_OPENAI,
                              {request_read_sampling, request_read_output,
                               request_read_prompt}},
@@ -23,10 +24,12 @@ static const struct {
                              request_read_prompt}},
     [REQUEST_MESSAGES] = {API_ERROR_BLOCKS,
                           {request_read_sampling, request_read_output,
-                           request_read_tools, request_read_messages}},
+                           request_read_tools, request_read_thinking,
+                           request_read_messages}},
     [REQUEST_RESPONSES] = {API_ERROR_OPENAI,
                            {request_read_sampling, request_read_output,
-                            request_read_tools, request_read_responses}},
+                            request_read_tools, request_read_thinking,
+                            request_read_responses}},
     [REQUEST_INFILL] = {API_ERROR_OPENAI,
                         {request_read_sampling, request_read_output,
                          request_read_infill}},
@@ -155,7 +158,9 @@ bool request_set_extra(struct request_reader *r, const char *name,
 bool request_set_thinking(struct request_reader *r, bool on)
 {
     return request_set_extra(r, "enable_thinking", json_boolean(on)) &&
-           request_set_extra(r, "thinking", json_boolean(on));
+           request_set_extra(r, "thinking", json_boolean(on)) &&
+           request_set_extra(r, "thinking_mode",
+                             json_string(on ? "enabled" : "disabled"));
 }
 
 /* Sets a->begun if the conversation ends with a text of the assistant. In chats
