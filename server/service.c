@@ -195,6 +195,8 @@ static bool read_conversation(const struct service *v, struct http_request *r,
                                         .sampling = &v->sampling,
                                         .defaults = v->defaults,
                                         .max_tokens = -1,
+                                        .limits_thinking = v->limits_thinking,
+                                        .think_tokens = v->think_tokens,
                                         .calls_as_text = v->calls_as_text};
     struct request a = {0};
     size_t len;
