@@ -79,7 +79,8 @@ struct pl_reply {
     /* Offset in `raw` and length of the recipient of a channel's message. If
      * n_recipient is 0, the recipient is the user. */
     size_t recipient, n_recipient;
-    bool pieces; /* report arguments in fragments, as they arrive */
+    bool no_calls; /* there are no tools, so that a call is content */
+    bool pieces;   /* report arguments in fragments, as they arrive */
     /* The current call's arguments, if they are reported in fragments: the
      * offset in `raw` where they begin, 0 if none was reported; and the offset
      * of the end of the reported part. */
@@ -326,7 +327,8 @@ static enum marker marker_at(const struct pl_reply *r, struct span t, bool last,
     for (size_t i = 0; i < sizeof marks / sizeof marks[0] && !m; i++)
         if (marks[i].states & 1u << r->state)
             m = match_marker(t, last, marks[i].mark, marks[i].is, n);
-    if (!m && r->state == IN_CONTENT && f->calls && r->n_bad < MOST_BAD)
+    if (!m && r->state == IN_CONTENT && f->calls && !r->no_calls &&
+        r->n_bad < MOST_BAD)
         m = try_call(r, t, last, n);
     return m;
 }
@@ -610,7 +612,7 @@ static bool is_bare_object(struct pl_reply *r)
     struct span t = from(r, r->at);
     size_t n = span_blanks(t);
 
-    if (!r->fresh || !r->tools || r->f == &r->own ||
+    if (!r->fresh || !r->tools || r->no_calls || r->f == &r->own ||
         r->f->calls != CALLS_OBJECT || r->f->call_open.n > 0 || n == t.n ||
         t.s[n] != '{')
         return false;
@@ -709,7 +711,8 @@ static void end_message(struct pl_reply *r)
                            .arguments = t};
 
     r->made.n = 0;
-    if (t.n > 0 && t.s[0] == '{' && json_is_valid(t, &r->made.failed)) {
+    if (!r->no_calls && t.n > 0 && t.s[0] == '{' &&
+        json_is_valid(t, &r->made.failed)) {
         tell_call(r, &c);
     } else if (r->args > 0) {
         leave_arguments(r);
@@ -830,7 +833,9 @@ pl_status reply_create(pl_reply **out, const struct reply_format *format,
     }
     if (tools)
         s = read_tools(r, tools, err);
-    if (r->tools && !format->channels && format->calls == CALLS_NONE) {
+    r->no_calls = r->tools && json_array_size(r->tools) == 0;
+    if (r->tools && !r->no_calls && !format->channels &&
+        format->calls == CALLS_NONE) {
         r->own = *format;
         r->own.calls = CALLS_PYTHON;
         r->own.name_key = span_of("name");
