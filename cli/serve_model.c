@@ -36,6 +36,12 @@ static pl_status fail(pl_err *err, pl_status s, const char *text)
     return s;
 }
 
+/* The template of models whose file has none, as in llama.cpp. */
+static const char chatml[] =
+    "{% for m in messages %}{{ '<|im_start|>' + m.role + '\\n' + m.content + "
+    "'<|im_end|>\\n' }}{% endfor %}{% if add_generation_prompt %}"
+    "{{ '<|im_start|>assistant\\n' }}{% endif %}";
+
 static pl_status open_template(struct service *v, const struct options *o,
                                pl_err *err)
 {
@@ -50,6 +56,12 @@ static pl_status open_template(struct service *v, const struct options *o,
     }
     s = pl_template_create(&v->form, text.s, text.len, o->model, &v->no_form);
     input_free(&text);
+    if (s == PL_NOT_FOUND) {
+        cli_error(CMD_SERVE, EXIT_DONE,
+                  "the model has no chat template: chats use ChatML");
+        s = pl_template_create(&v->form, chatml, sizeof chatml - 1, o->model,
+                               &v->no_form);
+    }
     if (s == PL_NO_MEMORY || (s != PL_OK && o->chat_template != NULL)) {
         *err = v->no_form;
         return s;
@@ -205,6 +217,8 @@ static pl_status open_service(struct service *v, const struct options *o,
 
     if (s != PL_OK)
         return s;
+    v->log = log_line;
+    v->log_user = (void *)o;
     v->words = pl_model_tokenizer(v->model);
     if (v->words == NULL)
         return fail(

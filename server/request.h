@@ -48,8 +48,8 @@ struct request_rules {
                            128 */
     uint64_t seed;      /* used if a request has no seed */
     unsigned can;       /* supported features, a set of enum request_need */
-    bool calls_as_text; /* the chat template requires call arguments as JSON
-                           text, not as objects */
+    pl_log_fn *log;     /* NULL for none */
+    void *log_user;
 };
 
 /* A piece of a prompt: a text, or a list of token ids. */

@@ -23,7 +23,8 @@ static pl_status render(const struct request *a, const char *messages,
                                .tools = a->tools,
                                .extra = a->extra,
                                .no_generation_prompt = a->no_generation_prompt,
-                               .now = now};
+                               .now = now,
+                               .adapt = true};
 
     return pl_template_render(t, &c, text, len, err);
 }
