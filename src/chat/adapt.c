@@ -172,69 +172,76 @@ static const char probe_tools[] =
 struct probe {
     const char *messages;
     bool tools;
-    const char *shows[2], *hides; /* hides: NULL if nothing */
+    const char *shows[2];
+    const char *hides[2]; /* texts that it must not show; NULL for none */
     int n_change;
     enum change change[2];
 };
 
 static const struct probe probes[] = {
-    {"[" U("zq-user") "]", false, {"zq-user", ""}, NULL, 1, {PARTS}},
+    {"[" U("zq-user") "]", false, {"zq-user", ""}, {NULL, NULL}, 1, {PARTS}},
     {"[" S("zq-system") "," U("zq-user") "]",
      false,
      {"zq-system", "zq-user"},
-     NULL,
+     {NULL, NULL},
      1,
      {NO_SYSTEM}},
     {"[" S("s") "," S("zq-second") "," U("u") "," A("a", "") "," S(
          "zq-later") "," U("u") "]",
      false,
      {"zq-second", "zq-later"},
-     NULL,
+     {NULL, NULL},
      1,
      {SYSTEM}},
     /* Python's form of a dict is not what a model expects. */
     {"[" U("u") "," A("", CALLS_OF(ONE)) "]",
      true,
      {"zq_first", "zq-value"},
-     "'zq_key': 'zq-value'",
+     {"'zq_key': 'zq-value'", NULL},
      2,
      {ARGUMENTS, CALLS}},
     {"[" U("u") "," A("", CALLS_OF(ONE)) "," RESULT "]",
      true,
      {"zq-result", ""},
-     NULL,
+     {NULL, NULL},
      1,
      {RESULTS}},
-    {"[" RESULT "," U("u") "]", true, {"zq-result", ""}, NULL, 1, {ORPHANS}},
+    {"[" RESULT "," U("u") "]",
+     true,
+     {"zq-result", ""},
+     {NULL, NULL},
+     1,
+     {ORPHANS}},
     {"[" U("u") "," A("", CALLS_OF(TWO)) "]",
      true,
      {"zq_first", "zq_second"},
-     NULL,
+     {NULL, NULL},
      1,
      {SPLIT}},
 };
+
+/* A template that shows the list of parts itself does not read them. */
+#define RAW                                                                    \
+    {                                                                          \
+        "'thinking': 'zq-", "\"thinking\": \"zq-"                              \
+    }
 
 /* Reasoning is read in messages with calls, or at least in the last one. */
 static const struct probe thinks[] = {
     {"[" U("u") "," A("", CALLS_OF(ONE) THINKS) "," RESULT "]",
      true,
      {"zq-thought", ""},
-     NULL,
+     RAW,
      0,
      {0}},
-    {"[" U("u") "," A("a", THINKS) "]",
-     false,
-     {"zq-thought", ""},
-     NULL,
-     0,
-     {0}},
+    {"[" U("u") "," A("a", THINKS) "]", false, {"zq-thought", ""}, RAW, 0, {0}},
 };
 
 static const struct probe thinks_and_says = {
     "[" U("u") "," A("zq-said", CALLS_OF(ONE) THINKS) "," RESULT "]",
     true,
     {"zq-thought", "zq-said"},
-    NULL,
+    {NULL, NULL},
     1,
     {THOUGHT}};
 
@@ -257,8 +264,9 @@ static pl_status ask(const struct chat_adapt *a, const struct probe *p,
     if (load_all(&how.given, &c))
         s = attempt(&how, set, -1, &text, &why);
     conversation_fini(&how.given);
-    *yes = s == PL_OK && strstr(text, p->shows[0]) &&
-           strstr(text, p->shows[1]) && (!p->hides || !strstr(text, p->hides));
+    *yes = s == PL_OK && strstr(text, p->shows[0]) && strstr(text, p->shows[1]);
+    for (int i = 0; i < 2 && *yes; i++)
+        *yes = !p->hides[i] || !strstr(text, p->hides[i]);
     free(text);
     return s == PL_NO_MEMORY ? err_no_memory(err, "a chat template") : PL_OK;
 }
@@ -281,7 +289,8 @@ static pl_status learn(struct chat_adapt *a, const struct probe *p,
 static pl_status learn_reasoning(struct chat_adapt *a, reply_render_fn *render,
                                  void *user, pl_err *err)
 {
-    static const char *const names[] = {usual_name, "reasoning", "thinking"};
+    static const char *const names[] = {usual_name, "reasoning", "thinking",
+                                        "thought",  "thoughts",  "content"};
     bool yes = false;
 
     for (size_t k = 0; k < sizeof thinks / sizeof thinks[0]; k++)

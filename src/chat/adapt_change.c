@@ -593,9 +593,41 @@ static void drop_channels(struct conversation *w)
     }
 }
 
+/* Gives messages of the user and the assistant a blank as content if they have
+ * none. */
+static void fill_empty(struct conversation *w)
+{
+    json_t *m;
+    size_t i;
+
+    json_array_foreach (w->messages, i, m) {
+        const json_t *content = json_object_get(m, "content");
+
+        if ((has_role(m, "user") || has_role(m, "assistant")) && !calls_of(m) &&
+            json_string_length(content) == 0 && !json_array_size(content))
+            set(w, m, "content", json_string(" "));
+    }
+}
+
+/* Makes reasoning the first part of the content. */
+static void reasoning_to_part(struct conversation *w, json_t *m,
+                              json_t *thought)
+{
+    json_t *content = json_object_get(m, "content");
+    json_t *all =
+        json_pack("[{sssO}]", "type", "thinking", "thinking", thought);
+
+    if (json_is_array(content))
+        w->failed |= json_array_extend(all, content) != 0;
+    else if (json_string_length(content) > 0)
+        add(w, all, json_pack("{sssO}", "type", "text", "text", content));
+    set(w, m, "content", all);
+}
+
 /* Renames the field of reasoning to that which the template reads. */
 static void rename_reasoning(struct conversation *w, const char *name)
 {
+    bool part = strcmp(name, "content") == 0;
     json_t *m;
     size_t i;
 
@@ -606,7 +638,10 @@ static void rename_reasoning(struct conversation *w, const char *name)
 
         if (!thought)
             continue;
-        set(w, m, name, json_incref(thought));
+        if (part)
+            reasoning_to_part(w, m, thought);
+        else
+            set(w, m, name, json_incref(thought));
         json_object_del(m, "reasoning_content");
     }
 }
@@ -709,25 +744,16 @@ static const struct {
     enum change is;
     void (*make)(struct conversation *w);
 } changes[] = {
-    {TOOLS, complete_tools},
-    {SCHEMAS, complete_schemas},
-    {NULL_TOOLS, null_tools},
-    {EFFORT, nearest_effort},
-    {NO_EFFORT, no_effort},
-    {NAMES, name_results},
-    {SPLIT, split_calls},
-    {ORPHANS, orphans_to_user},
-    {IDS, nine_ids},
-    {NAMED_IDS, named_ids},
-    {CHANNELS, drop_channels},
-    {THOUGHT, join_thoughts},
-    {RESULTS, all_to_user},
-    {CALLS, calls_to_content},
-    {SYSTEM, one_system},
-    {NO_SYSTEM, no_system},
-    {USER, user_first},
-    {TURNS, take_turns},
-    {ARGUMENTS, arguments_to_text},
+    {TOOLS, complete_tools},   {SCHEMAS, complete_schemas},
+    {NULL_TOOLS, null_tools},  {EFFORT, nearest_effort},
+    {NO_EFFORT, no_effort},    {NAMES, name_results},
+    {SPLIT, split_calls},      {ORPHANS, orphans_to_user},
+    {IDS, nine_ids},           {NAMED_IDS, named_ids},
+    {CHANNELS, drop_channels}, {THOUGHT, join_thoughts},
+    {RESULTS, all_to_user},    {CALLS, calls_to_content},
+    {SYSTEM, one_system},      {NO_SYSTEM, no_system},
+    {USER, user_first},        {TURNS, take_turns},
+    {FILL, fill_empty},        {ARGUMENTS, arguments_to_text},
     {PARTS, content_to_parts},
 };
 static_assert(sizeof changes / sizeof changes[0] == N_CHANGE,

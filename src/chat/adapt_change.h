@@ -21,6 +21,7 @@ enum change {
     ORPHANS,    /* results without a call are messages of the user */
     TURNS,      /* user and assistant take turns, the user begins */
     USER,       /* the user begins */
+    FILL,       /* content is not empty */
     NULL_TOOLS, /* without tools, `tools` is None instead of undefined */
     EFFORT,     /* reasoning_effort is low or high */
     NO_EFFORT,  /* reasoning_effort is undefined */
@@ -40,8 +41,9 @@ struct conversation {
 };
 
 /* Makes the changes of `set`, a set of 1 << enum change. Then renames the field
- * reasoning_content of messages to `reasoning`, unless it is NULL. Returns the
- * set of those that changed something. Sets w->failed if out of memory. */
+ * reasoning_content of messages to `reasoning`, unless it is NULL; "content"
+ * makes it the first part of the content. Returns the set of those that changed
+ * something. Sets w->failed if out of memory. */
 unsigned conversation_change(struct conversation *w, unsigned set,
                              const char *reasoning);
 /* Returns the JSON text of `j`, malloc'ed; NULL if out of memory, or if `j` is

@@ -161,6 +161,13 @@ static const char either[] =
          "[{{ m.thinking }}|{{ m.content }}{% for c in m.tool_calls %}"
          "{{ c.function.name }}{{ c.function.arguments|tojson }}{% endfor %}]"
          "{% endfor %}";
+static const char no_blanks[] =
+    "{% set n = namespace(i=0) %}" EACH "{% if m.role != 'tool' and not "
+    "m.tool_calls %}{% if (m.role == 'user') != (n.i % 2 == 0) %}"
+    "{{ raise_exception('roles must alternate') }}{% endif %}"
+    "{% set n.i = n.i + 1 %}{% if not m.content %}"
+    "{{ raise_exception('a message needs content') }}{% endif %}"
+    "{% endif %}" SHOW_CALLS;
 static const char no_channels[] =
     EACH "{% if '<|channel|>' in m.content %}"
          "{{ raise_exception('channels in the content') }}{% endif %}" SHOW;
@@ -245,6 +252,12 @@ TEST(adapt_conversations_become_what_templates_take)
                     "'reasoning_content': 'c', 'tool_calls': [" CALL(
                         "1", "f", "{}") "]}]",
          "[|a][c\n\nb|f{}]"},
+        {no_blanks, "[" U("") "," A("a") "," U("b") "]",
+         "[user  ][assistant a][user b]"},
+        {no_blanks,
+         "[" U("a") "," CALLING("", CALL("i", "f", "{}")) "," RESULT(
+             "i", "r") "," U("b") "]",
+         "[user a][assistant  i=f{}][tool r<i][assistant  ][user b]"},
         {no_channels,
          "[" U("a") "," A(
              "<|channel|>analysis<|message|>b<|end|><|start|>"
@@ -282,7 +295,12 @@ TEST(adapt_leaves_alone_what_a_template_takes)
 TEST(adapt_reasoning_has_the_name_that_the_template_reads)
 {
     static const char *const names[] = {"reasoning_content", "reasoning",
-                                        "thinking"};
+                                        "thinking", "thought"};
+    static const char parted[] =
+        EACH "{% if m.content is string %}{{ m.content }}{% else %}"
+             "{% for p in m.content %}{% if p.type == 'thinking' %}"
+             "<{{ p.thinking }}>{% else %}{{ p.text }}{% endif %}{% endfor %}"
+             "{% endif %}{% endfor %}";
 
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         char form[256];
@@ -297,6 +315,19 @@ TEST(adapt_reasoning_has_the_name_that_the_template_reads)
                            "'reasoning_content': 'c'}]",
                 NULL, NULL, "a<c>b");
     }
+    becomes(parted,
+            "[" U("a") ",{'role': 'assistant', 'content': 'b', "
+                       "'reasoning_content': 'c'}]",
+            NULL, NULL, "a<c>b");
+    /* One that reads none gets the content as it is. */
+    becomes(EACH SHOW,
+            "[" U("a") ",{'role': 'assistant', 'content': 'b', "
+                       "'reasoning_content': 'c'}]",
+            NULL, NULL, "[user a][assistant b]");
+    becomes(EACH "{{ m.content|tojson }}{% endfor %}",
+            "[{'role': 'assistant', 'content': 'b', 'reasoning_content': "
+            "'c'}]",
+            NULL, NULL, "\"b\"");
     becomes(EACH "{{ m.reasoning_content or m.reasoning }}"
                  "{{ m.thinking }}{% endfor %}",
             "[{'role': 'assistant', 'content': '', 'reasoning_content': 'c'}]",
