@@ -13,8 +13,8 @@
 struct chat_adapt {
     unsigned always; /* changes that every conversation needs; a set of
                         1 << enum change */
-    /* Name of the field from which the template reads reasoning, or "content" if
-     * that is a part of the content; NULL if it reads none. Static. */
+    /* Name of the field from which the template reads reasoning, or "content"
+     * if that is a part of the content; NULL if it reads none. Static. */
     const char *reasoning;
     bool one_call; /* the template takes one call per message */
 };

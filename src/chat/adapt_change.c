@@ -716,27 +716,6 @@ static void null_tools(struct conversation *w)
         set(w, w->extra, "tools", json_null());
 }
 
-static void nearest_effort(struct conversation *w)
-{
-    static const char *const near[][2] = {{"minimal", "low"},
-                                          {"medium", "high"},
-                                          {"xhigh", "high"},
-                                          {"max", "high"}};
-    const char *is =
-        json_string_value(json_object_get(w->extra, "reasoning_effort"));
-
-    for (size_t i = 0; is && i < sizeof near / sizeof near[0]; i++)
-        if (strcmp(is, near[i][0]) == 0) {
-            set(w, w->extra, "reasoning_effort", json_string(near[i][1]));
-            return;
-        }
-}
-
-static void no_effort(struct conversation *w)
-{
-    w->changed = json_object_del(w->extra, "reasoning_effort") == 0;
-}
-
 /* ---- all changes --------------------------------------------------------- */
 
 /* In the order in which they are made. */
@@ -745,8 +724,7 @@ static const struct {
     void (*make)(struct conversation *w);
 } changes[] = {
     {TOOLS, complete_tools},   {SCHEMAS, complete_schemas},
-    {NULL_TOOLS, null_tools},  {EFFORT, nearest_effort},
-    {NO_EFFORT, no_effort},    {NAMES, name_results},
+    {NULL_TOOLS, null_tools},  {NAMES, name_results},
     {SPLIT, split_calls},      {ORPHANS, orphans_to_user},
     {IDS, nine_ids},           {NAMED_IDS, named_ids},
     {CHANNELS, drop_channels}, {THOUGHT, join_thoughts},

@@ -23,8 +23,6 @@ enum change {
     USER,       /* the user begins */
     FILL,       /* content is not empty */
     NULL_TOOLS, /* without tools, `tools` is None instead of undefined */
-    EFFORT,     /* reasoning_effort is low or high */
-    NO_EFFORT,  /* reasoning_effort is undefined */
     RESULTS,    /* results are messages of the user */
     CALLS,      /* calls are part of the content */
     ARGUMENTS,  /* arguments of calls are JSON texts */

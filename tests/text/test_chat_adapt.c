@@ -151,10 +151,6 @@ static const char whole_tools[] =
     "{{ k + ':' + p.type + ' ' + p.description }}{% endfor %}>{% endfor %}";
 static const char none_tools[] =
     "{% if tools is not none %}{{ tools.x.y }}{% endif %}ok";
-static const char efforts[] =
-    "{% if reasoning_effort is defined and reasoning_effort not in "
-    "['low', 'high'] %}{{ raise_exception('effort ' + reasoning_effort) }}"
-    "{% endif %}{{ reasoning_effort }}";
 static const char either[] =
     EACH "{% if m.tool_calls and m.content and m.thinking %}"
          "{{ raise_exception('content or thinking') }}{% endif %}"
@@ -334,7 +330,7 @@ TEST(adapt_reasoning_has_the_name_that_the_template_reads)
             NULL, NULL, "c");
 }
 
-TEST(adapt_tools_and_efforts_become_what_templates_take)
+TEST(adapt_tools_become_what_templates_take)
 {
     static const struct {
         const char *form, *tools, *extra, *want;
@@ -348,10 +344,6 @@ TEST(adapt_tools_and_efforts_become_what_templates_take)
          NULL, "<f:  x:string z:string >"},
         {none_tools, NULL, NULL, "ok"},
         {"{% for t in tools %}{{ t }}{% endfor %}ok", NULL, NULL, "ok"},
-        {efforts, NULL, "{'reasoning_effort': 'medium'}", "high"},
-        {efforts, NULL, "{'reasoning_effort': 'minimal'}", "low"},
-        {efforts, NULL, "{'reasoning_effort': 'utmost'}", ""},
-        {efforts, NULL, "{'reasoning_effort': 'low'}", "low"},
     };
 
     for (size_t i = 0; i < sizeof row / sizeof row[0]; i++)
