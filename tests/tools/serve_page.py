@@ -248,7 +248,8 @@ def is_not_drawn_anew(b):
                '$("talks").textContent.includes("Elsewhere")'), True)
     b.get('{const t = readTalk(talk); path(t)[0].content = "Changed."; '
           + tell + '}')
-    same(b.get('log.textContent.includes("Changed.")'), True)
+    same(b.get('log.textContent.includes("Changed.") && '
+               'log.firstChild === first'), True)
     b.get('remove(talks.find(t => t.id === "other")); '
           '$("toast").replaceChildren()')
 
