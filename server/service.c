@@ -193,7 +193,10 @@ static bool read_conversation(const struct service *v, struct http_request *r,
                                             pl_tokenizer_n_vocab(v->words),
                                         .words = v->words,
                                         .sampling = &v->sampling,
+                                        .defaults = v->defaults,
                                         .max_tokens = -1,
+                                        .limits_thinking = v->limits_thinking,
+                                        .think_tokens = v->think_tokens,
                                         .calls_as_text = v->calls_as_text};
     struct request a = {0};
     size_t len;
