@@ -57,9 +57,9 @@ struct request_rules {
     enum request_reasoning reasoning;
     bool limits_thinking;
     int64_t think_tokens;
-    unsigned can;       /* supported features, a set of enum request_need */
-    bool calls_as_text; /* the chat template requires call arguments as JSON
-                           text, not as objects */
+    unsigned can;   /* supported features, a set of enum request_need */
+    pl_log_fn *log; /* NULL for none */
+    void *log_user;
 };
 
 /* A piece of a prompt: a text, or a list of token ids. */

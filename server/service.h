@@ -45,10 +45,11 @@ struct service {
                                          requests */
     bool limits_thinking;             /* see request_rules */
     int64_t think_tokens;
-    double time_s;      /* time limit per request in seconds; 0 if none */
-    double ping_s;      /* seconds without output after which a stream sends a
+    double time_s;  /* time limit per request in seconds; 0 if none */
+    double ping_s;  /* seconds without output after which a stream sends a
                              ping; 0 for never */
-    bool calls_as_text; /* see request_rules.calls_as_text */
+    pl_log_fn *log; /* for notes on requests; NULL for none */
+    void *log_user;
     enum embeddings_pooling pooling;
     _Atomic(struct http *) http;     /* its connections are reported in metrics;
                                         NULL until it has started */

@@ -122,7 +122,9 @@ static void end_message(struct pl_reply *r, bool last)
     }
     c.arguments = t;
     r->made.n = 0;
-    if (t.n > 0 && t.s[0] == '{' && json_is_valid(t, &r->made.failed)) {
+    if (r->n_bad >= MOST_BAD) {
+        reply_give(r, PL_REPLY_CONTENT, end);
+    } else if (t.n > 0 && t.s[0] == '{' && json_is_valid(t, &r->made.failed)) {
         reply_tell_call(r, &c);
     } else if (r->args > 0) {
         reply_leave_arguments(r);
