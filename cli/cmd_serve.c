@@ -86,6 +86,14 @@ static void log_line(void *user, pl_log_level level, const char *text)
         cli_error(o->command, EXIT_DONE, "%s", text);
 }
 
+/* A models_options.scan; `user` is a struct serve_models. */
+static void scan_folder(void *user, struct models *m)
+{
+    struct serve_models *all = user;
+
+    serve_list_scan(all->list, m, &all->n);
+}
+
 static enum exit_code make_models(struct serve *v)
 {
     const struct options *o = v->o;
@@ -96,6 +104,7 @@ static enum exit_code make_models(struct serve *v)
         .wait_s = o->models_wait_s,
         .open = serve_model_open,
         .close = serve_model_close,
+        .scan = v->list.folder != NULL ? scan_folder : NULL,
         .user = &v->all,
         .log = log_line,
         .log_user = (void *)o,
@@ -107,7 +116,7 @@ static enum exit_code make_models(struct serve *v)
 
     if (o->n_models > 0 && o->n_models < most)
         most = o->n_models;
-    v->all = (struct serve_models){v->list.entry, v->list.n, most};
+    v->all = (struct serve_models){v->list.entry, v->list.n, most, &v->list};
     s = models_create(&v->models, v->list.about, v->list.n, &mo, routes, n,
                       &err);
 
