@@ -9,6 +9,9 @@
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
 
 enum {
     DRAIN_S = 30, /* maximum seconds that running requests may take */
@@ -227,10 +230,22 @@ static void serve_free(struct serve *v)
     free(v->key);
 }
 
+/* Has malloc return large buffers to the system as soon as they are freed. As a
+ * rule, glibc keeps ever larger ones, up to 32 MiB for each thread. */
+static void return_memory(void)
+{
+#ifdef __GLIBC__
+    mallopt(M_MMAP_THRESHOLD, 256 << 10);
+#endif
+}
+
 enum exit_code cmd_serve(const struct options *o)
 {
     struct serve v = {.o = o};
-    enum exit_code c = serve_list_make(&v.list, o);
+    enum exit_code c;
+
+    return_memory();
+    c = serve_list_make(&v.list, o);
 
     if (c == EXIT_DONE)
         c = read_keys(&v);
