@@ -61,6 +61,7 @@ static const struct {
      "probabilities after sampling are"},
     {TALKS | WRITES, "lora", 0, "LoRA adapters are"},
     {TALKS | WRITES, "grammar_lazy", 0, "lazy grammars are"},
+    {TALKS | WRITES, "adaptive_target", -1, "adaptive sampling is"},
     {TALKS, "functions", 0, "functions (use \"tools\" instead) are"},
     {TALKS, "audio", 0, "audio is"},
     {TALKS, "prediction", 0, "predicted outputs are"},
