@@ -282,7 +282,9 @@ pl_status serve_model_open(void *user, const struct model_about *about,
                         "its download failed; see the server's log");
     }
     v->name = about->name;
+    v->path = e->o->model;
     metrics_init(&v->metrics);
+    response_store_init(&v->stored);
     grammars_init(&v->grammars, NULL);
     s = open_service(v, e->o, user, e->o != &e->own, cancel, err);
     v->grammars.words = v->words;
@@ -305,6 +307,7 @@ void serve_model_close(void *user, struct service *v)
     tiers_free(v->tiers);
     grammars_fini(&v->grammars);
     metrics_fini(&v->metrics);
+    response_store_fini(&v->stored);
     pl_template_free(v->form);
     json_decref(v->defaults);
     pl_engine_free(v->engine);

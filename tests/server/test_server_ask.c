@@ -599,7 +599,7 @@ TEST(ask_responses_become_the_templates)
     same_json(a.messages, "[{'role': 'user', 'content': 'ask'}]");
     request_fini(&a);
     refused(REQUEST_RESPONSES, "{'input': 'x', 'previous_response_id': 'r'}",
-            "previous_response_id", "stored by the server");
+            "previous_response_id", "not found");
 }
 
 TEST(ask_schemas_of_all_protocols_are_kept)
@@ -871,6 +871,24 @@ TEST(logprobs_are_those_of_all_tokens_in_order)
 }
 
 /* ---- rejections ---------------------------------------------------------- */
+
+/* Clients send a request again that got 429, so only a full queue gives it
+ * (submit_tasks). */
+TEST(refusals_of_limits_are_no_rate_limits)
+{
+    const pl_err err = {.message = "too many steps"};
+    struct api_error why;
+    static const pl_status all[] = {
+        PL_BAD_ARGUMENT, PL_NOT_FOUND, PL_UNSUPPORTED, PL_BAD_FILE,
+        PL_NO_MEMORY,    PL_DEVICE,    PL_CANCELLED,   PL_IO};
+
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
+        assert_false(api_error_set_status(&why, all[i], &err));
+        assert_true(why.status >= 400 && why.status != 429);
+    }
+    api_error_set_status(&why, PL_FULL, &err);
+    assert_int_equal(why.status, 400);
+}
 
 TEST(refusals_have_the_shape_of_their_protocol)
 {
