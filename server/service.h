@@ -35,10 +35,12 @@ struct service {
     struct slots slots;
     struct grammars grammars;
     struct metrics metrics;
-    const char *name;                 /* the model's name for clients */
-    int64_t created;                  /* seconds since 1970 */
-    pl_sampling sampling;             /* defaults of requests */
-    int64_t max_tokens;               /* default of requests; -1 for no limit */
+    const char *name;     /* the model's name for clients */
+    int64_t created;      /* seconds since 1970 */
+    pl_sampling sampling; /* defaults of requests */
+    json_t *defaults;     /* the same, as fields of requests; owned, may be
+                             NULL */
+    int64_t max_tokens;   /* default of requests; -1 for no limit */
     enum request_reasoning reasoning; /* where reasoning is returned; default of
                                          requests */
     bool limits_thinking;             /* see request_rules */
