@@ -215,6 +215,9 @@ static pl_status open_service(struct service *v, const struct options *o,
         s = load(v, o, alone ? NULL : all, cancel, &piece, err);
     if (s != PL_OK)
         return s;
+    v->path = o->model;
+    v->log = log_line;
+    v->log_user = (void *)o;
     v->created = (int64_t)time(NULL);
     v->sampling = o->sampling;
     v->sampling.tokenizer = v->words;

@@ -102,6 +102,15 @@ static void stop_load(struct model *a)
     __atomic_store_n(&a->cancel, 1, __ATOMIC_RELAXED);
 }
 
+bool models_unload(struct models *m, struct model *a)
+{
+    if (a->state != MODEL_LOADED)
+        return false;
+    a->unload_pending = true;
+    pthread_cond_signal(&m->wake);
+    return true;
+}
+
 bool models_cancel_load(struct models *m, struct model *a)
 {
     if (a->state == MODEL_LOADING) {
@@ -118,11 +127,29 @@ bool models_cancel_load(struct models *m, struct model *a)
 
 /* ---- model names --------------------------------------------------------- */
 
+/* Returns the length of a name without the tag ":latest". Ollama's clients add
+ * it to names that have no tag. */
+static size_t untagged(const char *name)
+{
+    static const char tag[] = ":latest";
+    size_t n = strlen(name), n_tag = sizeof tag - 1;
+
+    return n > n_tag && strcmp(name + n - n_tag, tag) == 0 ? n - n_tag : n;
+}
+
 int models_find(const struct models *m, const char *name)
 {
+    size_t n = untagged(name);
+
     for (int i = 0; i < m->n; i++)
         if (strcmp(m->model[i].about.name, name) == 0)
             return i;
+    for (int i = 0; i < m->n; i++) {
+        const char *own = m->model[i].about.name;
+
+        if (untagged(own) == n && strncmp(own, name, n) == 0)
+            return i;
+    }
     return -1;
 }
 
@@ -161,14 +188,18 @@ static pl_status fill(struct models *m, const struct model_about *about,
                             "model name \"%s\" is used twice (%s and %s); "
                             "rename one of them with --alias or in a preset",
                             about[i].name, about[k].path, about[i].path);
-        *a = (struct model){.of = m, .about = about[i]};
+        *a = (struct model){
+            .of = m, .about = about[i], .idle_s = about[i].idle_s};
     }
     return PL_OK;
 }
 
 static void fill_routes(struct models *m)
 {
-    memcpy(m->route, models_own_routes, (size_t)m->n_own * sizeof *m->route);
+    memcpy(m->route, models_own_routes,
+           (size_t)models_n_own_route * sizeof *m->route);
+    memcpy(m->route + models_n_own_route, models_ollama_routes,
+           (size_t)models_n_ollama_route * sizeof *m->route);
     memcpy(m->route + m->n_own, m->inner,
            (size_t)(m->n_route - m->n_own) * sizeof *m->route);
     for (int i = m->n_own; i < m->n_route; i++)
@@ -213,7 +244,7 @@ pl_status models_create(struct models **out, const struct model_about *about,
         m->o.moment_s = 0.5;
     m->n = n;
     m->inner = routes;
-    m->n_own = models_n_own_route;
+    m->n_own = models_n_own_route + models_n_ollama_route;
     m->n_route = m->n_own + n_route;
     m->created = (int64_t)time(NULL);
     m->model = calloc((size_t)n + 1, sizeof *m->model);
@@ -264,6 +295,7 @@ void models_free(struct models *m)
         if (a->service)
             m->o.close(m->o.user, a->service); /* waits until it has no users */
         free(a->past);
+        json_decref(a->file);
     }
     pthread_cond_destroy(&m->wake);
     pthread_cond_destroy(&m->load_ended);

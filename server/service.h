@@ -35,7 +35,11 @@ struct service {
     struct slots slots;
     struct grammars grammars;
     struct metrics metrics;
-    const char *name;     /* the model's name for clients */
+    const char *name; /* the model's name for clients */
+    const char *path; /* its file; borrowed; NULL if unknown */
+    pl_log_fn *log;   /* for what requests expect and do not get; NULL if
+                             none */
+    void *log_user;
     int64_t created;      /* seconds since 1970 */
     pl_sampling sampling; /* defaults of requests */
     int64_t max_tokens;   /* default of requests; -1 for no limit */
