@@ -635,6 +635,78 @@ static bool set_grammar(struct generation *g, struct api_error *why)
     return s == PL_OK || api_error_set_status(why, s, &err);
 }
 
+static bool has_role(const json_t *messages, size_t i, const char *role)
+{
+    const char *own =
+        json_string_value(json_object_get(json_array_get(messages, i), "role"));
+
+    return own && !strcmp(own, role);
+}
+
+/* Removes the oldest turn of a conversation: the messages from the first one
+ * that is not the system's up to the next one of the user. Returns false if
+ * there is only one turn, or if out of memory. */
+static bool drop_turn(char **messages)
+{
+    json_t *all = json_loads(*messages, 0, NULL);
+    size_t n = json_array_size(all), from = 0, to;
+    char *text = NULL;
+
+    while (from < n && has_role(all, from, "system"))
+        from++;
+    for (to = from + 1; to < n && !has_role(all, to, "user");)
+        to++;
+    for (size_t i = from; i < to && to < n; i++)
+        json_array_remove(all, from);
+    if (to < n)
+        text = json_dumps(all, JSON_COMPACT);
+    json_decref(all);
+    if (!text)
+        return false;
+    free(*messages);
+    *messages = text;
+    return true;
+}
+
+/* Renders the conversation. Leaves out the oldest turns while it is too long for
+ * the context, if the request allows that. A quarter of the context, or the
+ * request's limit if that is less, is left for the answer. If a single turn is
+ * too long, the loop rejects it. */
+static bool render(struct generation *g, struct api_error *why)
+{
+    const struct service *v = g->service;
+    const int64_t n_ctx = pl_engine_n_ctx(v->engine);
+    const int64_t limit = g->request.max_tokens;
+    const int64_t room = limit >= 0 && limit < n_ctx / 4 ? limit : n_ctx / 4;
+    int64_t n = 0;
+    int32_t *ids;
+    int n_turn = 0;
+
+    for (;; n_turn++) {
+        free(g->prompt);
+        g->prompt = NULL;
+        if (!service_render(v, &g->request, &g->prompt, NULL, why))
+            return false;
+        if (!g->request.drop_turns)
+            return true;
+        if (!read_prompt(g, 0, &ids, &n, why))
+            return false;
+        free(ids);
+        if (n + room < n_ctx || !drop_turn(&g->request.messages))
+            break;
+    }
+    if (v->log && n_turn > 0) {
+        char text[200];
+
+        snprintf(text, sizeof text,
+                 "%.80s: left out %d turns of a conversation that is too long "
+                 "for the context",
+                 v->name, n_turn);
+        v->log(v->log_user, PL_LOG_INFO, text);
+    }
+    return true;
+}
+
 /* Responds to a request that only had to load its model, and frees it. */
 static void respond_loaded(struct service *v, struct http_request *r,
                            struct request *a)
@@ -646,7 +718,7 @@ static void respond_loaded(struct service *v, struct http_request *r,
 }
 
 /* Logs what a request expects and does not get. */
-static void log_ignored(const struct service *v, const struct request *a)
+static void log_ignored(struct service *v, const struct request *a)
 {
     char text[400];
     const int64_t n_ctx = pl_engine_n_ctx(v->engine);
@@ -656,7 +728,8 @@ static void log_ignored(const struct service *v, const struct request *a)
                  v->name, a->passed_over);
         v->log(v->log_user, PL_LOG_INFO, text);
     }
-    if (v->log && a->num_ctx > n_ctx) {
+    if (v->log && a->num_ctx > n_ctx && a->num_ctx > v->most_num_ctx) {
+        v->most_num_ctx = a->num_ctx;
         snprintf(text, sizeof text,
                  "%s: num_ctx %" PRId64 ": the context has %" PRId64
                  " tokens; start the server with -c %" PRId64,
@@ -697,7 +770,7 @@ void generation_start(struct service *v, struct http_request *r,
     if (ok)
         g->load_s = load_s;
     if (ok && g->request.messages)
-        ok = service_render(v, &g->request, &g->prompt, NULL, &why);
+        ok = render(g, &why);
     ok = ok && set_grammar(g, &why) && make_response(g, &why) && go(g, &why);
     if (ok)
         return;

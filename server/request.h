@@ -118,8 +118,10 @@ struct request {
     bool ids;           /* return the ids of generated tokens */
     bool echo;          /* return the prompt before the generated text */
     enum request_reasoning reasoning;
-    bool load_only;        /* only loads its model; has no prompt */
-    int64_t num_ctx;       /* the context that it expects; 0 if it gives none */
+    bool drop_turns; /* the oldest turns of a conversation that is too long for
+                        the context are left out */
+    bool load_only;  /* only loads its model; has no prompt */
+    int64_t num_ctx; /* the context that it expects; 0 if it gives none */
     char passed_over[160]; /* names of options that have no effect, for the
                               log; "" if none */
 };

@@ -470,7 +470,9 @@ bool request_read_ollama(struct request_reader *r)
     a->load_only = ok && ollama_is_empty(&r->f, chats);
     if (ok && !a->load_only && chats) {
         a->kind = REQUEST_CHAT;
-        ok = rewrite_messages(r, to);
+        a->drop_turns = true;
+        ok = field_bool(&r->f, "truncate", &a->drop_turns) &&
+             rewrite_messages(r, to);
     } else if (ok && !a->load_only) {
         ok = rewrite_prompt(r, to);
     }

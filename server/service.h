@@ -40,6 +40,7 @@ struct service {
     pl_log_fn *log;   /* for what requests expect and do not get; NULL if
                              none */
     void *log_user;
+    _Atomic(int64_t) most_num_ctx; /* the largest that was logged */
     int64_t created;      /* seconds since 1970 */
     pl_sampling sampling; /* defaults of requests */
     int64_t max_tokens;   /* default of requests; -1 for no limit */

@@ -524,6 +524,73 @@ static void check_format(struct serve_try *s)
     json_decref(j);
 }
 
+/* Appends messages of the turns from `from` on. */
+static void add_turns(struct test_text *t, int from, int n)
+{
+    char turn[200];
+
+    for (int i = from; i < n; i++) {
+        snprintf(turn, sizeof turn,
+                 "%s{\"role\":\"user\",\"content\":\"the king and the fox of "
+                 "day %d\"}%s",
+                 ",", i,
+                 i + 1 < n ? ",{\"role\":\"assistant\",\"content\":\"They were "
+                             "in the wood.\"}"
+                           : "");
+        test_text_add(t, turn, strlen(turn));
+    }
+}
+
+/* Returns the response to a chat of the turns `from` to n - 1 after a message of
+ * the system. */
+static json_t *ask_turns(struct serve_try *s, int from, int n, const char *more)
+{
+    static const char head[] =
+        "{" NAME "\"stream\":false," GREEDY ",\"messages\":[{\"role\":"
+        "\"system\",\"content\":\"Be brief.\"}";
+    struct test_text t = {0};
+    struct try_client c;
+    struct try_answer a;
+    json_t *j;
+
+    test_text_add(&t, head, sizeof head - 1);
+    add_turns(&t, from, n);
+    test_text_add(&t, "]", 1);
+    test_text_add(&t, more, strlen(more));
+    test_text_add(&t, "}", 1);
+    try_connect(&s->t, &c);
+    serve_try_send(&c, "/api/chat", t.s);
+    try_read(&c, &a, false);
+    try_close(&c);
+    j = serve_try_json(a.body);
+    free(a.body);
+    free(t.s);
+    return j;
+}
+
+/* A conversation that outgrew the context goes on without its oldest turns, as
+ * if they had not been sent, and leaves space for the answer. */
+static void check_long(struct serve_try *s)
+{
+    enum { N = 40 };
+    json_t *all = ask_turns(s, 0, N, ""), *j = NULL;
+    json_int_t n = json_integer_value(get(all, "prompt_eval_count", NULL));
+    int n_error = 0, from = 0;
+
+    assert_true(n > 300 && n + 24 < 512);
+    for (; json_integer_value(get(j, "prompt_eval_count", NULL)) != n; from++) {
+        json_decref(j);
+        assert_true(from < N);
+        j = ask_turns(s, from, N, ",\"truncate\":false");
+        n_error += json_is_string(json_object_get(j, "error"));
+    }
+    assert_true(n_error > 0);
+    assert_string_equal(text_at(j, "message", "content"),
+                        text_at(all, "message", "content"));
+    json_decref(j);
+    json_decref(all);
+}
+
 TEST(ollama_texts_are_those_of_the_other_protocols)
 {
     struct serve_try s;
@@ -533,6 +600,7 @@ TEST(ollama_texts_are_those_of_the_other_protocols)
     check_context(&s);
     check_raw(&s);
     check_format(&s);
+    check_long(&s);
     serve_try_stop(&s);
 }
 
