@@ -157,7 +157,7 @@ static enum exit_code start_http(struct serve *v)
     if (s != PL_OK)
         return report(o, s, &err);
     models_set_http(v->models, v->http);
-    return cli_error(CMD_SERVE, EXIT_DONE, "%s is listening on http%s://%s:%d",
+    return cli_error(CMD_SERVE, EXIT_DONE, "%s listens at http%s://%s:%d",
                      v->list.n == 1 ? v->list.about[0].name : "plait",
                      o->cert_file != NULL ? "s" : "",
                      o->host != NULL ? o->host : "127.0.0.1",

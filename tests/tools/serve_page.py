@@ -32,7 +32,7 @@ class Server:
             [plait, 'serve', '-m', model, '--port', '0', '-t', '1', *more],
             stderr=subprocess.PIPE, text=True)
         for line in self.child.stderr:
-            at = re.search(r'is listening on (http://[0-9.:]+)', line)
+            at = re.search(r'listens at (http://[0-9.:]+)', line)
             if at:
                 self.url = at.group(1) + '/'
                 return
