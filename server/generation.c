@@ -668,8 +668,8 @@ static bool drop_turn(char **messages)
     return true;
 }
 
-/* Renders the conversation. Leaves out the oldest turns while it is too long for
- * the context, if the request allows that. A quarter of the context, or the
+/* Renders the conversation. Leaves out the oldest turns while it is too long
+ * for the context, if the request allows that. A quarter of the context, or the
  * request's limit if that is less, is left for the answer. If a single turn is
  * too long, the loop rejects it. */
 static bool render(struct generation *g, struct api_error *why)

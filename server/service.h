@@ -41,13 +41,13 @@ struct service {
                              none */
     void *log_user;
     _Atomic(int64_t) most_num_ctx; /* the largest that was logged */
-    int64_t created;      /* seconds since 1970 */
-    pl_sampling sampling; /* defaults of requests */
-    int64_t max_tokens;   /* default of requests; -1 for no limit */
-    double time_s;        /* time limit per request in seconds; 0 if none */
-    double ping_s;        /* seconds without output after which a stream sends a
+    int64_t created;               /* seconds since 1970 */
+    pl_sampling sampling;          /* defaults of requests */
+    int64_t max_tokens;            /* default of requests; -1 for no limit */
+    double time_s;      /* time limit per request in seconds; 0 if none */
+    double ping_s;      /* seconds without output after which a stream sends a
                              ping; 0 for never */
-    bool calls_as_text;   /* see request_rules.calls_as_text */
+    bool calls_as_text; /* see request_rules.calls_as_text */
     enum embeddings_pooling pooling;
     _Atomic(struct http *) http;     /* its connections are reported in metrics;
                                         NULL until it has started */

@@ -541,8 +541,8 @@ static void add_turns(struct test_text *t, int from, int n)
     }
 }
 
-/* Returns the response to a chat of the turns `from` to n - 1 after a message of
- * the system. */
+/* Returns the response to a chat of the turns `from` to n - 1, after a message
+ * of the system. */
 static json_t *ask_turns(struct serve_try *s, int from, int n, const char *more)
 {
     static const char head[] =
