@@ -40,19 +40,19 @@ struct service {
     pl_log_fn *log;   /* for what requests expect and do not get; NULL if
                              none */
     void *log_user;
-    _Atomic(int64_t) most_num_ctx; /* the largest that was logged */
-    int64_t created;               /* seconds since 1970 */
-    pl_sampling sampling;          /* defaults of requests */
-    int64_t max_tokens;            /* default of requests; -1 for no limit */
-    double time_s;      /* time limit per request in seconds; 0 if none */
-    double ping_s;      /* seconds without output after which a stream sends a
+    int64_t created;      /* seconds since 1970 */
+    pl_sampling sampling; /* defaults of requests */
+    int64_t max_tokens;   /* default of requests; -1 for no limit */
+    double time_s;        /* time limit per request in seconds; 0 if none */
+    double ping_s;        /* seconds without output after which a stream sends a
                              ping; 0 for never */
-    bool calls_as_text; /* see request_rules.calls_as_text */
+    bool calls_as_text;   /* see request_rules.calls_as_text */
     enum embeddings_pooling pooling;
     _Atomic(struct http *) http;     /* its connections are reported in metrics;
                                         NULL until it has started */
     atomic_uint_fast64_t n_response; /* number of responses, used in their
                                         ids */
+    _Atomic(int64_t) most_num_ctx;   /* the largest num_ctx that was logged */
     struct service_owner owner;
 };
 
