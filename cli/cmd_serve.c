@@ -10,7 +10,10 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { DRAIN_S = 30 }; /* maximum seconds that running requests may take */
+enum {
+    DRAIN_S = 30, /* maximum seconds that running requests may take */
+    CUT_S = 2,    /* maximum seconds for telling their clients that they end */
+};
 
 struct serve {
     const struct options *o;
@@ -173,21 +176,34 @@ static void pause_ms(long ms)
     nanosleep(&t, NULL);
 }
 
-/* Rejects new requests. Waits for the running ones, until the next signal or
- * for at most DRAIN_S seconds. */
-static void drain(struct serve *v)
+/* Waits until no request is running, until a signal, or for this long. Returns
+ * true if some are still running. */
+static bool await_requests(const struct serve *v, double seconds)
 {
     double began = term_seconds();
     int n_connection, n_request;
 
-    term_interrupts_clear();
-    http_drain(v->http);
-    models_drain(v->models);
     do {
         pause_ms(50);
         http_load(v->http, &n_connection, &n_request);
     } while (n_request > 0 && term_interrupts == 0 &&
-             term_seconds() - began < DRAIN_S);
+             term_seconds() - began < seconds);
+    return n_request > 0;
+}
+
+/* Rejects new requests. Waits for the running ones, until the next signal or
+ * for at most DRAIN_S seconds. Then ends them, so that their clients learn why,
+ * which takes until a third signal or CUT_S seconds. */
+static void drain(struct serve *v)
+{
+    term_interrupts_clear();
+    http_drain(v->http);
+    models_drain(v->models);
+    if (!await_requests(v, DRAIN_S))
+        return;
+    term_interrupts_clear();
+    models_cancel(v->models);
+    await_requests(v, CUT_S);
 }
 
 static void serve_free(struct serve *v)

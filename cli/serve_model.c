@@ -215,7 +215,6 @@ static pl_status open_service(struct service *v, const struct options *o,
         s = load(v, o, alone ? NULL : all, cancel, &piece, err);
     if (s != PL_OK)
         return s;
-    v->path = o->model;
     v->log = log_line;
     v->log_user = (void *)o;
     v->created = (int64_t)time(NULL);
@@ -255,7 +254,9 @@ pl_status serve_model_open(void *user, const struct model_about *about,
                         "its download failed; see the server's log");
     }
     v->name = about->name;
+    v->path = e->o->model;
     metrics_init(&v->metrics);
+    response_store_init(&v->stored);
     grammars_init(&v->grammars, NULL);
     s = open_service(v, e->o, user, e->o != &e->own, cancel, err);
     v->grammars.words = v->words;
@@ -278,6 +279,7 @@ void serve_model_close(void *user, struct service *v)
     tiers_free(v->tiers);
     grammars_fini(&v->grammars);
     metrics_fini(&v->metrics);
+    response_store_fini(&v->stored);
     pl_template_free(v->form);
     pl_engine_free(v->engine);
     pl_model_free(v->model);

@@ -737,12 +737,18 @@ enum {
 PL_API pl_status pl_tokenize(const pl_tokenizer *t, const char *text,
                              size_t len, int flags, int32_t **ids, int64_t *n,
                              pl_err *err);
-/* pl_token_wants_bos returns true if the tokenizer asks for a BOS token.
- * pl_token_bos returns the id of that token, or -1 if there is none. */
+/* pl_tokenizer_adds_bos returns true if the tokenizer asks for a BOS token. The
+ * others return the ids of BOS and EOS, or -1 if there is none. */
 PL_API bool pl_tokenizer_adds_bos(const pl_tokenizer *t);
 PL_API int32_t pl_tokenizer_bos(const pl_tokenizer *t);
+PL_API int32_t pl_tokenizer_eos(const pl_tokenizer *t);
 /* Returns true if the token ends a generation (EOS, end of turn, ...). */
 PL_API bool pl_token_is_eog(const pl_tokenizer *t, int32_t id);
+/* Writes the bytes of a token to buf [size], as far as they fit, without a
+ * terminator. They may be a part of a character. Returns how many bytes the
+ * token has, which may exceed `size`; 0 for an id that does not exist. */
+PL_API size_t pl_token_bytes(const pl_tokenizer *t, int32_t id, char *buf,
+                             size_t size);
 
 /* Special tokens with which code models mark the parts of a prompt that has a
  * gap to fill. Each precedes one part. In the order of the enum: the text
@@ -791,6 +797,10 @@ PL_API const char *pl_detokenize_flush(pl_detokenizer *d);
 PL_API pl_status pl_template_create(pl_template **out, const char *text,
                                     size_t len, const char *path, pl_err *err);
 PL_API void pl_template_free(pl_template *t);
+/* Returns the text of the template, terminated and owned by `t`: if `tools`,
+ * that of the separate template for conversations with tools. Returns NULL if
+ * there is no such template. */
+PL_API const char *pl_template_text(const pl_template *t, bool tools);
 
 /* The input of a template, as JSON texts. */
 typedef struct pl_conversation {

@@ -459,6 +459,10 @@ static bool make_text(struct embeddings *g, int i, struct task_params *params,
         return api_error_set_status(why, s, &err);
     if (g->cut && t->n >= pl_engine_n_ctx(g->service->engine))
         t->n = pl_engine_n_ctx(g->service->engine) - 1;
+    if (!service_check_length(g->service, t->n, why)) {
+        free(ids);
+        return false;
+    }
     t->of = g;
     n_row = (size_t)rows_of(t);
     g->n_number += rows_of(t) * g->width;

@@ -78,9 +78,13 @@ static enum MHD_Result reject_body(struct http_request *r, int status,
     char head[256];
     int n = snprintf(head, sizeof head,
                      "HTTP/1.1 %d %s\r\n"
-                     "Content-Type: application/json\r\n"
+                     "Content-Type: application/json\r\n%s"
                      "Content-Length: %zu\r\nConnection: close\r\n\r\n",
-                     status, reason, body ? strlen(body) : 0);
+                     status, reason,
+                     status == MHD_HTTP_SERVICE_UNAVAILABLE
+                         ? "Retry-After: " HTTP_RETRY_S "\r\n"
+                         : "",
+                     body ? strlen(body) : 0);
 
     if (!h->o.cert_file) {
         send(r->fd, head, (size_t)n, MSG_DONTWAIT | MSG_NOSIGNAL | MSG_MORE);

@@ -27,6 +27,10 @@ enum {
     HTTP_SMALL_BODY = 64 << 10, /* bytes of a body not counted in body_bytes */
 };
 
+/* Seconds after which a client that was rejected with 429 or 503 tries again,
+ * unless the handler says otherwise. */
+#define HTTP_RETRY_S "5"
+
 struct http_pair {
     const char *name, *value;
 };

@@ -26,7 +26,7 @@ static void respond_json(struct http_request *r, json_t *j)
  * NULL with *why filled if there is none. *body owns the fields; the caller
  * releases it. Unlike in other protocols a name must be right even if there is
  * only one model, because clients conclude from a 404 that it is missing. */
-static struct model *find(const struct models *m, const struct http_request *r,
+static struct model *find(struct models *m, const struct http_request *r,
                           struct fields *f, json_t **body,
                           struct api_error *why)
 {
@@ -51,6 +51,10 @@ static struct model *find(const struct models *m, const struct http_request *r,
         return NULL;
     }
     i = models_find(m, name);
+    if (i < 0) {
+        models_scan(m);
+        i = models_find(m, name);
+    }
     if (i < 0)
         models_reject_name(m, name, why);
     return i < 0 ? NULL : &m->model[i];
@@ -283,10 +287,13 @@ static void on_tags(void *models, struct http_request *r)
     struct models *m = models;
     json_t *list = json_array();
 
+    models_scan(m);
     for (int i = 0; i < m->n; i++) {
         char modified[OLLAMA_TIME];
         struct about b;
 
+        if (m->model[i].hidden)
+            continue;
         about_init(&b, m, &m->model[i]);
         ollama_time(modified, b.modified);
         json_array_append_new(list, json_pack("{s:s, s:s, s:s, s:I, s:s, s:o}",

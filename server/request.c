@@ -70,12 +70,8 @@ static const struct {
     {WRITES, "suffix", 0, "text after the completion is"},
     {WRITES, "best_of", 1, "best-of sampling is"},
     {WRITES, "image_data", 0, "images are"},
-    {WRITES, "n_indent", 0, "indented output is"},
-    {WRITES, "t_max_predict_ms", 0, "a time limit is"},
     {BLOCKS, "mcp_servers", 0, "MCP servers are"},
     {BLOCKS, "container", 0, "containers are"},
-    {ITEMS, "previous_response_id", 0,
-     "conversations stored by the server are"},
     {ITEMS, "conversation", 0, "conversations stored by the server are"},
     {ITEMS, "background", 0, "background mode is"},
     {OLLAMA, "images", 0, "images are"},
@@ -222,7 +218,8 @@ bool request_parse(struct request *a, enum request_kind kind, const char *body,
         .f = {.why = why}, .a = a, .rules = rules, .prompt = "prompt"};
     bool ok;
 
-    *a = (struct request){.kind = kind, .n = 1, .n_prompt = 1, .slot = -1};
+    *a = (struct request){
+        .kind = kind, .n = 1, .n_prompt = 1, .slot = -1, .words = rules->words};
     ok = read_all(&r, body, len);
     a->kind = kind; /* readers of Ollama's requests change it */
     json_decref(r.messages);
@@ -250,6 +247,7 @@ void request_fini(struct request *a)
     free(a->dry_breaker);
     free(a->stop);
     free(a->schema);
+    json_decref(a->earlier);
     json_decref(a->body);
     *a = (struct request){0};
 }

@@ -31,6 +31,7 @@ enum request_need {
     REQUEST_GRAMMAR = 1, /* output that is constrained by a GBNF grammar */
     REQUEST_SCHEMA = 2,  /* output that is constrained by a JSON Schema */
     REQUEST_CALL = 4,    /* output that must call a tool */
+    REQUEST_ALL = REQUEST_GRAMMAR | REQUEST_SCHEMA | REQUEST_CALL,
 };
 
 enum request_reasoning {
@@ -50,6 +51,10 @@ struct request_rules {
                            128 */
     uint64_t seed;      /* used if a request has no seed */
     unsigned can;       /* supported features, a set of enum request_need */
+    /* Returns the items of the conversation that ended with a response, as a
+     * new list; NULL if it is unknown. NULL if no conversations are kept. */
+    json_t *(*recall)(void *user, const char *id);
+    void *recall_user;
     bool calls_as_text; /* the chat template requires call arguments as JSON
                            text, not as objects */
 };
@@ -73,6 +78,8 @@ struct request {
     json_t *body;      /* the parsed JSON, which owns the strings borrowed
                           below; owned */
     const char *model; /* name in the request; NULL if none */
+    json_t *earlier;   /* items of the conversation that the request continues;
+                          owned; NULL if none */
 
     /* Either a conversation, with the fields of pl_conversation as owned JSON
      * strings, or prompts. */
@@ -93,6 +100,11 @@ struct request {
     int n;              /* choices per prompt; the seed of choice i is
                            sampling.seed + i */
     int64_t max_tokens; /* -1 for no limit */
+    /* Limits that editors set: the output ends before a line, not the first,
+     * that begins with fewer blanks than n_indent; and at the end of a line if
+     * it took longer than max_s seconds. 0 for no limit. */
+    int64_t n_indent;
+    double max_s;
     pl_sampling sampling;
     int32_t *bias_id;         /* owned, used by sampling */
     float *bias;              /* owned, used by sampling */
@@ -101,7 +113,8 @@ struct request {
     const char **stop;        /* [n_stop], owned, its strings borrowed */
     int n_stop;
     bool ignore_end, no_cache;
-    int slot; /* requested slot (id_slot); -1 for any */
+    const pl_tokenizer *words; /* that of the rules; borrowed; may be NULL */
+    int slot;                  /* requested slot (id_slot); -1 for any */
 
     char *schema;        /* JSON Schema of the content; owned; NULL if none */
     const char *grammar; /* GBNF grammar; NULL if none */
@@ -115,8 +128,11 @@ struct request {
     bool probs;         /* return the probability of each generated token */
     int n_top;          /* number of alternatives to return with it, at most
                            REQUEST_MAX_TOP */
+    bool prompt_probs;  /* return those of the prompt's tokens, too */
     bool ids;           /* return the ids of generated tokens */
     bool echo;          /* return the prompt before the generated text */
+    bool timings;       /* each event of a stream has the timings so far */
+    bool verbose;       /* the response has "__verbose" */
     enum request_reasoning reasoning;
     bool drop_turns; /* the oldest turns of a conversation that is too long for
                         the context are left out */

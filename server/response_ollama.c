@@ -113,9 +113,9 @@ static void finish(json_t **j, const struct response_choice *c)
     response_put(j, "total_duration", nanoseconds(e->total_s));
     response_put(j, "load_duration", nanoseconds(e->load_s));
     response_put(j, "prompt_eval_count", json_integer(e->n_prompt));
-    response_put(j, "prompt_eval_duration", nanoseconds(e->prompt_s));
+    response_put(j, "prompt_eval_duration", nanoseconds(e->times.prompt_s));
     response_put(j, "eval_count", json_integer(e->n_written));
-    response_put(j, "eval_duration", nanoseconds(e->written_s));
+    response_put(j, "eval_duration", nanoseconds(e->times.written_s));
     if (tokens != NULL)
         response_put(j, "context", tokens);
 }

@@ -10,6 +10,7 @@
 #include "loop.h"
 #include "metrics.h"
 #include "request.h"
+#include "response_store.h"
 #include "slot_actions.h"
 
 #include <stdatomic.h>
@@ -35,10 +36,10 @@ struct service {
     struct slots slots;
     struct grammars grammars;
     struct metrics metrics;
-    const char *name; /* the model's name for clients */
-    const char *path; /* its file; borrowed; NULL if unknown */
-    pl_log_fn *log;   /* for what requests expect and do not get; NULL if
-                             none */
+    struct response_store stored; /* conversations of /v1/responses */
+    const char *name;             /* the model's name for clients */
+    const char *path;             /* its file; NULL if unknown */
+    pl_log_fn *log; /* for what requests expect and do not get; NULL if none */
     void *log_user;
     int64_t created;      /* seconds since 1970 */
     pl_sampling sampling; /* defaults of requests */
@@ -89,6 +90,13 @@ enum { SERVICE_NONE = 2 };
 /* Finishes pending writes to the cache tiers, so that the counters are final.
  * Called when the service has no users. */
 void service_settle(struct service *v);
+/* Returns the properties of a service, the response of /props; NULL if out of
+ * memory. `sleeps`: its model is about to be unloaded. */
+json_t *service_props(const struct service *v, bool sleeps);
+/* Checks that a prompt of n tokens fits in the context, with a token of output.
+ * Returns false with *why filled if not. */
+bool service_check_length(const struct service *v, int64_t n,
+                          struct api_error *why);
 /* Appends the metrics of a service in Prometheus's format. Returns false if out
  * of memory. */
 bool service_metrics(struct service *v, struct text *out);

@@ -267,6 +267,8 @@ static void expect_body(struct http_try *t, size_t n, bool chunked, int status,
         try_send_bytes(&c, "\r\n0\r\n\r\n", 7);
     try_read(&c, &a, false);
     assert_int_equal(a.status, status);
+    assert_true((status == 503) ==
+                (strstr(a.head, "\r\nRetry-After: 5\r\n") != NULL));
     free(a.body);
     try_close(&c);
     try_load_is(t, held, held);

@@ -541,7 +541,7 @@ TEST(ask_responses_become_the_templates)
     same_json(a.messages, "[{'role': 'user', 'content': 'ask'}]");
     request_fini(&a);
     refused(REQUEST_RESPONSES, "{'input': 'x', 'previous_response_id': 'r'}",
-            "previous_response_id", "stored by the server");
+            "previous_response_id", "not found");
     refused(REQUEST_RESPONSES, "{'input': [{'type': 'computer_call'}]}",
             "input[0].type", "not supported; leave it out");
 }

@@ -6,6 +6,7 @@ that output. The exit status is 77 if a package of the client is missing.
 """
 import importlib
 import json
+import os
 import sys
 
 # The output of the test's model, for a request without tools and with them.
@@ -333,6 +334,7 @@ def litellm_of(package, name, **more):
 
 
 def litellm(url):
+    os.environ['LITELLM_LOCAL_MODEL_COST_MAP'] = 'True'  # not from the network
     package = importlib.import_module('litellm')
     litellm_of(package, 'openai/tale', api_base=url + '/v1', api_key='none')
     litellm_of(package, 'ollama_chat/tale', api_base=url)
