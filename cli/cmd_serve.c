@@ -9,6 +9,9 @@
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
 
 enum {
     DRAIN_S = 30, /* maximum seconds that running requests may take */
@@ -86,6 +89,14 @@ static void log_line(void *user, pl_log_level level, const char *text)
         cli_error(o->command, EXIT_DONE, "%s", text);
 }
 
+/* A models_options.scan; `user` is a struct serve_models. */
+static void scan_folder(void *user, struct models *m)
+{
+    struct serve_models *all = user;
+
+    serve_list_scan(all->list, m, &all->n);
+}
+
 static enum exit_code make_models(struct serve *v)
 {
     const struct options *o = v->o;
@@ -96,6 +107,7 @@ static enum exit_code make_models(struct serve *v)
         .wait_s = o->models_wait_s,
         .open = serve_model_open,
         .close = serve_model_close,
+        .scan = v->list.folder != NULL ? scan_folder : NULL,
         .user = &v->all,
         .log = log_line,
         .log_user = (void *)o,
@@ -107,7 +119,7 @@ static enum exit_code make_models(struct serve *v)
 
     if (o->n_models > 0 && o->n_models < most)
         most = o->n_models;
-    v->all = (struct serve_models){v->list.entry, v->list.n, most};
+    v->all = (struct serve_models){v->list.entry, v->list.n, most, &v->list};
     s = models_create(&v->models, v->list.about, v->list.n, &mo, routes, n,
                       &err);
 
@@ -135,6 +147,29 @@ static enum exit_code load_first(struct serve *v)
     return c;
 }
 
+static void tell_addresses(const struct serve *v)
+{
+    const struct options *o = v->o;
+    const char *list = o->host != NULL ? o->host : "127.0.0.1";
+    const char *name = v->list.n == 1 ? v->list.about[0].name : "plait";
+
+    while (*list != '\0') {
+        int n = (int)strcspn(list, ",");
+        bool six = memchr(list, ':', (size_t)n) != NULL;
+
+        if (memchr(list, '/', (size_t)n) != NULL ||
+            (n > 5 && memcmp(list + n - 5, ".sock", 5) == 0))
+            cli_error(CMD_SERVE, EXIT_DONE, "%s listens at unix:%.*s", name, n,
+                      list);
+        else
+            cli_error(CMD_SERVE, EXIT_DONE,
+                      "%s listens at http%s://%s%.*s%s:%d", name,
+                      o->cert_file != NULL ? "s" : "", six ? "[" : "", n, list,
+                      six ? "]" : "", http_port(v->http));
+        list += n + (list[n] == ',');
+    }
+}
+
 static enum exit_code start_http(struct serve *v)
 {
     const struct options *o = v->o;
@@ -148,6 +183,7 @@ static enum exit_code start_http(struct serve *v)
         .prefix = o->api_prefix,
         .origin = o->cors_origin,
         .hosts = o->allowed_hosts,
+        .timeout_s = o->socket_s,
         .log = log_line,
         .log_user = (void *)o,
     };
@@ -160,11 +196,8 @@ static enum exit_code start_http(struct serve *v)
     if (s != PL_OK)
         return report(o, s, &err);
     models_set_http(v->models, v->http);
-    return cli_error(CMD_SERVE, EXIT_DONE, "%s listens at http%s://%s:%d",
-                     v->list.n == 1 ? v->list.about[0].name : "plait",
-                     o->cert_file != NULL ? "s" : "",
-                     o->host != NULL ? o->host : "127.0.0.1",
-                     http_port(v->http));
+    tell_addresses(v);
+    return EXIT_DONE;
 }
 
 /* ---- end ----------------------------------------------------------------- */
@@ -218,10 +251,22 @@ static void serve_free(struct serve *v)
     free(v->key);
 }
 
+/* Has malloc return large buffers to the system as soon as they are freed. As a
+ * rule, glibc keeps ever larger ones, up to 32 MiB for each thread. */
+static void return_memory(void)
+{
+#ifdef __GLIBC__
+    mallopt(M_MMAP_THRESHOLD, 256 << 10);
+#endif
+}
+
 enum exit_code cmd_serve(const struct options *o)
 {
     struct serve v = {.o = o};
-    enum exit_code c = serve_list_make(&v.list, o);
+    enum exit_code c;
+
+    return_memory();
+    c = serve_list_make(&v.list, o);
 
     if (c == EXIT_DONE)
         c = read_keys(&v);

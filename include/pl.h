@@ -271,6 +271,9 @@ typedef enum pl_numerics {
     PL_NUMERICS_FAST,
 } pl_numerics;
 
+/* pl_options.n_ctx: the context of the model */
+#define PL_CTX_MODEL INT64_MAX
+
 /* Options of plans, engines and executors. Zeros, or NULL instead of the
  * struct, are the defaults. Strings and arrays are borrowed for the call;
  * `log`, `trace` and their user pointers are used until the object is freed.
@@ -324,7 +327,8 @@ typedef struct pl_options {
     const char *cpu;
     /* Size of the cache in tokens. All sequences share it in pages of 64
      * tokens; one sequence may use all of it. 0 means 4096 or the model's
-     * context, whichever is less. */
+     * context, whichever is less. PL_CTX_MODEL means the model's context, or as
+     * much of it as fits. */
     int64_t n_ctx;
     /* Maximum number of tokens of a micro-batch; 0 for 512. A step has one
      * micro-batch, or up to 8 in a pipeline. */

@@ -127,8 +127,8 @@ static void set_gone(void *user)
 
 /* ---- output of a choice -------------------------------------------------- */
 
-/* Removes from *part the content that is request.begun, because the client
- * already has it. */
+/* Removes from *part the text that is request.begun, because the client already
+ * has it. */
 static void skip_begun(struct choice *c, pl_reply_part *part)
 {
     const char *begun = c->of->request.begun;
@@ -136,7 +136,7 @@ static void skip_begun(struct choice *c, pl_reply_part *part)
 
     for (; part->len > 0 && c->n_begun < n; c->n_begun++) {
         if (*part->text != begun[c->n_begun]) {
-            c->n_begun = n; /* the content differs, so skip no more */
+            c->n_begun = n; /* the text differs, so skip no more */
             return;
         }
         part->text++;
@@ -149,7 +149,9 @@ static void send_part(void *user, const pl_reply_part *part)
     struct choice *c = user;
     pl_reply_part rest = *part;
 
-    if (c->of->request.begun && part->kind == PL_REPLY_CONTENT) {
+    if (c->of->request.begun &&
+        part->kind == (c->of->request.begun_reasoning ? PL_REPLY_REASONING
+                                                      : PL_REPLY_CONTENT)) {
         skip_begun(c, &rest);
         if (rest.len == 0)
             return;
@@ -436,7 +438,7 @@ static void reject_end(struct api_error *why, const struct choice *c,
     else if (report->why == FINISH_TIMEOUT)
         api_error_set(why, 408, "timeout", "",
                       "the request timed out after %g s; send a shorter one, "
-                      "or start the server with a larger --timeout",
+                      "or start the server with a larger --request-timeout",
                       c->of->service->time_s);
     else if (report->why == FINISH_CANCELLED)
         api_error_set(why, 503, "unavailable", "", "the server is stopping");
@@ -857,6 +859,7 @@ void generation_start(struct service *v, struct http_request *r,
 
     const struct request_rules rules = {
         .sampling = &v->sampling,
+        .defaults = v->defaults,
         .words = v->words,
         .n_vocab = pl_tokenizer_n_vocab(v->words),
         .max_tokens = v->max_tokens,

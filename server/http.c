@@ -368,6 +368,18 @@ static pl_status start_daemon(struct http *h, pl_err *err)
     return s;
 }
 
+/* Raises the limit of open files to this many, or as far as is allowed: shells
+ * usually set it to 1024, which includes model files and devices. */
+static void raise_limit(rlim_t n)
+{
+    struct rlimit limit;
+
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= n)
+        return;
+    limit.rlim_cur = n < limit.rlim_max ? n : limit.rlim_max;
+    setrlimit(RLIMIT_NOFILE, &limit);
+}
+
 /* Opens all descriptors and starts libmicrohttpd and all threads. On failure,
  * http_free cleans up. */
 static pl_status open_all(struct http *h, pl_err *err)
@@ -376,6 +388,7 @@ static pl_status open_all(struct http *h, pl_err *err)
     pl_status s;
     int e;
 
+    raise_limit(2 * (rlim_t)h->o.max_connections);
     getrlimit(RLIMIT_NOFILE, &limit);
     h->n_idle = limit.rlim_cur < 1 << 20 ? (int)limit.rlim_cur : 1 << 20;
     h->idle = calloc((size_t)h->n_idle, sizeof *h->idle);
@@ -429,7 +442,7 @@ pl_status http_start(struct http **out, const struct http_options *o,
     h->n_route = n_route;
     h->error = error;
     h->user = user;
-    h->listen_fd = h->watch_fd = h->wake_fd = -1;
+    h->watch_fd = h->wake_fd = -1;
     pthread_mutex_init(&h->lock, NULL);
     pthread_cond_init(&h->wake, NULL);
     pthread_mutex_init(&h->log_lock, NULL);
@@ -509,8 +522,7 @@ void http_free(struct http *h)
     if (!h)
         return;
     http_stop(h);
-    if (h->listen_fd >= 0)
-        close(h->listen_fd);
+    http_unlisten(h);
     if (h->watch_fd >= 0)
         close(h->watch_fd);
     if (h->wake_fd >= 0)

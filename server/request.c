@@ -3,6 +3,7 @@
 #include "request_parse.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 typedef bool request_read_fn(struct request_reader *r);
 
@@ -158,23 +159,56 @@ bool request_set_thinking(struct request_reader *r, bool on)
            request_set_extra(r, "thinking", json_boolean(on));
 }
 
+/* Returns a string of an object without leading white space; NULL if nothing is
+ * left. */
+static const char *trimmed(const json_t *o, const char *name)
+{
+    const char *text = json_string_value(json_object_get(o, name));
+
+    if (text != NULL)
+        text += strspn(text, " \t\r\n");
+    return text != NULL && *text != '\0' ? text : NULL;
+}
+
 /* Sets a->begun if the conversation ends with a text of the assistant. In chats
  * and /v1/messages this is the beginning of the answer, which the model
- * continues, unless the request sets add_generation_prompt. */
+ * continues, unless the request sets add_generation_prompt.
+ * continue_final_message, vLLM's, demands it, and has reasoning continued that
+ * no content follows. */
 static bool read_begun(struct request_reader *r)
 {
     size_t n = json_array_size(r->messages);
     const json_t *last = json_array_get(r->messages, n > 0 ? n - 1 : 0);
     const char *role = json_string_value(json_object_get(last, "role"));
-    const char *text = json_string_value(json_object_get(last, "content"));
+    const char *text = trimmed(last, "content");
+    bool demanded = false;
 
-    if ((r->a->kind != REQUEST_CHAT && r->a->kind != REQUEST_MESSAGES) ||
-        field(&r->f, "add_generation_prompt") || !role ||
-        strcmp(role, "assistant") != 0 || !text ||
-        text[strspn(text, " \t\r\n")] == '\0' ||
-        json_array_size(json_object_get(last, "tool_calls")) > 0)
+    if (r->a->kind != REQUEST_CHAT && r->a->kind != REQUEST_MESSAGES)
         return true;
-    r->a->begun = strdup(text + strspn(text, " \t\r\n"));
+    if (!field_bool(&r->f, "continue_final_message", &demanded))
+        return false;
+    if (demanded && field(&r->f, "add_generation_prompt") &&
+        !r->a->no_generation_prompt)
+        return api_error_set(r->f.why, 400, "invalid_value",
+                             "continue_final_message",
+                             "continue_final_message: excludes "
+                             "add_generation_prompt; set only one of them");
+    if (demanded && text == NULL) {
+        text = trimmed(last, "reasoning_content");
+        r->a->begun_reasoning = text != NULL;
+    }
+    if (role == NULL || strcmp(role, "assistant") != 0 ||
+        json_array_size(json_object_get(last, "tool_calls")) > 0)
+        text = NULL;
+    if (demanded && text == NULL)
+        return api_error_set(r->f.why, 400, "invalid_value",
+                             "continue_final_message",
+                             "continue_final_message: the last message is not "
+                             "a text of the assistant; leave it out");
+    if (text == NULL ||
+        (!demanded && field(&r->f, "add_generation_prompt") != NULL))
+        return true;
+    r->a->begun = strdup(text);
     r->a->no_generation_prompt = true;
     return r->a->begun != NULL || api_error_set_memory(r->f.why);
 }
@@ -188,13 +222,55 @@ bool request_read_parts(struct request_reader *r)
     return true;
 }
 
+/* Returns true if a default must not be added: the request constrains its
+ * output itself, or calls tools. */
+static bool constrains(const json_t *body)
+{
+    static const char *const names[] = {"grammar",         "json_schema",
+                                        "response_format", "text",
+                                        "output_config",   "tools"};
+
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+        if (json_object_get(body, names[i]) != NULL)
+            return true;
+    return false;
+}
+
+bool request_add_defaults(json_t *body, const json_t *defaults)
+{
+    bool constrained = constrains(body), ok = true;
+    json_t *own = json_deep_copy(defaults), *v;
+    const char *name;
+
+    if (defaults == NULL)
+        return true;
+
+    json_object_foreach (own, name, v) {
+        json_t *given = json_object_get(body, name);
+
+        if (json_is_object(v) && json_is_object(given) &&
+            strcmp(name, "chat_template_kwargs") == 0)
+            ok = json_object_update_missing(given, v) == 0 && ok;
+        else if (given == NULL &&
+                 !(constrained && (strcmp(name, "grammar") == 0 ||
+                                   strcmp(name, "json_schema") == 0)))
+            ok = json_object_set(body, name, v) == 0 && ok;
+    }
+    ok = ok && own != NULL;
+    json_decref(own);
+    return ok;
+}
+
 static bool read_all(struct request_reader *r, const char *body, size_t len)
 {
     struct request *a = r->a;
     const json_t *given = NULL;
 
-    if (!fields_read(&r->f, &a->body, body, len, r->f.why) ||
-        !field_text(&r->f, "model", &a->model) || !check_beyond(r))
+    if (!fields_read(&r->f, &a->body, body, len, r->f.why))
+        return false;
+    if (!request_add_defaults(a->body, r->rules->defaults))
+        return api_error_set_memory(r->f.why);
+    if (!field_text(&r->f, "model", &a->model) || !check_beyond(r))
         return false;
     if (!field_object(&r->f, "chat_template_kwargs", &given))
         return false;

@@ -43,7 +43,11 @@ enum request_reasoning {
 /* Settings of the server that apply to all requests. */
 struct request_rules {
     const pl_sampling *sampling; /* default sampling; NULL for the library's */
-    const pl_tokenizer *words;   /* tokenizes the texts of biases; NULL if none,
+    /* Fields that a request has unless it says otherwise; NULL if none. A
+     * grammar or schema is left out of a request with tools or one of its own.
+     */
+    const json_t *defaults;
+    const pl_tokenizer *words; /* tokenizes the texts of biases; NULL if none,
                                     and such biases are rejected */
     int64_t n_vocab;
     int64_t max_tokens; /* used if a request has no limit; -1 for no limit */
@@ -94,6 +98,7 @@ struct request {
     int32_t *context; /* tokens before the prompt, [n_context], owned; NULL if
                          none */
     int64_t n_context;
+    bool begun_reasoning;          /* it is reasoning, else content */
     struct request_prompt *prompt; /* [n_prompt], owned */
     int n_prompt;                  /* 1 for a conversation */
 
@@ -149,6 +154,9 @@ bool request_parse(struct request *a, enum request_kind kind, const char *body,
                    size_t len, const struct request_rules *rules,
                    struct api_error *why);
 void request_fini(struct request *a); /* {0} is allowed */
+/* Adds the fields of request_rules.defaults to a request's body. Returns false
+ * if out of memory. */
+bool request_add_defaults(json_t *body, const json_t *defaults);
 enum api_error_shape request_shape(enum request_kind kind);
 
 #endif

@@ -483,5 +483,7 @@ bool request_read_ollama(struct request_reader *r)
     json_decref(a->body);
     a->body = to;
     r->f.in = to;
+    if (!request_add_defaults(to, r->rules->defaults))
+        return api_error_set_memory(r->f.why);
     return a->load_only || request_read_parts(r);
 }

@@ -28,13 +28,14 @@ static pl_status render(const struct request *a, const char *messages,
     return pl_template_render(t, &c, text, len, err);
 }
 
-/* Copies the conversation and appends a marker to the text of its last message.
- * The marker, also written to `end`, is a number that occurs nowhere in the
- * conversation; templates do not change digits. Returns the JSON text,
- * malloc'ed; NULL if out of memory. */
-static char *mark_end(const char *messages, char end[static 32])
+/* Copies the conversation and appends a marker to a text of its last message,
+ * the content or the reasoning. The marker, also written to `end`, is a number
+ * that occurs nowhere in the conversation; templates do not change digits.
+ * Returns the JSON text, malloc'ed; NULL if out of memory. */
+static char *mark_end(const char *messages, const char *name,
+                      char end[static 32])
 {
-    json_t *all = json_loads(messages, 0, NULL), *last, *content;
+    json_t *all = json_loads(messages, 0, NULL), *last, *text;
     uint64_t n = 7081542936;
     char *marked = NULL;
 
@@ -44,9 +45,9 @@ static char *mark_end(const char *messages, char end[static 32])
         snprintf(end, 32, "%" PRIu64, n++);
     while (strstr(messages, end));
     last = json_array_get(all, json_array_size(all) - 1);
-    content = json_sprintf(
-        "%s%s", json_string_value(json_object_get(last, "content")), end);
-    if (json_object_set_new(last, "content", content) == 0)
+    text = json_sprintf("%s%s", json_string_value(json_object_get(last, name)),
+                        end);
+    if (json_object_set_new(last, name, text) == 0)
         marked = json_dumps(all, 0);
     json_decref(all);
     return marked;
@@ -59,7 +60,8 @@ static pl_status render_begun(const struct request *a, const pl_template *t,
                               pl_err *err)
 {
     const size_t n = strlen(a->begun);
-    char end[32], *marked = mark_end(a->messages, end), *at;
+    const char *name = a->begun_reasoning ? "reasoning_content" : "content";
+    char end[32], *marked = mark_end(a->messages, name, end), *at;
     pl_status s;
 
     if (marked == NULL)

@@ -181,6 +181,7 @@ static bool read_conversation(const struct service *v, struct http_request *r,
                                             pl_tokenizer_n_vocab(v->words),
                                         .words = v->words,
                                         .sampling = &v->sampling,
+                                        .defaults = v->defaults,
                                         .max_tokens = -1,
                                         .can = REQUEST_ALL,
                                         .recall = response_store_get,
@@ -251,6 +252,7 @@ static bool is_probe(const struct http_request *r)
 static void on_page(void *user, struct http_request *r)
 {
     static const char running[] = "Ollama is running";
+    char policy[1024];
 
     (void)user;
     http_set_header(r, "Vary", "Accept");
@@ -259,11 +261,12 @@ static void on_page(void *user, struct http_request *r)
                      sizeof running - 1);
         return;
     }
-    http_set_header(r, "Content-Security-Policy",
-                    "default-src 'none'; script-src 'unsafe-inline'; "
-                    "style-src 'unsafe-inline'; img-src blob: data:; "
-                    "connect-src 'self'; base-uri 'none'; form-action 'none'; "
-                    "frame-ancestors 'none'");
+    snprintf(policy, sizeof policy,
+             "default-src 'none'; script-src %s; style-src 'unsafe-inline'; "
+             "img-src blob: data:; connect-src 'self'; base-uri 'none'; "
+             "form-action 'none'; frame-ancestors 'none'",
+             server_page_scripts);
+    http_set_header(r, "Content-Security-Policy", policy);
     http_set_header(r, "X-Content-Type-Options", "nosniff");
     http_respond(r, 200, "text/html; charset=utf-8", server_page,
                  strlen(server_page));

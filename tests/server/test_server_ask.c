@@ -711,6 +711,54 @@ TEST(ask_conversations_end_with_what_the_assistant_has_begun)
     }
 }
 
+/* continue_final_message continues also reasoning, and demands a text. */
+TEST(ask_a_final_message_is_continued_on_demand)
+{
+    static const char form[] =
+        "{% for m in messages %}<{{ m.role }}>{% if m.reasoning_content %}"
+        "<think>{{ m.reasoning_content | trim }}</think>{% endif %}"
+        "{{ m.content }}{% endfor %}"
+        "{% if add_generation_prompt %}<assistant>{% endif %}";
+    static const struct {
+        const char *body, *want;
+    } cases[] = {
+        {"'content': 'On'}], 'continue_final_message': true", "On"},
+        {"'content': 'On'}], 'continue_final_message': true,"
+         "'add_generation_prompt': false",
+         "On"},
+        {"'reasoning_content': ' So '}], 'continue_final_message': true",
+         "<think>So "},
+        {"'reasoning_content': 'So', 'content': 'On'}],"
+         "'continue_final_message': true",
+         "<think>So</think>On"},
+        {"'reasoning_content': 'So'}]", "<think>So</think><assistant>"},
+    };
+    pl_template *t = NULL;
+    pl_err err;
+
+    TEST_OK(pl_template_create(&t, form, strlen(form), NULL, &err), err);
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct request a;
+        char body[300], want[300], *text = NULL;
+
+        snprintf(body, sizeof body, "{'messages': [{'role': 'assistant', %s}",
+                 cases[i].body);
+        snprintf(want, sizeof want, "<assistant>%s", cases[i].want);
+        read_by(&a, REQUEST_CHAT, body, &rules);
+        TEST_OK(request_render(&a, t, 1, &text, NULL, &err), err);
+        assert_string_equal(text, want);
+        free(text);
+        request_fini(&a);
+    }
+    pl_template_free(t);
+    refused(REQUEST_CHAT,
+            "{" HELLO ", 'continue_final_message': true, "
+            "'add_generation_prompt': true}",
+            "continue_final_message", "add_generation_prompt");
+    refused(REQUEST_CHAT, "{" HELLO ", 'continue_final_message': true}",
+            "continue_final_message", "not a text of the assistant");
+}
+
 TEST(ask_jobs_of_choices_differ_by_their_seed)
 {
     pl_sampling own;
