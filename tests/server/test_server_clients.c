@@ -15,6 +15,7 @@
 
 #include <dirent.h>
 #include <jansson.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -74,6 +75,28 @@ static bool collect(void *user, const void *data, size_t n)
     return true;
 }
 
+/* Adds the tokens of a prompt of ids with their probabilities, as the script
+ * expects them. */
+static void write_prompt(struct response *w, const struct request *a)
+{
+    const struct request_piece *p = &a->prompt[0].piece[0];
+
+    for (int64_t i = 0; i < p->n_ids; i++) {
+        char text[8];
+        struct response_token top = {.id = p->ids[i],
+                                     .text = text,
+                                     .logprob = -(p->ids[i] % 8) / 8.0},
+                              t;
+
+        top.len = (size_t)snprintf(text, sizeof text, "%c", (int)p->ids[i]);
+        t = top;
+        t.logprob = i == 0 ? NAN : top.logprob;
+        t.top = &top;
+        t.n_top = i > 0;
+        assert_true(response_prompt_token(w, 0, &t));
+    }
+}
+
 /* Writes the response. Texts are passed in fragments, calls
  * whole. */
 static void write_response(const struct request *a, struct test_text *out,
@@ -99,6 +122,8 @@ static void write_response(const struct request *a, struct test_text *out,
     TEST_OK(response_create(&w, a, &about, &err), err);
     *type = response_type(w);
     assert_true(response_progress(w, 0, 5, 10, 4, 0.1));
+    if (a->prompt_probs)
+        write_prompt(w, a);
     assert_true(response_prompt(w, 0, 10, 4, NULL));
     assert_true(response_token(w, 0, &token, &end.times));
     for (int i = from; i < to; i++) {
@@ -238,14 +263,15 @@ TEST(clients_of_the_protocols_chat_stream_and_call)
 
 TEST_LONG(clients_of_other_makers_chat_stream_and_call)
 {
-    static const char *const names[] = {"ollama", "litellm", "langchain",
-                                        "llm"};
+    static const char *const names[] = {"ollama", "litellm", "langchain", "llm",
+                                        "lm-eval"};
+    enum { N = sizeof names / sizeof names[0] };
     int n = 0;
 
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+    for (int i = 0; i < N; i++)
         n += run_client(names[i], command_python_long());
-    if (n < 4)
-        TEST_SKIP("Python lacks ollama, litellm, langchain or llm");
+    if (n < N)
+        TEST_SKIP("Python lacks ollama, litellm, langchain, llm or lm-eval");
 }
 
 /* ---- recorded exchanges -------------------------------------------------- */

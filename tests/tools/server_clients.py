@@ -385,6 +385,36 @@ def llm(url):
         same(chain[-1].text(), CONTENT)
 
 
+def lm_eval(url):
+    """Scores texts by the probabilities of the prompt's tokens. The test's
+    server has a token for each character, which it finds likeliest."""
+    package = importlib.import_module('lm_eval.models.openai_completions')
+    instance = importlib.import_module('lm_eval.api.instance').Instance
+
+    class Model(package.LocalCompletionsAPI):
+        def tok_encode(self, string, **_):
+            if isinstance(string, str):
+                return [ord(c) for c in string]
+            return [self.tok_encode(s) for s in string]
+
+    model = Model(base_url=url + '/v1/completions', model='tale',
+                  tokenizer_backend=None, eos_string='<|end|>', max_retries=1)
+    model.tokenizer, model.tokenized_requests = model, True
+
+    def ask(kind, *arguments):
+        return [instance(request_type=kind, doc={}, arguments=a, idx=i)
+                for i, a in enumerate(arguments)]
+
+    pairs = [('Once upon', ' a time'), ('A', ' fox')]
+    got = model.loglikelihood(ask('loglikelihood', *pairs), disable_tqdm=True)
+    same([p for p, _ in got],
+         [sum(-(ord(c) % 8) / 8 for c in text) for _, text in pairs])
+    same([greedy for _, greedy in got], [True, True])
+    same(model.generate_until(
+        ask('generate_until', ('Once', {'until': ['x'], 'max_gen_toks': 9})),
+        disable_tqdm=True), [CONTENT])
+
+
 # ---- the packages of the protocols -------------------------------------------
 
 STREAM = {'stream': True}
@@ -436,7 +466,8 @@ def main():
     url, name = sys.argv[1:]
     try:
         {'openai': openai, 'messages': messages, 'ollama': ollama,
-         'litellm': litellm, 'langchain': langchain, 'llm': llm}[name](url)
+         'litellm': litellm, 'langchain': langchain, 'llm': llm,
+         'lm-eval': lm_eval}[name](url)
     except ImportError as e:
         print(e)
         sys.exit(77)
