@@ -51,7 +51,8 @@ WORDS(poolings, [POOLING_LAST] = "last", [POOLING_MEAN] = "mean",
 WORDS(forms, [FORM_MD] = "md", [FORM_CSV] = "csv", [FORM_JSON] = "json",
       [FORM_JSONL] = "jsonl", [FORM_SQL] = "sql");
 WORDS(yes_no, "0", "1");
-WORDS(formats_of_reasoning, "auto", "none", "deepseek", "deepseek-legacy");
+WORDS(formats_of_reasoning, [THOUGHTS_AUTO] = "auto", [THOUGHTS_NONE] = "none",
+      [THOUGHTS_DEEPSEEK] = "deepseek", [THOUGHTS_LEGACY] = "deepseek-legacy");
 WORDS(efforts, "default", "none", "minimal", "low", "medium", "high", "xhigh",
       "max");
 WORDS(on_off, "on", "off");
@@ -225,7 +226,7 @@ const struct option_row option_table[] = {
     {{"--reasoning-format"}, "FORM", "auto",
      "Form of reasoning in answers, for requests that do not say. none leaves "
      "it in the content, deepseek takes it apart, deepseek-legacy does both.",
-     SERVE, option_set_one_of, AT(reasoning_format), 0, 0,
+     SERVE, option_set_word, AT(reasoning_format), 0, 0,
      formats_of_reasoning},
     {{"--no-prefill-assistant"}, NULL, NULL,
      "Take a last message of the assistant as complete. By default the answer "

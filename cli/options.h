@@ -104,7 +104,13 @@ struct options {
     const char *tokens;                        /* ids or @FILE */
     const char *chat_template, *template_text; /* of a file; itself or a name */
     const char *messages, *tools, *kwargs, *system, *system_file;
-    const char *reasoning_effort, *reasoning_format; /* NULL for the default */
+    const char *reasoning_effort; /* NULL for the default */
+    enum option_thoughts {
+        THOUGHTS_AUTO,
+        THOUGHTS_NONE,
+        THOUGHTS_DEEPSEEK,
+        THOUGHTS_LEGACY
+    } reasoning_format;
     int reasoning_budget; /* in tokens; -1 for no limit */
     int embd_normalize;
     struct word_list stops; /* texts to stop at */

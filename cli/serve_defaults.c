@@ -106,11 +106,6 @@ pl_status serve_defaults(json_t **out, const struct options *o, pl_err *err)
         return fail(err, PL_BAD_ARGUMENT,
                     "--json-schema: not a JSON Schema; give an object, like "
                     "'{\"type\": \"object\"}'");
-    if (o->reasoning_format != NULL)
-        ok = ok && set(j, "reasoning_format", json_string(o->reasoning_format));
-    if (o->reasoning_budget > 0)
-        ok = ok && set(j, "thinking_budget_tokens",
-                       json_integer(o->reasoning_budget));
     if (!o->random_seed)
         ok = ok && set(j, "seed", json_integer((json_int_t)o->sampling.seed));
     if (o->ignore_eos)

@@ -204,6 +204,13 @@ static const enum embeddings_pooling poolings[] = {
     [POOLING_NONE] = EMBEDDINGS_NONE,
 };
 
+static const enum request_reasoning reasonings[] = {
+    [THOUGHTS_AUTO] = REASONING_APART,
+    [THOUGHTS_NONE] = REASONING_WITHIN,
+    [THOUGHTS_DEEPSEEK] = REASONING_APART,
+    [THOUGHTS_LEGACY] = REASONING_BOTH,
+};
+
 static pl_status open_service(struct service *v, const struct options *o,
                               const struct serve_models *all, bool alone,
                               const volatile int *cancel, pl_err *err)
@@ -230,6 +237,9 @@ static pl_status open_service(struct service *v, const struct options *o,
     v->sampling.tokenizer = v->words;
     v->sampling.top_n_sigma = fmaxf(v->sampling.top_n_sigma, 0);
     v->max_tokens = o->n_predict;
+    v->reasoning = reasonings[o->reasoning_format];
+    v->limits_thinking = o->reasoning_budget > 0;
+    v->think_tokens = o->reasoning_budget;
     v->time_s = o->timeout_s;
     v->ping_s = o->ping_s > 0 ? o->ping_s : 0;
     v->pooling = o->embeddings ? poolings[o->pooling] : EMBEDDINGS_OFF;

@@ -42,6 +42,9 @@ struct choice {
     int64_t n_blank;  /* how many there were */
     size_t n_begun;   /* bytes of request.begun skipped in the content */
     int64_t n_prompt, n_cached;
+    int64_t n_thought; /* tokens of reasoning so far */
+    int32_t *forced;   /* [n_forced], tokens that end the reasoning; owned */
+    int64_t n_forced, at_forced;
     /* times by loop_now: of the beginning of its prompt, of its first and its
      * last token; 0 if not reached */
     double began_s, first_token_s, last_token_s;
@@ -78,6 +81,7 @@ static void generation_free(struct generation *g)
         pl_detokenizer_free(g->choice[i].text);
         stop_fini(&g->choice[i].stops);
         pl_reply_free(g->choice[i].reply);
+        free(g->choice[i].forced);
     }
     for (int i = 0; g->ids && i < g->request.n_prompt; i++)
         free(g->ids[i]);
@@ -337,6 +341,8 @@ static bool on_token(void *user, int32_t id, const float *logits)
     const char *text = pl_detokenize(c->text, id);
     double now = loop_now();
 
+    c->n_thought += pl_reply_end_of_reasoning(c->reply) != NULL;
+
     if (c->last_token_s > 0)
         metrics_add_token(&c->of->service->metrics, now - c->last_token_s);
     else
@@ -347,6 +353,31 @@ static bool on_token(void *user, int32_t id, const float *logits)
     if (!stop_add(&c->stops, text, strlen(text), take_text, c))
         c->broken = true;
     return !c->broken && !is_written(c);
+}
+
+/* Returns the next of the tokens that end reasoning which has reached its
+ * limit, or -1. A grammar that covers the reasoning, too, has precedence. */
+static int32_t on_forced(void *user)
+{
+    struct choice *c = user;
+    const struct request *a = &c->of->request;
+    const char *end = pl_reply_end_of_reasoning(c->reply);
+    bool over = a->limits_thinking && !c->of->reasons && end != NULL &&
+                c->n_thought >= a->think_tokens;
+
+    if (c->at_forced < c->n_forced)
+        return c->forced[c->at_forced++];
+    if (end == NULL || (over && c->n_forced == 0)) {
+        free(c->forced);
+        c->forced = NULL;
+        c->at_forced = c->n_forced = 0;
+    }
+    if (!over || c->n_forced > 0 || /* that did not end it */
+        pl_tokenize(c->of->service->words, end, strlen(end), PL_PARSE_SPECIAL,
+                    &c->forced, &c->n_forced, NULL) != PL_OK ||
+        c->n_forced == 0)
+        return -1;
+    return c->forced[c->at_forced++];
 }
 
 /* Returns true if the grammar applies from here on. A grammar describes the
@@ -545,6 +576,8 @@ static bool make_choice(struct generation *g, int index, struct api_error *why)
         pl_reply_in_pieces(c->reply);
     if (s == PL_OK && c->reply && g->request.schema)
         pl_reply_of_document(c->reply);
+    if (s == PL_OK && g->request.reasoning == REASONING_WITHIN)
+        pl_reply_keep_reasoning(c->reply);
     if (s == PL_OK && c->reply && n_begun > 0)
         s = begin_reply(c, &err);
     return s == PL_OK || api_error_set_status(why, s, &err);
@@ -609,6 +642,7 @@ static bool make_task_params(struct generation *g, struct making *m,
             (struct task_callbacks){.progress = on_progress,
                                     .prompt_logits = on_prompt_logits,
                                     .token = on_token,
+                                    .forced = on_forced,
                                     .grammar_applies = on_grammar_applies,
                                     .poll_client = on_poll_client,
                                     .end = on_end,
@@ -863,6 +897,9 @@ void generation_start(struct service *v, struct http_request *r,
         .words = v->words,
         .n_vocab = pl_tokenizer_n_vocab(v->words),
         .max_tokens = v->max_tokens,
+        .reasoning = v->reasoning,
+        .limits_thinking = v->limits_thinking,
+        .think_tokens = v->think_tokens,
         .seed = (uint64_t)time(NULL) ^ atomic_fetch_add(&v->n_response, 1)
                                            << 32,
         .can = REQUEST_ALL,

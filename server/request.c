@@ -11,11 +11,12 @@ typedef bool request_read_fn(struct request_reader *r);
  * enum request_kind. */
 static const struct {
     enum api_error_shape shape;
-    request_read_fn *part[5];
+    request_read_fn *part[6];
 } kinds[] = {
     [REQUEST_CHAT] = {API_ERROR_OPENAI,
                       {request_read_sampling, request_read_output,
-                       request_read_tools, request_read_chat}},
+                       request_read_tools, request_read_thinking,
+                       request_read_chat}},
     [REQUEST_COMPLETIONS] = {API_ERROR_OPENAI,
                              {request_read_sampling, request_read_output,
                               request_read_prompt}},
@@ -24,10 +25,12 @@ static const struct {
                              request_read_prompt}},
     [REQUEST_MESSAGES] = {API_ERROR_BLOCKS,
                           {request_read_sampling, request_read_output,
-                           request_read_tools, request_read_messages}},
+                           request_read_tools, request_read_thinking,
+                           request_read_messages}},
     [REQUEST_RESPONSES] = {API_ERROR_OPENAI,
                            {request_read_sampling, request_read_output,
-                            request_read_tools, request_read_responses}},
+                            request_read_tools, request_read_thinking,
+                            request_read_responses}},
     [REQUEST_INFILL] = {API_ERROR_OPENAI,
                         {request_read_sampling, request_read_output,
                          request_read_infill}},
@@ -64,6 +67,7 @@ static const struct {
      "probabilities after sampling are"},
     {TALKS | WRITES, "lora", 0, "LoRA adapters are"},
     {TALKS | WRITES, "grammar_lazy", 0, "lazy grammars are"},
+    {TALKS | WRITES, "adaptive_target", -1, "adaptive sampling is"},
     {TALKS, "functions", 0, "functions (use \"tools\" instead) are"},
     {TALKS, "audio", 0, "audio is"},
     {TALKS, "prediction", 0, "predicted outputs are"},
@@ -156,7 +160,9 @@ bool request_set_extra(struct request_reader *r, const char *name,
 bool request_set_thinking(struct request_reader *r, bool on)
 {
     return request_set_extra(r, "enable_thinking", json_boolean(on)) &&
-           request_set_extra(r, "thinking", json_boolean(on));
+           request_set_extra(r, "thinking", json_boolean(on)) &&
+           request_set_extra(r, "thinking_mode",
+                             json_string(on ? "enabled" : "disabled"));
 }
 
 /* Returns a string of an object without leading white space; NULL if nothing is
@@ -222,6 +228,8 @@ bool request_read_parts(struct request_reader *r)
     return true;
 }
 
+static const char VARIABLES[] = "chat_template_kwargs";
+
 /* Returns true if a default must not be added: the request constrains its
  * output itself, or calls tools. */
 static bool constrains(const json_t *body)
@@ -246,17 +254,30 @@ bool request_add_defaults(json_t *body, const json_t *defaults)
         return true;
 
     json_object_foreach (own, name, v) {
-        json_t *given = json_object_get(body, name);
+        bool own_grammar = constrained && (strcmp(name, "grammar") == 0 ||
+                                           strcmp(name, "json_schema") == 0);
 
-        if (json_is_object(v) && json_is_object(given) &&
-            strcmp(name, "chat_template_kwargs") == 0)
-            ok = json_object_update_missing(given, v) == 0 && ok;
-        else if (given == NULL &&
-                 !(constrained && (strcmp(name, "grammar") == 0 ||
-                                   strcmp(name, "json_schema") == 0)))
+        if (json_object_get(body, name) == NULL && !own_grammar &&
+            strcmp(name, VARIABLES) != 0)
             ok = json_object_set(body, name, v) == 0 && ok;
     }
     ok = ok && own != NULL;
+    json_decref(own);
+    return ok;
+}
+
+/* Sets the default variables of the template that the request has not set, in
+ * whatever way. */
+static bool add_variables(struct request_reader *r)
+{
+    json_t *own =
+        json_deep_copy(json_object_get(r->rules->defaults, VARIABLES));
+    const char *name;
+    json_t *v;
+    bool ok = true;
+
+    json_object_foreach (own, name, v)
+        ok = request_set_extra(r, name, json_incref(v)) && ok;
     json_decref(own);
     return ok;
 }
@@ -277,7 +298,7 @@ static bool read_all(struct request_reader *r, const char *body, size_t len)
     r->extra = given != NULL ? json_copy((json_t *)given) : NULL;
     if (given != NULL && r->extra == NULL)
         return api_error_set_memory(r->f.why);
-    if (!request_read_parts(r) || !read_begun(r))
+    if (!request_read_parts(r) || !read_begun(r) || !add_variables(r))
         return false;
     if (r->messages != NULL && !request_dump(r, r->messages, &a->messages))
         return false;

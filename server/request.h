@@ -36,8 +36,9 @@ enum request_need {
 
 enum request_reasoning {
     REASONING_APART,  /* in a separate field or block */
-    REASONING_WITHIN, /* in the content, between <think> tags */
+    REASONING_WITHIN, /* in the content, with its markers */
     REASONING_BOTH,
+    REASONING_HIDDEN, /* not at all */
 };
 
 /* Settings of the server that apply to all requests. */
@@ -54,6 +55,11 @@ struct request_rules {
     int max_texts;      /* most tasks of a request, prompts times choices; 0 for
                            128 */
     uint64_t seed;      /* used if a request has no seed */
+    /* used if a request does not say where reasoning is returned, and if it
+     * does not limit it */
+    enum request_reasoning reasoning;
+    bool limits_thinking;
+    int64_t think_tokens;
     unsigned can;       /* supported features, a set of enum request_need */
     /* Returns the items of the conversation that ended with a response, as a
      * new list; NULL if it is unknown. NULL if no conversations are kept. */
@@ -139,6 +145,10 @@ struct request {
     bool timings;       /* each event of a stream has the timings so far */
     bool verbose;       /* the response has "__verbose" */
     enum request_reasoning reasoning;
+    bool limits_thinking; /* reasoning ends after think_tokens tokens */
+    int64_t think_tokens;
+    const char *effort; /* effort of reasoning that is replaced if the template
+                           rejects it; NULL if none */
     bool drop_turns; /* the oldest turns of a conversation that is too long for
                         the context are left out */
     bool load_only;  /* only loads its model; has no prompt */

@@ -41,21 +41,24 @@ json_t *response_settings(const struct request *a)
     for (int i = 0; i < a->n_stop; i++)
         response_add(&stop, json_string(a->stop[i]));
     if (json_object_update_new(
-            all, json_pack(
-                     "{s:o, s:I, s:I, s:b, s:b, s:i, s:s, s:o, s:i, s:i, s:i,"
-                     " s:b, s:[], s:[], s:s, s:b, s:s, s:s, s:b, s:b, s:[]}",
-                     "stop", stop, "max_tokens", (json_int_t)a->max_tokens,
-                     "n_predict", (json_int_t)a->max_tokens, "ignore_eos",
-                     (int)a->ignore_end, "stream", (int)a->stream, "n_probs",
-                     a->probs ? a->n_top : 0, "grammar",
-                     a->grammar != NULL ? a->grammar : "", "logit_bias",
-                     biases_json(a), "n_keep", 0, "n_discard", 0, "min_keep", 0,
-                     "grammar_lazy", 0, "grammar_triggers", "preserved_tokens",
-                     "reasoning_format", formats[a->reasoning],
-                     "reasoning_in_content", a->reasoning == REASONING_BOTH,
-                     "generation_prompt", "", "speculative.types", "none",
-                     "timings_per_token", (int)a->timings,
-                     "post_sampling_probs", 0, "lora")) != 0) {
+            all,
+            json_pack("{s:o, s:I, s:I, s:b, s:b, s:i, s:s, s:o, s:i, s:i, s:i,"
+                      " s:b, s:[], s:[], s:s, s:b, s:s, s:s, s:b, s:b, s:b,"
+                      " s:f, s:f, s:[]}",
+                      "stop", stop, "max_tokens", (json_int_t)a->max_tokens,
+                      "n_predict", (json_int_t)a->max_tokens, "ignore_eos",
+                      (int)a->ignore_end, "stream", (int)a->stream, "n_probs",
+                      a->probs ? a->n_top : 0, "grammar",
+                      a->grammar != NULL ? a->grammar : "", "logit_bias",
+                      biases_json(a), "n_keep", 0, "n_discard", 0, "min_keep",
+                      0, "grammar_lazy", 0, "grammar_triggers",
+                      "preserved_tokens", "reasoning_format",
+                      formats[a->reasoning], "reasoning_in_content",
+                      a->reasoning == REASONING_BOTH, "generation_prompt", "",
+                      "speculative.types", "none", "timings_per_token",
+                      (int)a->timings, "post_sampling_probs", 0,
+                      "backend_sampling", 0, "adaptive_target", -1.0,
+                      "adaptive_decay", 0.9, "lora")) != 0) {
         json_decref(all);
         return NULL;
     }

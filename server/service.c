@@ -186,6 +186,8 @@ static bool read_conversation(const struct service *v, struct http_request *r,
                                         .can = REQUEST_ALL,
                                         .recall = response_store_get,
                                         .recall_user = (void *)&v->stored,
+                                        .limits_thinking = v->limits_thinking,
+                                        .think_tokens = v->think_tokens,
                                         .calls_as_text = v->calls_as_text};
     struct request a = {0};
     size_t len;

@@ -46,6 +46,10 @@ struct service {
     json_t *defaults;   /* the same, as fields of requests; owned, may be
                            NULL */
     int64_t max_tokens; /* default of requests; -1 for no limit */
+    enum request_reasoning reasoning; /* where reasoning is returned; default of
+                                         requests */
+    bool limits_thinking;             /* see request_rules */
+    int64_t think_tokens;
     double time_s;      /* time limit per request in seconds; 0 if none */
     double ping_s;      /* seconds without output after which a stream sends a
                              ping; 0 for never */

@@ -57,21 +57,25 @@ static pl_status read_special(pl_template *t, const struct gguf *g, int i,
     return PL_OK;
 }
 
-/* Creates a template and keeps its text in *kept. */
-static pl_status parse(struct chat_template **out, char **kept,
-                       const char *text, size_t len, pl_err *err)
+/* Creates the template for conversations with tools, or the other one, and
+ * keeps its text. */
+static pl_status parse(pl_template *t, bool tools, const char *text, size_t len,
+                       pl_err *err)
 {
-    *kept = malloc(len + 1);
-    if (!*kept)
+    char *kept = malloc(len + 1);
+
+    if (!kept)
         return err_no_memory(err, "a chat template");
-    memcpy(*kept, text, len);
-    (*kept)[len] = '\0';
-    return chat_template_create(out, text, len, err);
+    memcpy(kept, text, len);
+    kept[len] = '\0';
+    t->text[tools] = kept;
+    reply_format_scan(&t->format, text, len);
+    return chat_template_create(tools ? &t->tool_use : &t->usual, text, len,
+                                err);
 }
 
-static pl_status read_template(struct chat_template **out, char **kept,
-                               const struct gguf *g, const char *key,
-                               pl_err *err)
+static pl_status read_template(pl_template *t, bool tools, const struct gguf *g,
+                               const char *key, pl_err *err)
 {
     struct gguf_str text;
     pl_err why;
@@ -80,7 +84,7 @@ static pl_status read_template(struct chat_template **out, char **kept,
     PL_TRY(gguf_get_str(g, key, &text, err));
     if (!text.s)
         return PL_OK;
-    s = parse(out, kept, text.s, text.len, &why);
+    s = parse(t, tools, text.s, text.len, &why);
     return s == PL_OK
                ? s
                : err_set(err, s, "%s: %s: %s", gguf_path(g), key, why.message);
@@ -95,10 +99,8 @@ static pl_status read_file(pl_template *t, const struct gguf *g, bool own,
         PL_TRY(read_special(t, g, i, err));
     if (!own)
         return PL_OK;
-    PL_TRY(read_template(&t->usual, &t->text[0], g, "tokenizer.chat_template",
-                         err));
-    PL_TRY(read_template(&t->tool_use, &t->text[1], g,
-                         "tokenizer.chat_template.tool_use", err));
+    PL_TRY(read_template(t, false, g, "tokenizer.chat_template", err));
+    PL_TRY(read_template(t, true, g, "tokenizer.chat_template.tool_use", err));
     if (!t->usual && !t->tool_use)
         return err_set(
             err, PL_NOT_FOUND,
@@ -141,7 +143,7 @@ pl_status pl_template_create(pl_template **out, const char *text, size_t len,
     if (!t)
         return err_no_memory(err, "a chat template");
     if (text)
-        s = parse(&t->usual, &t->text[0], text, len, err);
+        s = parse(t, false, text, len, err);
     if (s == PL_OK && path)
         s = gguf_open(&g, path, err);
     if (s == PL_OK && path)

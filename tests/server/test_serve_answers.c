@@ -641,6 +641,38 @@ TEST(serve_describes_a_model_that_sleeps)
     serve_try_stop(&s);
 }
 
+/* ---- memory -------------------------------------------------------------- */
+
+/* Large requests leave nothing behind, though several threads handle them. */
+TEST(serve_large_requests_leave_no_memory_behind)
+{
+    enum { N = 4, WORDS = 160000, MIB = 1 << 20 };
+    char *request =
+        long_text("{\"with_pieces\":true,\"content\":\"", WORDS, "\"}");
+    struct try_client c[N];
+    struct serve_try s;
+    int64_t before;
+
+    serve_try_start(&s, "", "");
+    free(serve_try_post(&s, "/tokenize", "{\"content\":\"a\"}", 200));
+    before = serve_try_use(&s).bytes;
+    for (int i = 0; i < N; i++) {
+        try_connect(&s.t, &c[i]);
+        serve_try_send(&c[i], "/tokenize", request);
+    }
+    for (int i = 0; i < N; i++) {
+        struct try_answer a;
+
+        try_read(&c[i], &a, false);
+        assert_int_equal(a.status, 200);
+        free(a.body);
+        try_close(&c[i]);
+    }
+    TEST_UNTIL(TEST_SANITIZED || serve_try_use(&s).bytes < before + 12 * MIB);
+    free(request);
+    serve_try_stop(&s);
+}
+
 /* ---- metrics ------------------------------------------------------------- */
 
 /* Dashboards for llama-server read its names, which have no label there. */

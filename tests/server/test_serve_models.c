@@ -144,7 +144,7 @@ TEST(serve_models_that_leave_finish_their_streams)
     struct try_client c;
     char ask[256], *body;
 
-    start(&s, "-m \"$M\" -m \"$D/tiny.gguf\" -a tales,tiny");
+    start(&s, "-m \"$M\" -a tales -m \"$D/tiny.gguf\" -a tiny");
     assert_true(has_state(&s, "tiny", "loaded"));
     make_ask(ask, "tales", 1, 200, true);
     send_post(&s, &c, "/v1/completions", ask);
