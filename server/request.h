@@ -60,7 +60,7 @@ struct request_rules {
     enum request_reasoning reasoning;
     bool limits_thinking;
     int64_t think_tokens;
-    unsigned can;       /* supported features, a set of enum request_need */
+    unsigned can; /* supported features, a set of enum request_need */
     /* Returns the items of the conversation that ended with a response, as a
      * new list; NULL if it is unknown. NULL if no conversations are kept. */
     json_t *(*recall)(void *user, const char *id);
