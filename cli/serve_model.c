@@ -51,6 +51,14 @@ static pl_status open_template(struct service *v, const struct options *o,
     }
     s = pl_template_create(&v->form, text.s, text.len, o->model, &v->no_form);
     input_free(&text);
+    if (s == PL_NOT_FOUND) {
+        const char *chatml = chat_template_named("chatml");
+
+        cli_error(CMD_SERVE, EXIT_DONE,
+                  "the model has no chat template: chats use ChatML");
+        s = pl_template_create(&v->form, chatml, strlen(chatml), o->model,
+                               &v->no_form);
+    }
     if (s == PL_NO_MEMORY || (s != PL_OK && chat_template_given(o))) {
         *err = v->no_form;
         return s;
@@ -220,6 +228,8 @@ static pl_status open_service(struct service *v, const struct options *o,
 
     if (s != PL_OK)
         return s;
+    v->log = log_line;
+    v->log_user = (void *)o;
     v->words = pl_model_tokenizer(v->model);
     if (v->words == NULL)
         return fail(
@@ -230,8 +240,6 @@ static pl_status open_service(struct service *v, const struct options *o,
         s = load(v, o, alone ? NULL : all, cancel, &piece, err);
     if (s != PL_OK)
         return s;
-    v->log = log_line;
-    v->log_user = (void *)o;
     v->created = (int64_t)time(NULL);
     v->sampling = o->sampling;
     v->sampling.tokenizer = v->words;

@@ -568,9 +568,9 @@ static bool make_choice(struct generation *g, int index, struct api_error *why)
     if (s == PL_OK)
         s = stop_init(&c->stops, g->request.stop, g->request.n_stop, &err);
     if (s == PL_OK && g->prompt)
-        s = pl_reply_create(&c->reply, g->service->form, g->prompt,
-                            strlen(g->prompt) - n_begun, g->request.tools,
-                            send_part, c, &err);
+        s = pl_reply_create(
+            &c->reply, g->service->form, g->prompt, strlen(g->prompt) - n_begun,
+            g->request.tools ? g->request.tools : "[]", send_part, c, &err);
     if (s == PL_OK && c->reply) /* so that whole responses are the same as
                                    streamed ones */
         pl_reply_in_pieces(c->reply);
@@ -905,7 +905,8 @@ void generation_start(struct service *v, struct http_request *r,
         .can = REQUEST_ALL,
         .recall = response_store_get,
         .recall_user = &v->stored,
-        .calls_as_text = v->calls_as_text};
+        .log = v->log,
+        .log_user = v->log_user};
     struct generation *g = NULL;
     struct request a = {0};
     struct api_error why;

@@ -144,6 +144,30 @@ bool request_dump(struct request_reader *r, const json_t *j, char **out)
     return *out != NULL || api_error_set_memory(r->f.why);
 }
 
+bool request_pass_over(struct request_reader *r, const char *name)
+{
+    const struct text *t = &r->passed;
+
+    if (t->n > 0 && strstr(t->s, name) != NULL)
+        return true; /* once is enough */
+    return ((t->n == 0 || text_add(&r->passed, ", ", 2)) &&
+            text_add(&r->passed, name, strlen(name))) ||
+           api_error_set_memory(r->f.why);
+}
+
+static void log_passed(const struct request_reader *r)
+{
+    char line[512];
+
+    if (r->passed.n == 0 || r->rules->log == NULL)
+        return;
+    snprintf(line, sizeof(line),
+             "request: passed over, because only functions can be called here: "
+             "%.400s",
+             r->passed.s);
+    r->rules->log(r->rules->log_user, PL_LOG_INFO, line);
+}
+
 bool request_set_extra(struct request_reader *r, const char *name,
                        json_t *value)
 {
@@ -319,6 +343,8 @@ bool request_parse(struct request *a, enum request_kind kind, const char *body,
         .kind = kind, .n = 1, .n_prompt = 1, .slot = -1, .words = rules->words};
     ok = read_all(&r, body, len);
     a->kind = kind; /* readers of Ollama's requests change it */
+    log_passed(&r);
+    text_free(&r.passed);
     json_decref(r.messages);
     json_decref(r.extra);
     if (!ok)

@@ -65,8 +65,8 @@ struct request_rules {
      * new list; NULL if it is unknown. NULL if no conversations are kept. */
     json_t *(*recall)(void *user, const char *id);
     void *recall_user;
-    bool calls_as_text; /* the chat template requires call arguments as JSON
-                           text, not as objects */
+    pl_log_fn *log; /* NULL for none */
+    void *log_user;
 };
 
 /* A piece of a prompt: a text, or a list of token ids. */

@@ -60,7 +60,8 @@ static pl_status render(const struct request *a, const char *messages,
                          .tools = a->tools,
                          .extra = a->extra,
                          .no_generation_prompt = a->no_generation_prompt,
-                         .now = now};
+                         .now = now,
+                         .adapt = true};
     pl_status s = pl_template_render(t, &c, text, len, err);
     const char *effort = a->effort;
     pl_err ignored;

@@ -189,10 +189,10 @@ json_t *response_arguments(const struct response_block *b)
 {
     const char *s = b->text.s ? b->text.s : "";
     struct text whole = {0};
-    json_t *input = json_loadb(s, b->text.n, JSON_ALLOW_NUL, NULL);
+    json_t *input = json_text_load(s, b->text.n, JSON_ALLOW_NUL, NULL);
 
     if (!input && json_text_close(s, b->text.n, &whole))
-        input = json_loadb(whole.s, whole.n, JSON_ALLOW_NUL, NULL);
+        input = json_text_load(whole.s, whole.n, JSON_ALLOW_NUL, NULL);
     text_free(&whole);
     if (json_is_object(input))
         return input;
@@ -321,20 +321,39 @@ static bool add_arguments(struct response *w, struct response_choice *c,
     return !w->failed;
 }
 
+/* Makes an id for call n of a choice, to which the model gave none: nine
+ * letters and digits, because some templates, such as Mistral's, take no other
+ * ids when a client sends them back. */
+static void make_id(const struct response *w, const struct response_choice *c,
+                    int n, char id[static 10])
+{
+    static const char digits[] = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+                                 "abcdefghijklmnopqrstuvwxyz";
+    uint64_t h = 0xcbf29ce484222325u; /* FNV-1a */
+    char text[96];
+
+    snprintf(text, sizeof(text), "%.64s %d %d", w->about.id, c->index, n);
+    for (const char *s = text; *s != '\0'; s++)
+        h = (h ^ (unsigned char)*s) * 0x100000001b3u;
+    for (int i = 0; i < 9; i++, h /= 62)
+        id[i] = digits[h % 62];
+    id[9] = '\0';
+}
+
 static bool add_call(struct response *w, struct response_choice *c,
                      const pl_reply_part *p)
 {
     int n = response_count(c, PL_REPLY_CALL);
     struct response_block *b;
     const char *name, *own;
-    char id[64];
+    char id[10];
 
     if (!begin(w, c) || !end_block(w, c))
         return false;
     b = add_block(w, c, PL_REPLY_CALL);
     if (b == NULL)
         return false;
-    snprintf(id, sizeof(id), "call_%.32s_%d_%d", w->about.id, c->index, n);
+    make_id(w, c, n, id);
     name = p->name != NULL ? p->name : "";
     own = p->id != NULL ? p->id : id;
     b->name = utf8_copy(name, strlen(name));

@@ -89,6 +89,8 @@ bool service_render(const struct service *v, const struct request *a,
             "or start the server with --template",
             v->no_form.message);
     s = request_render(a, v->form, 0, text, len, &err);
+    if (s == PL_FULL) /* a limit of the template, not of the server's load */
+        s = PL_BAD_ARGUMENT;
     return s == PL_OK || api_error_set_status(why, s, &err);
 }
 
@@ -188,7 +190,8 @@ static bool read_conversation(const struct service *v, struct http_request *r,
                                         .recall_user = (void *)&v->stored,
                                         .limits_thinking = v->limits_thinking,
                                         .think_tokens = v->think_tokens,
-                                        .calls_as_text = v->calls_as_text};
+                                        .log = v->log,
+                                        .log_user = v->log_user};
     struct request a = {0};
     size_t len;
     const char *body = http_body(r, &len);

@@ -906,6 +906,7 @@ static void template_render(struct walk *w)
     c.tools = walk_chance(w, 2) ? walk_string(w, tools) : NULL;
     c.extra = walk_chance(w, 2) ? walk_string(w, "{\"a\": 1}") : NULL;
     c.now = walk_int(w, 0);
+    c.adapt = walk_chance(w, 2);
     given = NEED(w, c, &c);
     to = NEED(w, text, &text);
     s = pl_template_render(t, given, to, p, walk_err(w));

@@ -569,6 +569,42 @@ TEST(serve_goes_on_from_what_the_assistant_has_begun)
     serve_try_stop(&s);
 }
 
+/* A model whose file has no chat template is chatted with in ChatML, and says
+ * so in the log. The file is the bundled one with another name of the key. */
+TEST(serve_gives_models_without_a_template_chatml)
+{
+    static const char key[] = "tokenizer.chat_template";
+    static const char request[] = "{\"messages\": [{\"role\": \"system\", "
+                                  "\"content\": \"a\"}, {\"role\": "
+                                  "\"user\", \"content\": \"b\"}]}";
+    const char *path = test_temp("no-template.gguf");
+    char words[512], *body, *log, *file, *at;
+    struct serve_try s;
+    FILE *f;
+    size_t n;
+
+    file = test_read(test_model(), &n);
+    at = memmem(file, n, key, sizeof key - 1);
+    assert_non_null(at);
+    at[sizeof key - 2] = 'x';
+    f = fopen(path, "w");
+    assert_non_null(f);
+    assert_int_equal(fwrite(file, 1, n, f), n);
+    assert_int_equal(fclose(f), 0);
+    free(file);
+    snprintf(words, sizeof words, "-m %s -c 512", path);
+    serve_try_run(&s, "", words);
+    body = serve_try_post(&s, "/apply-template", request, 200);
+    assert_non_null(strstr(body, "<|im_start|>system\\na<|im_end|>\\n"
+                                 "<|im_start|>user\\nb<|im_end|>\\n"
+                                 "<|im_start|>assistant\\n\""));
+    free(body);
+    log = test_read(s.log, &n);
+    assert_non_null(strstr(log, "chats use ChatML"));
+    free(log);
+    serve_try_stop(&s);
+}
+
 /* Reasoning that was cut is continued as reasoning, as if the prompt were given
  * as a text, and what the client has is not sent again. */
 TEST(serve_goes_on_from_reasoning)

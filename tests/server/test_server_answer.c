@@ -580,7 +580,7 @@ static json_t *wanted(int p)
         json_object_set_new(got, "reasoning", json_string(all_kinds[0].text));
         json_object_set_new(got, "calls",
                             json_pack("[[sss], [sss]]", "f", all_kinds[2].text,
-                                      "c1", "g", "{}", "call_a1_0_1"));
+                                      "c1", "g", "{}", "KMV6PbJ9i"));
     }
     return got;
 }

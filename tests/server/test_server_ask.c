@@ -227,8 +227,6 @@ TEST(ask_refuses_wrong_values_by_field_value_and_range)
         {"'chat_template_kwargs': []", "chat_template_kwargs", "an object"},
         {"'tools': {}", "tools", "a list"},
         {"'tools': [{}]", "tools[0].function", "missing"},
-        {"'tools': [{'type': 'web_search'}]", "tools[0].type",
-         "not supported; leave it out"},
         {"'tool_choice': 'required'", "tool_choice", "no tools"},
         {"'tool_choice': 'maybe'", "tool_choice", "\"auto\""},
         {"'messages': []", "messages", "a non-empty list"},
@@ -389,25 +387,6 @@ TEST(ask_chat_gives_the_template_texts_and_objects)
               "{'name': 'f', 'arguments': {'x': [1]}}}]},"
               "{'role': 'tool', 'tool_call_id': 'c1', 'content': 'r'}]");
     same_json(a.tools, "[" TOOL "]");
-    request_fini(&a);
-}
-
-TEST(ask_chat_gives_arguments_as_texts_where_templates_want_them)
-{
-    struct request_rules by = rules;
-    struct request a;
-
-    by.calls_as_text = true;
-    read_by(&a, REQUEST_CHAT,
-            "{'messages': [{'role': 'assistant', 'tool_calls': [{'function':"
-            "{'name': 'f', 'arguments': {'x': 1}}}, {'function': {'name': 'g',"
-            "'arguments': 'no JSON'}}]}]}",
-            &by);
-    same_json(a.messages,
-              "[{'role': 'assistant', 'content': '', 'tool_calls': ["
-              "{'type': 'function', 'function': {'name': 'f', 'arguments':"
-              "'{\\'x\\': 1}'}}, {'type': 'function', 'function':"
-              "{'name': 'g', 'arguments': 'no JSON'}}]}]");
     request_fini(&a);
 }
 
@@ -621,8 +600,6 @@ TEST(ask_responses_become_the_templates)
     request_fini(&a);
     refused(REQUEST_RESPONSES, "{'input': 'x', 'previous_response_id': 'r'}",
             "previous_response_id", "not found");
-    refused(REQUEST_RESPONSES, "{'input': [{'type': 'computer_call'}]}",
-            "input[0].type", "not supported; leave it out");
 }
 
 TEST(ask_schemas_of_all_protocols_are_kept)
