@@ -448,6 +448,11 @@ typedef struct pl_traced {
     double hidden_s;
 } pl_traced;
 
+/* Opens a model. Rejects a file whose results would be wrong: one with a tensor
+ * that plait does not know, or a key with a meaning that it lacks
+ * (PL_UNSUPPORTED, naming it). Keys of the model's architecture that are
+ * unknown are named once by each plan or engine, as a warning (pl_options.log).
+ */
 PL_API pl_status pl_model_open(pl_model **out, const char *path, pl_err *err);
 PL_API void pl_model_free(pl_model *m);
 PL_API const char *pl_model_arch(const pl_model *m);
@@ -456,6 +461,18 @@ PL_API int64_t pl_model_n_ctx_train(const pl_model *m);
 /* Returns the file's tokenizer, valid as long as the model, or NULL if the file
  * has none, which is not an error. */
 PL_API const pl_tokenizer *pl_model_tokenizer(const pl_model *m);
+
+/* The ways to combine the vectors of a text's tokens into its embedding. */
+typedef enum pl_pooling {
+    PL_POOLING_UNSET, /* the file does not say */
+    PL_POOLING_NONE,  /* none: each token keeps its own */
+    PL_POOLING_MEAN,
+    PL_POOLING_CLS,  /* that of the first token */
+    PL_POOLING_LAST, /* that of the last token */
+    PL_POOLING_RANK, /* a reranker's score, which plait cannot compute */
+} pl_pooling;
+/* Returns the pooling that the file asks for (key pooling_type). */
+PL_API pl_pooling pl_model_pooling(const pl_model *m);
 
 /* Creates a plan, which places weights, caches and ops on devices, without
  * reading weights or using devices. `m` is borrowed until pl_plan_free. */

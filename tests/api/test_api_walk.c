@@ -306,6 +306,7 @@ static void model_says(struct walk *w)
     walk_gave(w, pl_model_n_ctx_train(m) == 0);
     walk_gave(w, pl_model_d_model(m) == 0);
     walk_gave(w, pl_model_n_mtp(m) == 0);
+    walk_gave(w, pl_model_pooling(m) == PL_POOLING_UNSET);
     walk_gave(w, !pl_model_tokenizer(m));
     pl_tokenizer_free((pl_tokenizer *)pl_model_tokenizer(m)); /* does nothing */
 }
@@ -1265,6 +1266,7 @@ static const struct walk_row rows[] = {
     {"pl_model_n_ctx_train", model_says},
     {"pl_model_d_model", model_says},
     {"pl_model_n_mtp", model_says},
+    {"pl_model_pooling", model_says},
     {"pl_model_tokenizer", model_says},
     {"pl_plan_create", plan_create},
     {"pl_plan_free", plan_free},
