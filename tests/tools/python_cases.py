@@ -158,7 +158,7 @@ def same_text_as_the_command():
         first = next(answer)
         answer.close()
         assert chat.messages[-1]['content'].startswith(first)
-    plan = plait.Plan(plait.Model(MODEL), devices='cpu*2', n_seq=1,
+    plan = plait.Plan(plait.Model(MODEL), devices='cpu*2', n_seq=1, n_out=1,
                       split_mode='layer')
     line = f"plait plan -m {MODEL} -dev 'cpu*2' -sm layer"
     assert str(plan) == command(line)
