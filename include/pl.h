@@ -967,7 +967,9 @@ typedef struct pl_sampling {
     int dry_allowed_length, dry_last_n;
     int n_dry_breaker; /* at most 256 */
     const char *const *dry_breaker;
-    const pl_tokenizer *tokenizer; /* for the breakers; borrowed */
+    /* For the breakers, and for the tokens that the file says must never be
+     * generated (tokenizer.ggml.suppress_tokens); borrowed. */
+    const pl_tokenizer *tokenizer;
 
     /* Version of Mirostat (arXiv:2007.14966), 1 or 2; 0 = off. Its target
      * surprise is tau (5 bits), its learning rate eta (0.1). It is applied
@@ -989,6 +991,19 @@ static inline void pl_sampling_init(pl_sampling *s)
 {
     pl_sampling_init_size(s, sizeof *s);
 }
+
+/* Sets the fields of *s that the model's file recommends (keys
+ * general.sampling.*, which llama.cpp reads, too); leaves the others. Numbers
+ * out of range become the nearest allowed. PL_BAD_FILE: names the first key
+ * that cannot be used; all others are set. */
+PL_API pl_status pl_model_sampling(const pl_model *m, pl_sampling *s,
+                                   pl_err *err);
+
+/* Returns the sampler (enum pl_sampling_step) with the name name[len], as
+ * llama.cpp calls it: "top_k", also "top-k". Returns -1 if there is none. */
+PL_API int pl_sampling_step_find(const char *name, size_t len);
+/* Returns the name of a sampler, or "" if there is none. */
+PL_API const char *pl_sampling_step_name(int step);
 
 /* Creates a sampler with the settings `s`, or the defaults if NULL. `s` is
  * copied; s->tokenizer is borrowed. n_vocab is the number of logits

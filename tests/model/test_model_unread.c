@@ -446,3 +446,71 @@ TEST(model_pooling_is_that_of_the_file)
         pl_model_free(m);
     }
 }
+
+/* All keys of general.sampling; others of the caller's settings stay. */
+TEST(model_sampling_is_that_of_the_file)
+{
+    static const struct edit e[] = {
+        {"general.sampling.temp", EDIT_FLOAT, 0.25, NULL},
+        {"general.sampling.top_k", EDIT_INT, 7, NULL},
+        {"general.sampling.top_p", EDIT_FLOAT, 0.5, NULL},
+        {"general.sampling.min_p", EDIT_TEXT, 0, "0.125"},
+        {"general.sampling.xtc_probability", EDIT_FLOAT, 0.75, NULL},
+        {"general.sampling.xtc_threshold", EDIT_FLOAT, 0.0625, NULL},
+        {"general.sampling.penalty_last_n", EDIT_INT, -1, NULL},
+        {"general.sampling.penalty_repeat", EDIT_FLOAT, 1.5, NULL},
+        {"general.sampling.mirostat", EDIT_INT, 2, NULL},
+        {"general.sampling.mirostat_tau", EDIT_FLOAT, 3, NULL},
+        {"general.sampling.mirostat_eta", EDIT_FLOAT, 0.5, NULL},
+        {"general.sampling.sequence", EDIT_TEXT, 0,
+         "top_k;min-p;no_such;temperature;top_k"},
+    };
+    static const struct edit odd[] = {
+        {"general.sampling.temp", EDIT_FLOAT, -1, NULL},
+        {"general.sampling.top_k", EDIT_INT, -1, NULL},
+        {"general.sampling.top_p", EDIT_INT, 5, NULL},
+        {"general.sampling.min_p", EDIT_TEXT, 0, "none"},
+        {"general.sampling.mirostat", EDIT_INT, 7, NULL},
+        {"general.sampling.sequence", EDIT_TEXT, 0, "no_such"},
+    };
+    pl_sampling s;
+    pl_model *m;
+    pl_err err;
+
+    pl_sampling_init(&s);
+    s.seed = 99;
+    s.dry_base = 3;
+    TEST_OK(pl_model_open(&m, edited("qwen3-tied-f32", e, 12), &err), err);
+    TEST_OK(pl_model_sampling(m, &s, &err), err);
+    assert_float_equal(s.temperature, 0.25, 0);
+    assert_int_equal(s.top_k, 7);
+    assert_float_equal(s.top_p, 0.5, 0);
+    assert_float_equal(s.min_p, 0.125, 0);
+    assert_float_equal(s.xtc_probability, 0.75, 0);
+    assert_float_equal(s.xtc_threshold, 0.0625, 0);
+    assert_int_equal(s.penalty_last_n, -1);
+    assert_float_equal(s.repeat_penalty, 1.5, 0);
+    assert_int_equal(s.mirostat, 2);
+    assert_float_equal(s.mirostat_tau, 3, 0);
+    assert_float_equal(s.mirostat_eta, 0.5, 0);
+    assert_int_equal(s.n_step, 3);
+    assert_int_equal(s.step[0], PL_STEP_TOP_K);
+    assert_int_equal(s.step[1], PL_STEP_MIN_P);
+    assert_int_equal(s.step[2], PL_STEP_TEMPERATURE);
+    assert_int_equal(s.seed, 99);
+    assert_float_equal(s.dry_base, 3, 0);
+    assert_int_equal(s.size, sizeof s);
+    pl_model_free(m);
+
+    pl_sampling_init(&s);
+    TEST_OK(pl_model_open(&m, edited("qwen3-tied-f32", odd, 6), &err), err);
+    assert_int_equal(pl_model_sampling(m, &s, &err), PL_BAD_FILE);
+    assert_non_null(strstr(err.message, "general.sampling.min_p is none"));
+    assert_float_equal(s.temperature, 0, 0);
+    assert_int_equal(s.top_k, 0);
+    assert_float_equal(s.top_p, 1, 0);
+    assert_float_equal(s.min_p, 0.05, 1e-6);
+    assert_int_equal(s.mirostat, 0);
+    assert_int_equal(s.n_step, 0);
+    pl_model_free(m);
+}

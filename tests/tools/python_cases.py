@@ -287,6 +287,7 @@ def logits_and_sequences():
 def embeddings():
     rows = {}
     with plait.Model(MODEL) as m:
+        assert m.pooling is None  # so it is that of the last token
         for devices in 'cpu', 'cpu*2':
             with plait.Engine(m, devices=devices, n_ranks=2,
                               embeddings=True) as e:
