@@ -167,6 +167,29 @@ static bool read_instructions(struct request_reader *r)
     return m != NULL && add_text(r, &r->f, "instructions", m, "content", texts);
 }
 
+/* Reads the conversation that the request continues. */
+static bool read_earlier(struct request_reader *r)
+{
+    static const char name[] = "previous_response_id";
+    const struct request_rules *rules = r->rules;
+    const char *id = NULL;
+
+    if (!field_text(&r->f, name, &id) || id == NULL || id[0] == '\0')
+        return id != NULL || field(&r->f, name) == NULL;
+    if (rules->recall != NULL)
+        r->a->earlier = rules->recall(rules->recall_user, id);
+    if (r->a->earlier == NULL)
+        return api_error_set(r->f.why, 400, "previous_response_not_found", name,
+                             "previous response with id \"%.80s\" not found: "
+                             "the server keeps the latest in memory, unless "
+                             "\"store\" is false; send the whole conversation",
+                             id);
+    for (size_t i = 0; i < json_array_size(r->a->earlier); i++)
+        if (!read_item(r, r->a->earlier, i))
+            return false;
+    return true;
+}
+
 bool request_read_responses(struct request_reader *r)
 {
     const json_t *v = field(&r->f, "input");
@@ -175,7 +198,8 @@ bool request_read_responses(struct request_reader *r)
     r->messages = json_array();
     if (r->messages == NULL)
         return api_error_set_memory(r->f.why);
-    if (!field_need(&r->f, "input") || !read_instructions(r))
+    if (!field_need(&r->f, "input") || !read_instructions(r) ||
+        !read_earlier(r))
         return false;
     if (json_is_string(v)) {
         m = new_message(r, "user");

@@ -30,6 +30,7 @@ enum { N_SPECIAL = sizeof specials / sizeof specials[0] };
 
 struct pl_template {
     struct chat_template *usual, *tool_use;  /* owned; NULL if none */
+    char *text[2];                           /* their texts; owned */
     struct chat_variable special[N_SPECIAL]; /* texts owned */
     int n_special;
     struct reply_format format;
@@ -59,9 +60,25 @@ static pl_status read_special(pl_template *t, const struct gguf *g, int i,
     return PL_OK;
 }
 
-static pl_status read_template(pl_template *t, struct chat_template **out,
-                               const struct gguf *g, const char *key,
-                               pl_err *err)
+/* Creates the template for conversations with tools, or the other one, and
+ * keeps its text. */
+static pl_status parse(pl_template *t, bool tools, const char *text, size_t len,
+                       pl_err *err)
+{
+    char *kept = malloc(len + 1);
+
+    if (!kept)
+        return err_no_memory(err, "a chat template");
+    memcpy(kept, text, len);
+    kept[len] = '\0';
+    t->text[tools] = kept;
+    reply_format_scan(&t->format, text, len);
+    return chat_template_create(tools ? &t->tool_use : &t->usual, text, len,
+                                err);
+}
+
+static pl_status read_template(pl_template *t, bool tools, const struct gguf *g,
+                               const char *key, pl_err *err)
 {
     struct gguf_str text;
     pl_err why;
@@ -70,8 +87,7 @@ static pl_status read_template(pl_template *t, struct chat_template **out,
     PL_TRY(gguf_get_str(g, key, &text, err));
     if (!text.s)
         return PL_OK;
-    reply_format_scan(&t->format, text.s, text.len);
-    s = chat_template_create(out, text.s, text.len, &why);
+    s = parse(t, tools, text.s, text.len, &why);
     return s == PL_OK
                ? s
                : err_set(err, s, "%s: %s: %s", gguf_path(g), key, why.message);
@@ -86,9 +102,8 @@ static pl_status read_file(pl_template *t, const struct gguf *g, bool own,
         PL_TRY(read_special(t, g, i, err));
     if (!own)
         return PL_OK;
-    PL_TRY(read_template(t, &t->usual, g, "tokenizer.chat_template", err));
-    PL_TRY(read_template(t, &t->tool_use, g, "tokenizer.chat_template.tool_use",
-                         err));
+    PL_TRY(read_template(t, false, g, "tokenizer.chat_template", err));
+    PL_TRY(read_template(t, true, g, "tokenizer.chat_template.tool_use", err));
     if (!t->usual && !t->tool_use)
         return err_set(
             err, PL_NOT_FOUND,
@@ -149,10 +164,8 @@ pl_status pl_template_create(pl_template **out, const char *text, size_t len,
     t = calloc(1, sizeof *t);
     if (!t)
         return err_no_memory(err, "a chat template");
-    if (text) {
-        reply_format_scan(&t->format, text, len);
-        s = chat_template_create(&t->usual, text, len, err);
-    }
+    if (text)
+        s = parse(t, false, text, len, err);
     if (s == PL_OK && path)
         s = gguf_open(&g, path, err);
     if (s == PL_OK && path)
@@ -173,10 +186,17 @@ void pl_template_free(pl_template *t)
         return;
     chat_template_free(t->usual);
     chat_template_free(t->tool_use);
+    free(t->text[0]);
+    free(t->text[1]);
     for (int i = 0; i < t->n_special; i++)
         free((char *)t->special[i].s);
     reply_format_fini(&t->format);
     free(t);
+}
+
+const char *pl_template_text(const pl_template *t, bool tools)
+{
+    return t ? t->text[tools] : NULL;
 }
 
 static struct chat_variable json(const char *name, const char *s)

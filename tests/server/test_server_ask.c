@@ -599,7 +599,7 @@ TEST(ask_responses_become_the_templates)
     same_json(a.messages, "[{'role': 'user', 'content': 'ask'}]");
     request_fini(&a);
     refused(REQUEST_RESPONSES, "{'input': 'x', 'previous_response_id': 'r'}",
-            "previous_response_id", "stored by the server");
+            "previous_response_id", "not found");
 }
 
 TEST(ask_schemas_of_all_protocols_are_kept)
@@ -872,6 +872,24 @@ TEST(logprobs_are_those_of_all_tokens_in_order)
 
 /* ---- rejections ---------------------------------------------------------- */
 
+/* Clients send a request again that got 429, so only a full queue gives it
+ * (submit_tasks). */
+TEST(refusals_of_limits_are_no_rate_limits)
+{
+    const pl_err err = {.message = "too many steps"};
+    struct api_error why;
+    static const pl_status all[] = {
+        PL_BAD_ARGUMENT, PL_NOT_FOUND, PL_UNSUPPORTED, PL_BAD_FILE,
+        PL_NO_MEMORY,    PL_DEVICE,    PL_CANCELLED,   PL_IO};
+
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
+        assert_false(api_error_set_status(&why, all[i], &err));
+        assert_true(why.status >= 400 && why.status != 429);
+    }
+    api_error_set_status(&why, PL_FULL, &err);
+    assert_int_equal(why.status, 400);
+}
+
 TEST(refusals_have_the_shape_of_their_protocol)
 {
     struct api_error why = {0};
@@ -899,22 +917,27 @@ TEST(refusals_know_their_path)
 {
     static const struct {
         const char *path;
-        bool blocks;
-    } row[] = {{"/v1/chat/completions", false},
-               {"/v1/messages", true},
-               {"/api/v1/messages/count_tokens", true},
-               {"/v1/messages2", false},
-               {"", false}};
+        enum api_error_shape shape;
+    } row[] = {{"/v1/chat/completions", API_ERROR_OPENAI},
+               {"/v1/messages", API_ERROR_BLOCKS},
+               {"/api/v1/messages/count_tokens", API_ERROR_BLOCKS},
+               {"/v1/messages2", API_ERROR_OPENAI},
+               {"/api/chat", API_ERROR_OLLAMA},
+               {"/api/blobs/sha256:0", API_ERROR_OLLAMA},
+               {"/apiary", API_ERROR_OPENAI},
+               {"", API_ERROR_OPENAI}};
+    static const char *const want[] = {
+        [API_ERROR_OPENAI] = "{'error': {'type': 'authentication_error',"
+                             "'message': 'no key', 'param': null, 'code':"
+                             "null}}",
+        [API_ERROR_BLOCKS] = "{'type': 'error', 'error': {'type':"
+                             "'authentication_error', 'message': 'no key'}}",
+        [API_ERROR_OLLAMA] = "{'error': 'no key'}"};
 
     for (size_t i = 0; i < sizeof(row) / sizeof(row[0]); i++) {
         char *body = api_error_body_of_path(401, "no key", row[i].path);
 
-        same_json(body, row[i].blocks
-                            ? "{'type': 'error', 'error': {'type':"
-                              "'authentication_error', 'message': 'no key'}}"
-                            : "{'error': {'type': 'authentication_error',"
-                              "'message': 'no key', 'param': null, 'code':"
-                              "null}}");
+        same_json(body, want[row[i].shape]);
         free(body);
     }
 }
@@ -946,6 +969,14 @@ TEST(ask_survives_every_allocation_that_fails)
          "'content': 'a'}, {'type': 'function_call', 'call_id': 'i', 'name':"
          "'f'}, {'type': 'function_call_output', 'call_id': 'i', 'output':"
          "'o'}]}"},
+        {REQUEST_OLLAMA_CHAT,
+         "{'think': 'low', 'format': {'a': 1}, 'options': {'seed': 1, 'stop':"
+         "['x'], 'num_predict': 3}, 'tools': [" TOOL "], 'messages': [{'role':"
+         "'assistant', 'thinking': 't', 'tool_calls': [{'function': {'name':"
+         "'f', 'arguments': {}}}]}, {'role': 'tool', 'content': 'x',"
+         "'tool_name': 'f'}]}"},
+        {REQUEST_OLLAMA_GENERATE,
+         "{'prompt': 'p', 'system': 's', 'context': [1, 2]}"},
     };
 
     json_set_alloc_funcs(malloc, free); /* the wrapped ones, which fail on
