@@ -46,8 +46,8 @@ WORDS(offloads, [PL_OFFLOAD_AUTO] = "auto", [PL_OFFLOAD_ON] = "on",
 WORDS(numerics, [PL_NUMERICS_EXACT] = "exact", [PL_NUMERICS_FAST] = "fast");
 WORDS(reasonings, [REASONING_AUTO] = "auto", [REASONING_ON] = "on",
       [REASONING_OFF] = "off");
-WORDS(poolings, [POOLING_LAST] = "last", [POOLING_MEAN] = "mean",
-      [POOLING_CLS] = "cls", [POOLING_NONE] = "none");
+WORDS(poolings, [POOLING_AUTO] = "auto", [POOLING_LAST] = "last",
+      [POOLING_MEAN] = "mean", [POOLING_CLS] = "cls", [POOLING_NONE] = "none");
 WORDS(forms, [FORM_MD] = "md", [FORM_CSV] = "csv", [FORM_JSON] = "json",
       [FORM_JSONL] = "jsonl", [FORM_SQL] = "sql");
 WORDS(yes_no, "0", "1");
@@ -57,7 +57,8 @@ WORDS(efforts, "default", "none", "minimal", "low", "medium", "high", "xhigh",
       "max");
 WORDS(on_off, "on", "off");
 /* option_set_cache_format maps these words to formats. */
-WORDS(cache_formats, "f16", "f32", "bf16", "q8_0");
+WORDS(cache_formats, "f16", "f32", "bf16", "q8_0", "q5_1", "q5_0", "q4_1",
+      "q4_0", "iq4_nl");
 WORDS(layer_counts, "auto", "all");
 WORDS(devices, "cpu", "gpu", "cuda", "hip", "opencl", "none");
 WORDS(shapes, "qwen3-0.6b", "qwen3moe-2.75b", "llama-1.2b", "qwen3-8b",
@@ -497,9 +498,10 @@ const struct option_row option_table[] = {
      "Offer embeddings too (/v1/embeddings). They need a numeric plan of their "
      "own.",
      SERVE, option_set_flag, AT(embeddings), 0, 0, NULL},
-    {{"--pooling"}, "HOW", "last",
+    {{"--pooling"}, "HOW", "auto",
      "Embedding of a text: that of its last token, its first (cls) or their "
-     "mean. none gives one for each token.",
+     "mean. none gives one for each token. auto takes what the model's file "
+     "says, else last.",
      SERVE, option_set_word, AT(pooling), 0, 0, poolings},
     {{"--embd-normalize"}, "N", "2",
      "Norm that embeddings are divided by, for requests that do not say. 2 is "
@@ -685,11 +687,12 @@ const struct option_row option_table[] = {
      "sequences share them.",
      PLANNED, option_set_int, AT(pl.n_checkpoint), 1, 4096, NULL},
     {{"-ctk", "--cache-type-k"}, "FORMAT", "f16",
-     "Format of keys or latents in the cache. It is f16, f32, bf16 or q8_0.",
+     "Format of keys or latents in the cache. It is f16, f32, bf16, q8_0, "
+     "q5_1, q5_0, q4_1, q4_0 or iq4_nl.",
      PLANNED | OPTION_COMMA, option_set_cache_format, AT(pl.cache_k), 0, 0,
      cache_formats},
     {{"-ctv", "--cache-type-v"}, "FORMAT", "f16",
-     "Format of values in the cache. It is f16, f32, bf16 or q8_0.",
+     "Format of values in the cache, one of the same.",
      PLANNED | OPTION_COMMA, option_set_cache_format, AT(pl.cache_v), 0, 0,
      cache_formats},
 

@@ -83,7 +83,7 @@ const char *api_error_type(const struct api_error *r,
         i++;
     if (types[i].status == 0 && r->status < 500)
         i = 0;
-    return types[i].type[shape];
+    return types[i].type[shape == API_ERROR_BLOCKS];
 }
 
 json_t *api_error_json(const struct api_error *r, enum api_error_shape shape)
@@ -98,6 +98,8 @@ json_t *api_error_json(const struct api_error *r, enum api_error_shape shape)
             (long long)r->n_prompt, (long long)r->n_ctx - 1);
     else
         message = json_text(r->message, strlen(r->message));
+    if (shape == API_ERROR_OLLAMA)
+        return json_pack("{s:o}", "error", message);
     if (shape == API_ERROR_BLOCKS)
         return json_pack("{s:s, s:{s:s, s:o}}", "type", "error", "error",
                          "type", type, "message", message);
@@ -122,16 +124,22 @@ char *api_error_body(const struct api_error *r, enum api_error_shape shape)
     return body;
 }
 
-char *api_error_body_of_path(int status, const char *message, const char *path)
+enum api_error_shape api_error_shape_of_path(const char *path)
 {
     static const char blocks[] = "/v1/messages";
     size_t n = sizeof(blocks) - 1;
     const char *end = strstr(path, blocks); /* the server's prefix may precede
                                                it */
+
+    if (end != NULL && (end[n] == '\0' || end[n] == '/'))
+        return API_ERROR_BLOCKS;
+    return strncmp(path, "/api/", 5) == 0 ? API_ERROR_OLLAMA : API_ERROR_OPENAI;
+}
+
+char *api_error_body_of_path(int status, const char *message, const char *path)
+{
     struct api_error r;
 
     api_error_set(&r, status, NULL, NULL, "%s", message);
-    if (end != NULL && (end[n] == '\0' || end[n] == '/'))
-        return api_error_body(&r, API_ERROR_BLOCKS);
-    return api_error_body(&r, API_ERROR_OPENAI);
+    return api_error_body(&r, api_error_shape_of_path(path));
 }

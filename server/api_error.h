@@ -12,6 +12,7 @@ enum api_error_shape {
                          other routes */
     API_ERROR_BLOCKS, /* {"type":"error","error":{"type","message"}}, for
                          /v1/messages */
+    API_ERROR_OLLAMA, /* {"error": message}, for /api/ */
 };
 
 struct api_error {
@@ -51,6 +52,9 @@ json_t *api_error_json(const struct api_error *r, enum api_error_shape shape);
 /* Returns the body of an error response as a malloc'ed string; NULL if out of
  * memory. */
 char *api_error_body(const struct api_error *r, enum api_error_shape shape);
+/* Returns the form of errors for the path of a URL, which decides the
+ * protocol. */
+enum api_error_shape api_error_shape_of_path(const char *path);
 /* Returns the body of an error response to a request that was rejected before
  * it was parsed. `path` is the path of its URL and decides the protocol. The
  * string is malloc'ed; NULL if out of memory. An http_error_fn. */

@@ -6,6 +6,7 @@
  * frees it after its last task. When the client disconnects, only a flag is
  * set. */
 #include "logprob.h"
+#include "ollama.h"
 #include "request_tasks.h"
 #include "response.h"
 #include "service.h"
@@ -63,6 +64,8 @@ struct generation {
     struct text *texts;  /* texts of the prompts, as above; empty if nobody
                             gets them */
     double arrival_s;    /* time of arrival, by loop_now */
+    double load_s;       /* seconds for which the request waited for its
+                            model */
     double last_sent_s;  /* time when data was last sent, by loop_now */
     atomic_bool gone;    /* the client has disconnected */
     bool begun;          /* http_begin was called */
@@ -434,11 +437,13 @@ static bool send_end(struct choice *c, const struct task_report *report)
                                .n_prompt = report->n_prompt,
                                .n_cached = report->n_cached,
                                .n_written = report->n_written,
-                               .times = {report->prompt_s, report->written_s}};
+                               .times = {report->prompt_s, report->written_s},
+                               .load_s = g->load_s};
 
     end.full =
         report->why == FINISH_LENGTH && report->n_prompt + report->n_written >=
                                             pl_engine_n_ctx(g->service->engine);
+    end.total_s = g->load_s + loop_now() - g->arrival_s;
     if (c->stops.hit >= 0)
         end.stop = g->request.stop[c->stops.hit];
     return response_end(g->response, c->index, &end);
@@ -498,6 +503,26 @@ static void on_end(void *user, const struct task_report *report)
 
 /* ---- creation and submission --------------------------------------------- */
 
+/* Puts the tokens of request.context before those of a rendered conversation,
+ * without the BOS token that these may begin with. */
+static bool add_context(const struct generation *g, int32_t **ids, int64_t *n,
+                        struct api_error *why)
+{
+    const struct request *a = &g->request;
+    int64_t skip =
+        *n > 0 && (*ids)[0] == pl_tokenizer_bos(g->service->words) ? 1 : 0;
+    int32_t *all = malloc((size_t)(a->n_context + *n - skip + 1) * sizeof *all);
+
+    if (!all)
+        return api_error_set_memory(why);
+    memcpy(all, a->context, (size_t)a->n_context * sizeof *all);
+    memcpy(all + a->n_context, *ids + skip, (size_t)(*n - skip) * sizeof *all);
+    free(*ids);
+    *ids = all;
+    *n += a->n_context - skip;
+    return true;
+}
+
 /* Sets *ids to the n tokens of prompt p, malloc'ed. */
 static bool read_prompt(const struct generation *g, int p, int32_t **ids,
                         int64_t *n, struct api_error *why)
@@ -510,7 +535,9 @@ static bool read_prompt(const struct generation *g, int p, int32_t **ids,
                                   &err)
             : request_prompt_tokens(&g->request.prompt[p], words, ids, n, &err);
 
-    return s == PL_OK || api_error_set_status(why, s, &err);
+    if (s != PL_OK)
+        return api_error_set_status(why, s, &err);
+    return g->request.n_context == 0 || add_context(g, ids, n, why);
 }
 
 /* Feeds request.begun, which the client already has, to the reply parser. The
@@ -601,6 +628,8 @@ static bool make_task_params(struct generation *g, struct making *m,
              !service_check_length(g->service, n, why) ||
              !keep_text(g, p, n, why)))
             return false;
+        if (!response_prompt_ids(g->response, i, g->ids[p], n))
+            return api_error_set_memory(why);
         c->n_prompt = n;
         request_fill_params(&g->request, i % g->request.n, &m->params[i],
                             &m->how[i]);
@@ -754,9 +783,114 @@ static bool set_grammar(struct generation *g, struct api_error *why)
     return s == PL_OK || api_error_set_status(why, s, &err);
 }
 
+static bool has_role(const json_t *messages, size_t i, const char *role)
+{
+    const char *own =
+        json_string_value(json_object_get(json_array_get(messages, i), "role"));
+
+    return own && !strcmp(own, role);
+}
+
+/* Removes the oldest turn of a conversation: the messages from the first one
+ * that is not the system's up to the next one of the user. Returns false if
+ * there is only one turn, or if out of memory. */
+static bool drop_turn(char **messages)
+{
+    json_t *all = json_loads(*messages, 0, NULL);
+    size_t n = json_array_size(all), from = 0, to;
+    char *text = NULL;
+
+    while (from < n && has_role(all, from, "system"))
+        from++;
+    for (to = from + 1; to < n && !has_role(all, to, "user");)
+        to++;
+    for (size_t i = from; i < to && to < n; i++)
+        json_array_remove(all, from);
+    if (to < n)
+        text = json_dumps(all, JSON_COMPACT);
+    json_decref(all);
+    if (!text)
+        return false;
+    free(*messages);
+    *messages = text;
+    return true;
+}
+
+/* Renders the conversation. Leaves out the oldest turns while it is too long
+ * for the context, if the request allows that. A quarter of the context, or the
+ * request's limit if that is less, is left for the answer. If a single turn is
+ * too long, the loop rejects it. */
+static bool render(struct generation *g, struct api_error *why)
+{
+    const struct service *v = g->service;
+    const int64_t n_ctx = pl_engine_n_ctx(v->engine);
+    const int64_t limit = g->request.max_tokens;
+    const int64_t room = limit >= 0 && limit < n_ctx / 4 ? limit : n_ctx / 4;
+    int64_t n = 0;
+    int32_t *ids;
+    int n_turn = 0;
+
+    for (;; n_turn++) {
+        free(g->prompt);
+        g->prompt = NULL;
+        if (!service_render(v, &g->request, &g->prompt, NULL, why))
+            return false;
+        if (!g->request.drop_turns)
+            return true;
+        if (!read_prompt(g, 0, &ids, &n, why))
+            return false;
+        free(ids);
+        if (n + room < n_ctx || !drop_turn(&g->request.messages))
+            break;
+    }
+    if (v->log && n_turn > 0) {
+        char text[200];
+
+        snprintf(text, sizeof text,
+                 "%.80s: left out %d turns of a conversation that is too long "
+                 "for the context",
+                 v->name, n_turn);
+        v->log(v->log_user, PL_LOG_INFO, text);
+    }
+    return true;
+}
+
+/* Responds to a request that only had to load its model, and frees it. */
+static void respond_loaded(struct service *v, struct http_request *r,
+                           struct request *a)
+{
+    service_respond(r,
+                    ollama_empty_body(a->kind == REQUEST_OLLAMA_CHAT,
+                                      a->model ? a->model : v->name, "load"));
+    request_fini(a);
+}
+
+/* Logs what a request expects and does not get. */
+static void log_ignored(struct service *v, const struct request *a)
+{
+    char text[400];
+    const int64_t n_ctx = pl_engine_n_ctx(v->engine);
+
+    if (v->log && a->passed_over[0]) {
+        snprintf(text, sizeof text, "%s: options without effect here: %s",
+                 v->name, a->passed_over);
+        v->log(v->log_user, PL_LOG_INFO, text);
+    }
+    if (v->log && a->num_ctx > n_ctx && a->num_ctx > v->most_num_ctx) {
+        v->most_num_ctx = a->num_ctx;
+        snprintf(text, sizeof text,
+                 "%s: num_ctx %" PRId64 ": the context has %" PRId64
+                 " tokens; start the server with -c %" PRId64,
+                 v->name, a->num_ctx, n_ctx, a->num_ctx);
+        v->log(v->log_user, PL_LOG_INFO, text);
+    }
+}
+
 void generation_start(struct service *v, struct http_request *r,
                       enum request_kind kind)
 {
+    const double load_s = http_age(r);
+
     const struct request_rules rules = {
         .sampling = &v->sampling,
         .defaults = v->defaults,
@@ -780,10 +914,18 @@ void generation_start(struct service *v, struct http_request *r,
     const char *body = http_body(r, &len);
     bool ok = request_parse(&a, kind, body, len, &rules, &why);
 
+    if (ok && a.load_only) {
+        respond_loaded(v, r, &a);
+        return;
+    }
+    if (ok)
+        log_ignored(v, &a);
     if (ok && !(g = make(v, r, &a)))
         ok = api_error_set_memory(&why);
+    if (ok)
+        g->load_s = load_s;
     if (ok && g->request.messages)
-        ok = service_render(v, &g->request, &g->prompt, NULL, &why);
+        ok = render(g, &why);
     ok = ok && set_grammar(g, &why) && make_response(g, &why) && go(g, &why);
     if (ok)
         return;

@@ -119,6 +119,8 @@ const char *http_query(const struct http_request *r, const char *name);
 const char *http_header(const struct http_request *r, const char *name);
 /* Returns the body, NUL-terminated, and sets *len to its length. Never NULL. */
 const char *http_body(const struct http_request *r, size_t *len);
+/* Returns the seconds since the request's head arrived. */
+double http_age(const struct http_request *r);
 /* Returns a number that identifies the client for fair scheduling, never 0. It
  * is a hash of the API key or, if the server has no keys, of the client's
  * address. */

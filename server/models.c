@@ -104,6 +104,15 @@ static void stop_load(struct model *a)
     __atomic_store_n(&a->cancel, 1, __ATOMIC_RELAXED);
 }
 
+bool models_unload(struct models *m, struct model *a)
+{
+    if (a->state != MODEL_LOADED)
+        return false;
+    a->unload_pending = true;
+    pthread_cond_signal(&m->wake);
+    return true;
+}
+
 bool models_cancel_load(struct models *m, struct model *a)
 {
     if (a->state == MODEL_LOADING) {
@@ -120,21 +129,42 @@ bool models_cancel_load(struct models *m, struct model *a)
 
 /* ---- model names --------------------------------------------------------- */
 
-static bool has_name(const struct model_about *a, const char *name)
+/* Returns the length of a name without the tag ":latest". Ollama's clients add
+ * it to names that have no tag. */
+static size_t untagged(const char *name)
 {
-    if (strcmp(a->name, name) == 0)
+    static const char tag[] = ":latest";
+    size_t n = strlen(name), n_tag = sizeof tag - 1;
+
+    return n > n_tag && strcmp(name + n - n_tag, tag) == 0 ? n - n_tag : n;
+}
+
+/* Returns true if two names are equal or, if `loose`, differ by that tag. */
+static bool same_name(const char *a, const char *b, bool loose)
+{
+    size_t n = untagged(a);
+
+    return strcmp(a, b) == 0 ||
+           (loose && untagged(b) == n && strncmp(a, b, n) == 0);
+}
+
+static bool has_name(const struct model_about *a, const char *name, bool loose)
+{
+    if (same_name(a->name, name, loose))
         return true;
     for (int i = 0; i < a->n_alias; i++)
-        if (strcmp(a->alias[i], name) == 0)
+        if (same_name(a->alias[i], name, loose))
             return true;
     return false;
 }
 
 int models_find(const struct models *m, const char *name)
 {
-    for (int i = 0; i < m->n; i++)
-        if (!m->model[i].hidden && has_name(&m->model[i].about, name))
-            return i;
+    for (int loose = 0; loose < 2; loose++)
+        for (int i = 0; i < m->n; i++)
+            if (!m->model[i].hidden &&
+                has_name(&m->model[i].about, name, loose))
+                return i;
     return -1;
 }
 
@@ -180,7 +210,7 @@ static pl_status append(struct models *m, const struct model_about *about,
         for (int k = -1; k < about->n_alias; k++) {
             const char *name = k < 0 ? about->name : about->alias[k];
 
-            if (has_name(&m->model[i].about, name))
+            if (has_name(&m->model[i].about, name, false))
                 return fail(err, PL_BAD_ARGUMENT,
                             "model name \"%s\" is used twice (%s and %s); "
                             "rename one of them with --alias or in a preset",
@@ -192,6 +222,7 @@ static pl_status append(struct models *m, const struct model_about *about,
                     about->path, MORE_MODELS);
     m->model[m->n].of = m;
     m->model[m->n].about = *about;
+    m->model[m->n].idle_s = about->idle_s;
     m->n++; /* from here on other threads see it */
     return PL_OK;
 }
@@ -213,16 +244,17 @@ void models_hide(struct models *m, int i, bool hidden)
 
     pthread_mutex_lock(&m->lock);
     a->hidden = hidden;
-    if (hidden && a->state == MODEL_LOADED) {
-        a->unload_pending = true;
-        pthread_cond_signal(&m->wake);
-    }
+    if (hidden)
+        models_unload(m, a);
     pthread_mutex_unlock(&m->lock);
 }
 
 static void fill_routes(struct models *m)
 {
-    memcpy(m->route, models_own_routes, (size_t)m->n_own * sizeof *m->route);
+    memcpy(m->route, models_own_routes,
+           (size_t)models_n_own_route * sizeof *m->route);
+    memcpy(m->route + models_n_own_route, models_ollama_routes,
+           (size_t)models_n_ollama_route * sizeof *m->route);
     memcpy(m->route + m->n_own, m->inner,
            (size_t)(m->n_route - m->n_own) * sizeof *m->route);
     for (int i = m->n_own; i < m->n_route; i++)
@@ -268,7 +300,7 @@ pl_status models_create(struct models **out, const struct model_about *about,
         m->o.moment_s = 0.5;
     m->max = n + (o->scan ? MORE_MODELS : 0);
     m->inner = routes;
-    m->n_own = models_n_own_route;
+    m->n_own = models_n_own_route + models_n_ollama_route;
     m->n_route = m->n_own + n_route;
     m->created = (int64_t)time(NULL);
     m->model = calloc((size_t)m->max + 1, sizeof *m->model);
@@ -329,6 +361,7 @@ void models_free(struct models *m)
         if (a->service)
             m->o.close(m->o.user, a->service); /* waits until it has no users */
         free(a->past);
+        json_decref(a->file);
         free(a->props);
     }
     pthread_cond_destroy(&m->wake);

@@ -95,8 +95,7 @@ static void await_till(struct models *m, double at)
 
 static bool is_idle_too_long(const struct model *a, double now)
 {
-    return a->about.idle_s > 0 && !a->about.pinned &&
-           now - a->used >= a->about.idle_s;
+    return a->idle_s > 0 && !a->about.pinned && now - a->used >= a->idle_s;
 }
 
 /* Unloads one model that is not in use, if its unloading or eviction is pending
@@ -358,10 +357,10 @@ static double next_idle(const struct models *m)
 
     for (int i = 0; i < m->n; i++) {
         const struct model *a = &m->model[i];
-        double at = a->used + a->about.idle_s;
+        double at = a->used + a->idle_s;
 
         if (a->state == MODEL_LOADED && a->n_use == 0 && !a->about.pinned &&
-            a->about.idle_s > 0 && (next == 0 || at < next))
+            a->idle_s > 0 && (next == 0 || at < next))
             next = at;
     }
     return next;

@@ -37,6 +37,8 @@ void models_run(void *model, struct http_request *r)
     struct model *a = model;
     struct models *m = a->of;
     bool looks = only_looks(r); /* read now, because the handler may free `r` */
+    double seconds;
+    bool keeps = models_read_keep(r, &seconds);
 
     if (!looks) {
         pthread_mutex_lock(&m->lock);
@@ -49,6 +51,8 @@ void models_run(void *model, struct http_request *r)
     models_use(a, -1);
     if (!looks)
         a->used = loop_now();
+    if (keeps)
+        models_keep(m, a, seconds);
     pthread_mutex_unlock(&m->lock);
 }
 
@@ -130,9 +134,7 @@ static bool may_load(const struct models *m, const struct http_request *r)
     return strcmp(autoload, "true") == 0 || strcmp(autoload, "1") == 0;
 }
 
-/* Runs the request at once, makes it wait for its model, or rejects it. */
-static void dispatch_request(struct models *m, struct model *a,
-                             struct http_request *r)
+void models_dispatch(struct models *m, struct model *a, struct http_request *r)
 {
     bool autoload = may_load(m, r), run, waits = false;
     struct api_error why;
@@ -232,7 +234,7 @@ void models_on_request(void *models, struct http_request *r)
     }
     a = find_model(m, r, &why);
     if (a)
-        dispatch_request(m, a, r);
+        models_dispatch(m, a, r);
     else
         service_reject(r, &why);
 }
@@ -393,11 +395,7 @@ static void on_unload(void *user, struct http_request *r)
     if (!a)
         return;
     pthread_mutex_lock(&m->lock);
-    ok = a->state == MODEL_LOADED;
-    a->unload_pending |= ok;
-    if (ok)
-        pthread_cond_signal(&m->wake);
-    ok = ok || models_cancel_load(m, a);
+    ok = models_unload(m, a) || models_cancel_load(m, a);
     if (!ok)
         api_error_set(&why, 400, "model_not_loaded", "model",
                       "model \"%.80s\" is not loaded; list the loaded models "

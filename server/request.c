@@ -34,6 +34,8 @@ static const struct {
     [REQUEST_INFILL] = {API_ERROR_OPENAI,
                         {request_read_sampling, request_read_output,
                          request_read_infill}},
+    [REQUEST_OLLAMA_CHAT] = {API_ERROR_OLLAMA, {request_read_ollama}},
+    [REQUEST_OLLAMA_GENERATE] = {API_ERROR_OLLAMA, {request_read_ollama}},
 };
 
 enum api_error_shape request_shape(enum request_kind kind)
@@ -49,6 +51,7 @@ enum {
              1 << REQUEST_INFILL,
     BLOCKS = 1 << REQUEST_MESSAGES,
     ITEMS = 1 << REQUEST_RESPONSES,
+    OLLAMA = 1 << REQUEST_OLLAMA_CHAT | 1 << REQUEST_OLLAMA_GENERATE,
 };
 
 /* Known but unsupported fields. A field rejects the request unless its value
@@ -76,6 +79,7 @@ static const struct {
     {BLOCKS, "container", 0, "containers are"},
     {ITEMS, "conversation", 0, "conversations stored by the server are"},
     {ITEMS, "background", 0, "background mode is"},
+    {OLLAMA, "images", 0, "images are"},
     {ITEMS, "prompt", 0, "prompts stored by the server are"},
 };
 
@@ -239,6 +243,15 @@ static bool read_begun(struct request_reader *r)
     return r->a->begun != NULL || api_error_set_memory(r->f.why);
 }
 
+bool request_read_parts(struct request_reader *r)
+{
+    for (request_read_fn *const *part = kinds[r->a->kind].part; *part != NULL;
+         part++)
+        if (!(*part)(r))
+            return false;
+    return true;
+}
+
 static const char VARIABLES[] = "chat_template_kwargs";
 
 /* Returns true if a default must not be added: the request constrains its
@@ -309,11 +322,7 @@ static bool read_all(struct request_reader *r, const char *body, size_t len)
     r->extra = given != NULL ? json_copy((json_t *)given) : NULL;
     if (given != NULL && r->extra == NULL)
         return api_error_set_memory(r->f.why);
-    for (request_read_fn *const *part = kinds[a->kind].part; *part != NULL;
-         part++)
-        if (!(*part)(r))
-            return false;
-    if (!read_begun(r) || !add_variables(r))
+    if (!request_read_parts(r) || !read_begun(r) || !add_variables(r))
         return false;
     if (r->messages != NULL && !request_dump(r, r->messages, &a->messages))
         return false;
@@ -335,6 +344,7 @@ bool request_parse(struct request *a, enum request_kind kind, const char *body,
     ok = read_all(&r, body, len);
     log_passed(&r);
     text_free(&r.passed);
+    a->kind = kind; /* readers of Ollama's requests change it */
     json_decref(r.messages);
     json_decref(r.extra);
     if (!ok)
@@ -352,6 +362,7 @@ void request_fini(struct request *a)
     free(a->prompt);
     free(a->messages);
     free(a->begun);
+    free(a->context);
     free(a->tools);
     free(a->extra);
     free(a->bias_id);

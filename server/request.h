@@ -13,12 +13,14 @@
 #include <jansson.h>
 
 enum request_kind {
-    REQUEST_CHAT,        /* /v1/chat/completions, /apply-template */
-    REQUEST_COMPLETIONS, /* /v1/completions */
-    REQUEST_COMPLETION,  /* /completion */
-    REQUEST_MESSAGES,    /* /v1/messages, /v1/messages/count_tokens */
-    REQUEST_RESPONSES,   /* /v1/responses */
-    REQUEST_INFILL,      /* /infill; its response is that of /completion */
+    REQUEST_CHAT,            /* /v1/chat/completions, /apply-template */
+    REQUEST_COMPLETIONS,     /* /v1/completions */
+    REQUEST_COMPLETION,      /* /completion */
+    REQUEST_MESSAGES,        /* /v1/messages, /v1/messages/count_tokens */
+    REQUEST_RESPONSES,       /* /v1/responses */
+    REQUEST_INFILL,          /* /infill; its response is that of /completion */
+    REQUEST_OLLAMA_CHAT,     /* /api/chat */
+    REQUEST_OLLAMA_GENERATE, /* /api/generate */
 };
 
 /* The most alternatives per token whose probabilities a response lists. */
@@ -99,6 +101,9 @@ struct request {
     /* text that the answer begins with, from a last message of the assistant;
      * owned; NULL if none */
     char *begun;
+    int32_t *context; /* tokens before the prompt, [n_context], owned; NULL if
+                         none */
+    int64_t n_context;
     bool begun_reasoning;          /* it is reasoning, else content */
     struct request_prompt *prompt; /* [n_prompt], owned */
     int n_prompt;                  /* 1 for a conversation */
@@ -144,6 +149,12 @@ struct request {
     int64_t think_tokens;
     const char *effort; /* effort of reasoning that is replaced if the template
                            rejects it; NULL if none */
+    bool drop_turns; /* the oldest turns of a conversation that is too long for
+                        the context are left out */
+    bool load_only;  /* only loads its model; has no prompt */
+    int64_t num_ctx; /* the context that it expects; 0 if it gives none */
+    char passed_over[160]; /* names of options that have no effect, for the
+                              log; "" if none */
 };
 
 /* Parses a request body of a protocol into *a. Returns false with *why filled

@@ -43,6 +43,10 @@ bool request_read_tools(struct request_reader *r);
 bool request_read_chat(struct request_reader *r);
 bool request_read_messages(struct request_reader *r);
 bool request_read_responses(struct request_reader *r);
+/* request_ollama.c: the requests of Ollama's API. */
+bool request_read_ollama(struct request_reader *r);
+/* Calls the readers of the request's kind, a->kind. */
+bool request_read_parts(struct request_reader *r);
 
 /* ---- helpers ------------------------------------------------------------- */
 

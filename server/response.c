@@ -13,6 +13,8 @@ static const struct response_protocol *const protocols[] = {
     [REQUEST_MESSAGES] = &protocol_messages,
     [REQUEST_RESPONSES] = &protocol_responses,
     [REQUEST_INFILL] = &protocol_llama,
+    [REQUEST_OLLAMA_CHAT] = &protocol_ollama,
+    [REQUEST_OLLAMA_GENERATE] = &protocol_ollama,
 };
 
 /* ---- creation and destruction -------------------------------------------- */
@@ -73,6 +75,7 @@ static void choice_fini(struct response_choice *c)
     text_free(&c->stop);
     json_decref(c->probs);
     json_decref(c->ids);
+    json_decref(c->prompt_ids);
     json_decref(c->offsets);
 }
 
@@ -96,7 +99,9 @@ int response_choices(const struct response *w)
 
 const char *response_type(const struct response *w)
 {
-    return w->streamed ? "text/event-stream" : "application/json";
+    return !w->streamed         ? "application/json"
+           : w->protocol->lines ? "application/x-ndjson"
+                                : "text/event-stream";
 }
 
 bool response_begun(const struct response *w)
@@ -122,8 +127,10 @@ bool response_send_event(struct response *w, const char *name, json_t *j)
     if (name != NULL)
         w->failed = w->failed || !text_add(&t, "event: ", 7) ||
                     !text_add(&t, name, strlen(name)) || !text_add(&t, "\n", 1);
-    w->failed = w->failed || s == NULL || !text_add(&t, "data: ", 6) ||
-                !text_add(&t, s, strlen(s)) || !text_add(&t, "\n\n", 2);
+    w->failed = w->failed || s == NULL ||
+                (!w->protocol->lines && !text_add(&t, "data: ", 6)) ||
+                !text_add(&t, s, strlen(s)) ||
+                !text_add(&t, "\n\n", w->protocol->lines ? 1 : 2);
     free(s);
     if (!w->failed)
         write_all(w, t.s, t.n);
@@ -176,6 +183,21 @@ int response_count(const struct response_choice *c, pl_reply_kind kind)
 json_t *response_string(const struct text *t)
 {
     return json_text(t->s != NULL ? t->s : "", t->n);
+}
+
+json_t *response_arguments(const struct response_block *b)
+{
+    const char *s = b->text.s ? b->text.s : "";
+    struct text whole = {0};
+    json_t *input = json_text_load(s, b->text.n, JSON_ALLOW_NUL, NULL);
+
+    if (!input && json_text_close(s, b->text.n, &whole))
+        input = json_text_load(whole.s, whole.n, JSON_ALLOW_NUL, NULL);
+    text_free(&whole);
+    if (json_is_object(input))
+        return input;
+    json_decref(input);
+    return json_object();
 }
 
 json_t *response_joined(const struct response_choice *c, pl_reply_kind kind)
@@ -385,6 +407,19 @@ bool response_progress(struct response *w, int choice, int64_t done,
     if (w->a->progress && !w->failed && !w->over && !c->begun && w->streamed &&
         w->protocol->progress != NULL)
         w->failed = !w->protocol->progress(w, c, done, total, seconds);
+    return !w->failed;
+}
+
+bool response_prompt_ids(struct response *w, int choice, const int32_t *ids,
+                         int64_t n)
+{
+    json_t *list;
+
+    if (!w->protocol->wants_prompt_ids || !w->a->ids || w->failed)
+        return !w->failed;
+    w->choice[choice].prompt_ids = list = json_array();
+    for (int64_t i = 0; i < n && !w->failed; i++)
+        w->failed = json_array_append_new(list, json_integer(ids[i])) != 0;
     return !w->failed;
 }
 

@@ -64,6 +64,8 @@ struct response_end {
      * generated tokens */
     int64_t n_prompt, n_cached, n_written;
     struct response_times times;
+    /* from the request's arrival until it had its model, and until its end */
+    double load_s, total_s;
     bool full; /* the output ended because the context is full */
 };
 
@@ -78,12 +80,16 @@ json_t *response_settings(const struct request *a);
 /* Returns the number of choices: the number of prompts times a->n. Choice c
  * belongs to prompt c / a->n. */
 int response_choices(const struct response *w);
-/* Returns the Content-Type: "text/event-stream" or "application/json". */
+/* Returns the Content-Type: "text/event-stream", "application/x-ndjson" or
+ * "application/json". */
 const char *response_type(const struct response *w);
 /* Returns true if anything was written, so that the HTTP status can no longer
  * change. */
 bool response_begun(const struct response *w);
 
+/* Gives the response the tokens of a choice's prompt, if it returns them. */
+bool response_prompt_ids(struct response *w, int choice, const int32_t *ids,
+                         int64_t n);
 /* Writes a keep-alive to a stream, because clients and proxies close silent
  * connections. It is an event or a comment outside of the response's content.
  * It may be written between any two events. */

@@ -24,6 +24,7 @@ struct response_choice {
     /* lists of the probabilities and ids of all tokens, in a stream of the
      * tokens not sent yet; owned; NULL if not requested */
     json_t *probs, *ids;
+    json_t *prompt_ids; /* owned; NULL if not requested */
     /* where the tokens of `probs` begin in the text, in characters; owned; NULL
      * if not requested */
     json_t *offsets;
@@ -54,7 +55,9 @@ struct response {
  * return the result of response_send_event. A function that is NULL writes
  * nothing. */
 struct response_protocol {
-    const char *prefix;               /* prefix of response ids */
+    const char *prefix; /* prefix of response ids */
+    bool lines;         /* a stream is lines of JSON, without events */
+    bool wants_prompt_ids;
     bool (*ping)(struct response *w); /* NULL if a comment is written instead of
                                          an event */
     bool (*progress)(struct response *w, struct response_choice *c,
@@ -76,7 +79,7 @@ struct response_protocol {
 };
 
 extern const struct response_protocol protocol_chat, protocol_completions,
-    protocol_llama, protocol_messages, protocol_responses;
+    protocol_llama, protocol_messages, protocol_responses, protocol_ollama;
 
 /* Add a value to an object or list and take ownership of it. If that fails, or
  * the value is NULL, they free the object or list and set it to NULL. */
@@ -94,6 +97,10 @@ int response_count(const struct response_choice *c, pl_reply_kind kind);
  * memory. */
 json_t *response_joined(const struct response_choice *c, pl_reply_kind kind);
 json_t *response_string(const struct text *t);
+/* Returns the arguments of a call as an object. Truncated JSON is parsed up to
+ * its last complete value, as clients do with a stream; a number at its end may
+ * be incomplete. Anything but a JSON object becomes an empty object. */
+json_t *response_arguments(const struct response_block *b);
 /* Return a new list of the probabilities or the ids of the tokens since the
  * last call. NULL if there are none, or if they were not requested. */
 json_t *response_new_probs(struct response_choice *c);

@@ -16,9 +16,7 @@
 
 void service_reject(struct http_request *r, const struct api_error *why)
 {
-    char *body = strstr(http_path(r), "/messages")
-                     ? api_error_body(why, API_ERROR_BLOCKS)
-                     : api_error_body(why, API_ERROR_OPENAI);
+    char *body = api_error_body(why, api_error_shape_of_path(http_path(r)));
 
     http_respond(r, why->status, "application/json", body ? body : "{}",
                  body ? strlen(body) : 2);
@@ -246,11 +244,28 @@ static void count_tokens(const struct service *v, struct http_request *r,
 
 /* ---- web UI -------------------------------------------------------------- */
 
+/* Returns true if the request wants plain text or JSON rather than a page. So
+ * do programs that probe for Ollama. */
+static bool is_probe(const struct http_request *r)
+{
+    const char *accept = http_header(r, "Accept");
+
+    return accept && !strstr(accept, "text/html") &&
+           (strstr(accept, "text/plain") || strstr(accept, "application/json"));
+}
+
 static void on_page(void *user, struct http_request *r)
 {
+    static const char running[] = "Ollama is running";
     char policy[1024];
 
     (void)user;
+    http_set_header(r, "Vary", "Accept");
+    if (is_probe(r)) {
+        http_respond(r, 200, "text/plain; charset=utf-8", running,
+                     sizeof running - 1);
+        return;
+    }
     snprintf(policy, sizeof policy,
              "default-src 'none'; script-src %s; style-src 'unsafe-inline'; "
              "img-src blob: data:; connect-src 'self'; base-uri 'none'; "
@@ -451,6 +466,8 @@ WRITES(completion, REQUEST_COMPLETION)
 WRITES(messages, REQUEST_MESSAGES)
 WRITES(responses, REQUEST_RESPONSES)
 WRITES(infill, REQUEST_INFILL)
+WRITES(ollama_chat, REQUEST_OLLAMA_CHAT)
+WRITES(ollama_generate, REQUEST_OLLAMA_GENERATE)
 #undef WRITES
 
 #define COUNTS(name, kind)                                                     \
@@ -506,12 +523,22 @@ static void on_rerank(void *user, struct http_request *r)
 
 static void on_embeddings(void *user, struct http_request *r)
 {
-    embeddings_start(user, r, false);
+    embeddings_start(user, r, EMBEDDINGS_AS_OPENAI);
 }
 
 static void on_embedding(void *user, struct http_request *r)
 {
-    embeddings_start(user, r, true);
+    embeddings_start(user, r, EMBEDDINGS_AS_LLAMA);
+}
+
+static void on_ollama_embed(void *user, struct http_request *r)
+{
+    embeddings_start(user, r, EMBEDDINGS_AS_OLLAMA);
+}
+
+static void on_ollama_embeddings(void *user, struct http_request *r)
+{
+    embeddings_start(user, r, EMBEDDINGS_AS_OLLAMA_ONE);
 }
 
 static const struct http_route routes[] = {
@@ -541,6 +568,10 @@ static const struct http_route routes[] = {
     {"POST", "/embeddings", on_embedding, 0},
     {"POST", "/embedding", on_embedding, 0},
     {"POST", "/infill", on_infill, 0},
+    {"POST", "/api/chat", on_ollama_chat, 0},
+    {"POST", "/api/generate", on_ollama_generate, 0},
+    {"POST", "/api/embed", on_ollama_embed, 0},
+    {"POST", "/api/embeddings", on_ollama_embeddings, 0},
     {"POST", "/tokenize", on_tokenize, 0},
     {"POST", "/detokenize", on_detokenize, 0},
     {"POST", "/apply-template", on_apply_template, 0},

@@ -98,13 +98,34 @@ static void tell_all(struct asked *t, const struct said *said, int n,
     assert_true(response_end(t->w, 0, &usual_end));
 }
 
+/* Returns the lines of a stream, as a list like that of events(). */
+static json_t *lines(const char *s)
+{
+    json_t *list = json_array();
+
+    while (*s != '\0') {
+        size_t n = strcspn(s, "\n");
+        json_t *j = json_loadb(s, n, JSON_ALLOW_NUL, NULL);
+
+        assert_non_null(j);
+        assert_true(s[n] == '\n');
+        json_array_append_new(list,
+                              json_pack("{s:s, s:o}", "event", "", "data", j));
+        s += n + 1;
+    }
+    return list;
+}
+
 /* Returns the events of a stream, a list of {"event", "data"}; sets *done if it
  * ends with "[DONE]". */
 static json_t *events(const char *s, bool *done)
 {
-    json_t *list = json_array();
+    json_t *list = NULL;
 
     *done = false;
+    if (*s == '{')
+        return lines(s);
+    list = json_array();
     while (*s != '\0') {
         const char *stop = strstr(s, "\n\n"), *name = "";
         size_t n_name = 0;
@@ -462,6 +483,56 @@ static json_t *text_of_whole(const json_t *j)
         "out", get(j, "usage.completion_tokens"));
 }
 
+/* Adds a line of Ollama's, or the whole response. */
+static void take_line(json_t *got, const json_t *j)
+{
+    const json_t *m = get(j, "message") != NULL ? get(j, "message") : j;
+    const json_t *text = get(m, m == j ? "response" : "content");
+    const char *thinking = json_string_value(get(m, "thinking"));
+    json_t *call;
+    size_t i;
+
+    append(got, "content", json_string_value(text));
+    append(got, "reasoning", thinking != NULL ? thinking : "");
+    json_array_foreach (get(m, "tool_calls"), i, call) {
+        char *text_of = json_dumps(get(call, "function.arguments"), 0);
+        json_t *arguments = json_string(text_of);
+
+        add_call(got, get(call, "function.name"), arguments, get(call, "id"));
+        json_decref(arguments);
+        free(text_of);
+    }
+    if (json_is_true(get(j, "done"))) {
+        json_object_set(got, "why", get(j, "done_reason"));
+        json_object_set(got, "in", get(j, "prompt_eval_count"));
+        json_object_set(got, "out", get(j, "eval_count"));
+        same(j, "prompt_eval_duration", "500000000");
+        same(j, "eval_duration", "2000000000");
+    }
+}
+
+static json_t *ollama_of_whole(const json_t *j)
+{
+    json_t *got = json_object();
+
+    assert_true(json_is_true(get(j, "done")));
+    take_line(got, j);
+    return got;
+}
+
+static json_t *ollama_of_stream(const json_t *list)
+{
+    json_t *got = json_object(), *e;
+    size_t i;
+
+    json_array_foreach (list, i, e) {
+        assert_int_equal(json_is_true(get(e, "data.done")),
+                         i + 1 == json_array_size(list));
+        take_line(got, get(e, "data"));
+    }
+    return got;
+}
+
 #define HELLO "\"messages\": [{\"role\": \"user\", \"content\": \"Hi\"}]"
 
 static const struct {
@@ -490,6 +561,11 @@ static const struct {
      "{\"prompt\": \"Hi\", \"stream\": true, \"stream_options\":"
      "{\"include_usage\": true}}",
      text_of_whole, text_of_stream, false, true, "stop", 10},
+    {REQUEST_OLLAMA_CHAT, "{" HELLO ", \"stream\": false}", "{" HELLO "}",
+     ollama_of_whole, ollama_of_stream, true, false, "stop", 10},
+    {REQUEST_OLLAMA_GENERATE, "{\"prompt\": \"Hi\", \"stream\": false}",
+     "{\"prompt\": \"Hi\"}", ollama_of_whole, ollama_of_stream, true, false,
+     "stop", 10},
 };
 enum { N_PROTOCOL = sizeof(protocols) / sizeof(protocols[0]) };
 
@@ -546,7 +622,10 @@ TEST(answers_say_the_same_whole_and_streamed_wherever_texts_are_cut)
 
             begin(&t, protocols[p].kind, protocols[p].streamed);
             tell_kinds(&t, p, cut);
-            assert_string_equal(response_type(t.w), "text/event-stream");
+            assert_string_equal(response_type(t.w),
+                                protocols[p].kind >= REQUEST_OLLAMA_CHAT
+                                    ? "application/x-ndjson"
+                                    : "text/event-stream");
             j = events(t.out.s, &done);
             assert_int_equal(done, protocols[p].done);
             same_answer(p, protocols[p].of_stream(j));
@@ -877,7 +956,10 @@ TEST(answers_have_timings_in_each_event_where_it_was_asked_for)
                     json_integer_value(get(e, "data.tokens_predicted")), i + 1);
         }
         assert_null(protocols[p].talks ? get(j, "0.data.timings") : NULL);
-        assert_true(protocols[p].kind == REQUEST_MESSAGES ? n == 0 : n >= 3);
+        assert_true(protocols[p].kind == REQUEST_MESSAGES ||
+                            protocols[p].kind >= REQUEST_OLLAMA_CHAT
+                        ? n == 0
+                        : n >= 3);
         json_decref(j);
         free(request);
         end(&t);
@@ -1188,9 +1270,13 @@ TEST(answers_of_responses_say_that_they_are_cut_off)
 TEST(answers_that_fail_say_so_once)
 {
     static const char *const where[N_PROTOCOL] = {
-        "0.data.error.message", "0.data.error.message",
-        "0.data.response.error.message", "0.data.error.message",
-        "0.data.error.message"};
+        "0.data.error.message",
+        "0.data.error.message",
+        "0.data.response.error.message",
+        "0.data.error.message",
+        "0.data.error.message",
+        "0.data.error",
+        "0.data.error"};
     struct api_error why = {0};
 
     assert_false(api_error_set(&why, 503, NULL, NULL, "a device failed"));
@@ -1207,7 +1293,10 @@ TEST(answers_that_fail_say_so_once)
             n = t.out.n;
             j = streamed ? events(t.out.s, &done)
                          : json_loads(t.out.s, 0, NULL);
-            same(j, streamed ? where[p] : "error.message",
+            same(j,
+                 streamed               ? where[p]
+                 : where[p][12] == '\0' ? "error"
+                                        : "error.message",
                  "\"a device failed\"");
             assert_true(response_fail(t.w, &why));
             assert_true(response_end(t.w, 0, &usual_end));

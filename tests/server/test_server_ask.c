@@ -917,22 +917,27 @@ TEST(refusals_know_their_path)
 {
     static const struct {
         const char *path;
-        bool blocks;
-    } row[] = {{"/v1/chat/completions", false},
-               {"/v1/messages", true},
-               {"/api/v1/messages/count_tokens", true},
-               {"/v1/messages2", false},
-               {"", false}};
+        enum api_error_shape shape;
+    } row[] = {{"/v1/chat/completions", API_ERROR_OPENAI},
+               {"/v1/messages", API_ERROR_BLOCKS},
+               {"/api/v1/messages/count_tokens", API_ERROR_BLOCKS},
+               {"/v1/messages2", API_ERROR_OPENAI},
+               {"/api/chat", API_ERROR_OLLAMA},
+               {"/api/blobs/sha256:0", API_ERROR_OLLAMA},
+               {"/apiary", API_ERROR_OPENAI},
+               {"", API_ERROR_OPENAI}};
+    static const char *const want[] = {
+        [API_ERROR_OPENAI] = "{'error': {'type': 'authentication_error',"
+                             "'message': 'no key', 'param': null, 'code':"
+                             "null}}",
+        [API_ERROR_BLOCKS] = "{'type': 'error', 'error': {'type':"
+                             "'authentication_error', 'message': 'no key'}}",
+        [API_ERROR_OLLAMA] = "{'error': 'no key'}"};
 
     for (size_t i = 0; i < sizeof(row) / sizeof(row[0]); i++) {
         char *body = api_error_body_of_path(401, "no key", row[i].path);
 
-        same_json(body, row[i].blocks
-                            ? "{'type': 'error', 'error': {'type':"
-                              "'authentication_error', 'message': 'no key'}}"
-                            : "{'error': {'type': 'authentication_error',"
-                              "'message': 'no key', 'param': null, 'code':"
-                              "null}}");
+        same_json(body, want[row[i].shape]);
         free(body);
     }
 }
@@ -964,6 +969,14 @@ TEST(ask_survives_every_allocation_that_fails)
          "'content': 'a'}, {'type': 'function_call', 'call_id': 'i', 'name':"
          "'f'}, {'type': 'function_call_output', 'call_id': 'i', 'output':"
          "'o'}]}"},
+        {REQUEST_OLLAMA_CHAT,
+         "{'think': 'low', 'format': {'a': 1}, 'options': {'seed': 1, 'stop':"
+         "['x'], 'num_predict': 3}, 'tools': [" TOOL "], 'messages': [{'role':"
+         "'assistant', 'thinking': 't', 'tool_calls': [{'function': {'name':"
+         "'f', 'arguments': {}}}]}, {'role': 'tool', 'content': 'x',"
+         "'tool_name': 'f'}]}"},
+        {REQUEST_OLLAMA_GENERATE,
+         "{'prompt': 'p', 'system': 's', 'context': [1, 2]}"},
     };
 
     json_set_alloc_funcs(malloc, free); /* the wrapped ones, which fail on
