@@ -2,6 +2,7 @@
  * json_text.h. */
 #include "json_text.h"
 
+#include <errno.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -121,6 +122,53 @@ json_t *json_text(const char *s, size_t n)
                                                          memory */
         j = json_stringn(valid.s, valid.n);
     text_free(&valid);
+    return j;
+}
+
+/* ---- integers of any size ------------------------------------------------ */
+
+/* Copies a JSON text. Appends ".0" to each integer that does not fit in 64
+ * bits. */
+static bool widen(const char *s, size_t n, struct text *out)
+{
+    enum { MOST_SURE = 18 }; /* digits of an integer that fits in any case */
+    bool quoted = false, ok = true;
+    size_t from = 0;
+
+    for (size_t i = 0; i < n && ok;) {
+        size_t len = quoted ? 0 : strspn(s + i, "+-.0123456789Ee");
+
+        if (len == 0) {
+            quoted ^= s[i] == '"';
+            i += 1 + (quoted && s[i] == '\\' && i + 1 < n);
+            continue;
+        }
+        errno = 0;
+        i += len;
+        if (len > MOST_SURE && strspn(s + i - len, "-0123456789") == len &&
+            strtoll(s + i - len, NULL, 10) != 0 && errno == ERANGE) {
+            ok = text_add(out, s + from, i - from) && text_add(out, ".0", 2);
+            from = i;
+        }
+    }
+    return ok && text_add(out, s + from, n - from);
+}
+
+/* Such integers are rare, so the text is changed only after jansson has
+ * rejected it. */
+json_t *json_text_wide(const char *s, size_t n, size_t flags, json_error_t *e)
+{
+    struct text copy = {0}, wide = {0};
+    json_error_t own;
+    json_t *j;
+
+    e = e != NULL ? e : &own;
+    j = json_loadb(s, n, flags, e);
+    if (j == NULL && json_error_code(e) == json_error_numeric_overflow &&
+        text_add(&copy, s, n) && widen(copy.s, n, &wide))
+        j = json_loadb(wide.s, wide.n, flags, e);
+    text_free(&copy);
+    text_free(&wide);
     return j;
 }
 

@@ -35,6 +35,10 @@ bool utf8_add(struct utf8_tail *tail, struct text *out, const char *s,
  * Returns false if out of memory. */
 bool utf8_end(struct utf8_tail *tail, struct text *out);
 
+/* Parses JSON as json_loadb does. An integer beyond 64 bits becomes a real
+ * number, rounded. `e` may be NULL. */
+json_t *json_text_wide(const char *s, size_t n, size_t flags, json_error_t *e);
+
 /* Repairs a truncated JSON text: copies it to *out up to the last complete
  * value, and closes the open lists and objects. An empty list or object that is
  * still open counts as a complete value. Returns false if there is no complete
