@@ -5,7 +5,7 @@
 #   make test-long   all of them; hours
 #   make check       layers, headers, format, words; needs no build
 #   make check-symbols  what the built libraries export
-#   make commands    doc/commands.md anew, after a change of an option
+#   make commands    doc/commands.md and doc/llama-options.md anew
 #   make hooks       Git checks what is staged, and messages, from then on
 #   make ptx         the GPUs' kernels compiled anew for NVIDIA's devices
 #   make check-ptx   what assemblers make of them; check-hip: for AMD's devices
@@ -54,6 +54,7 @@ check-symbols: all
 
 commands:
 	@scripts/manual.py md doc/commands.md
+	@scripts/manual.py llama doc/llama-options.md
 
 # The path is relative, so each worktree has the hooks of its own commit.
 hooks:

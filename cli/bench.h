@@ -2,11 +2,11 @@
  * the upper bound (bench_roofline.c), and the output formats (bench_print.c,
  * bench_svg.c).
  *
- * A *test* is a prompt of n_prompt tokens, or n_gen tokens generated one by
- * one, in n_seq sequences, after n_depth tokens already in the cache. A
- * *configuration* is a model under one choice of all options. The result is a
- * row for each configuration and test: a JSON object, from which all output
- * formats are generated. */
+ * A *test* is a prompt of n_prompt tokens, n_gen tokens generated one by one,
+ * or one after the other, in n_seq sequences, after n_depth tokens already in
+ * the cache. A *configuration* is a model under one choice of all options. The
+ * result is a row for each configuration and test: a JSON object, from which
+ * all output formats are generated. */
 #ifndef CLI_BENCH_H
 #define CLI_BENCH_H
 
@@ -17,7 +17,7 @@
 #include <jansson.h>
 
 struct bench_test {
-    int n_prompt, n_gen; /* one of them is 0 */
+    int n_prompt, n_gen; /* one of them is 0, unless -pg gave both */
     int n_depth, n_seq;
     int seq0; /* index of its first sequence; each depth has its own */
 };
@@ -147,6 +147,8 @@ void bench_print_table(const struct bench_column *columns, int n, json_t *rows);
 /* Prints the rows as CSV, without keys whose values are lists or objects. All
  * rows must have the keys of the first row. */
 void bench_print_csv(json_t *rows);
+/* Prints the rows in the format of o->form, which is not Markdown. */
+void bench_print_data(const struct options *o, json_t *rows);
 /* Formats v >= 0 with two decimals below 10, one below 1000, else none. */
 void bench_figure(char *buf, double v);
 enum exit_code bench_draw(const struct options *o, json_t *rows);

@@ -231,15 +231,16 @@ json_t *bench_row(const struct bench_config *c, const struct bench_set *b,
 
 /* ---- CSV ----------------------------------------------------------------- */
 
-static void say_quoted(const char *s)
+/* Prints a text between quotes, those within it doubled. */
+static void say_quoted(const char *s, char quote)
 {
-    putchar('"');
+    putchar(quote);
     for (; *s != '\0'; s++) {
-        if (*s == '"')
-            putchar('"');
+        if (*s == quote)
+            putchar(quote);
         putchar(*s);
     }
-    putchar('"');
+    putchar(quote);
 }
 
 void bench_print_csv(json_t *rows)
@@ -253,7 +254,7 @@ void bench_print_csv(json_t *rows)
         if (json_is_array(v) || json_is_object(v))
             continue;
         printf(first ? "" : ",");
-        say_quoted(key);
+        say_quoted(key, '"');
         first = false;
     }
     printf("\n");
@@ -267,11 +268,70 @@ void bench_print_csv(json_t *rows)
             if (json_is_number(v))
                 snprintf(buf, sizeof(buf), "%.17g", json_number_value(v));
             printf(first ? "" : ",");
-            say_quoted(json_is_string(v) ? json_string_value(v) : buf);
+            say_quoted(json_is_string(v) ? json_string_value(v) : buf, '"');
             first = false;
         }
         printf("\n");
     }
+}
+
+/* ---- JSON and SQL -------------------------------------------------------- */
+
+/* Prints statements that create the table `test` and insert the rows, as
+ * llama-bench does. */
+static void print_sql(json_t *rows)
+{
+    json_t *row, *v;
+    const char *key;
+    size_t i;
+    bool first = true;
+
+    printf("CREATE TABLE IF NOT EXISTS test (\n");
+    json_object_foreach (json_array_get(rows, 0), key, v) {
+        if (json_is_array(v) || json_is_object(v))
+            continue;
+        printf("%s  %s %s", first ? "" : ",\n", key,
+               json_is_integer(v)  ? "INTEGER"
+               : json_is_number(v) ? "REAL"
+                                   : "TEXT");
+        first = false;
+    }
+    printf("\n);\n\n");
+    json_array_foreach (rows, i, row) {
+        const char *comma = "";
+
+        printf("INSERT INTO test VALUES (");
+        json_object_foreach (row, key, v) {
+            if (json_is_array(v) || json_is_object(v))
+                continue;
+            printf("%s", comma);
+            comma = ", ";
+            if (json_is_number(v))
+                printf("%.17g", json_number_value(v));
+            else if (json_is_string(v))
+                say_quoted(json_string_value(v), '\'');
+            else
+                printf("NULL");
+        }
+        printf(");\n");
+    }
+}
+
+void bench_print_data(const struct options *o, json_t *rows)
+{
+    json_t *row;
+    size_t i;
+
+    if (o->form == FORM_CSV)
+        bench_print_csv(rows);
+    else if (o->form == FORM_SQL)
+        print_sql(rows);
+    else if (o->form == FORM_JSON &&
+             json_dumpf(rows, stdout, JSON_INDENT(2)) == 0)
+        putchar('\n');
+    json_array_foreach (rows, i, row)
+        if (o->form == FORM_JSONL && json_dumpf(row, stdout, JSON_COMPACT) == 0)
+            putchar('\n');
 }
 
 /* ---- Markdown ------------------------------------------------------------ */
@@ -337,8 +397,10 @@ static void cell_test(char *buf, const json_t *r)
 {
     double p = bench_number(r, "n_prompt"), g = bench_number(r, "n_gen");
     double d = bench_number(r, "n_depth"), s = bench_number(r, "n_seq");
-    int n = snprintf(buf, BENCH_CELL, "%s %.0f",
-                     p > 0 ? "prompt" : "generation", p + g);
+    int n = p > 0 && g > 0 ? snprintf(buf, BENCH_CELL,
+                                      "prompt %.0f + generation %.0f", p, g)
+                           : snprintf(buf, BENCH_CELL, "%s %.0f",
+                                      p > 0 ? "prompt" : "generation", p + g);
 
     if (s > 1)
         n += snprintf(buf + n, BENCH_CELL - (size_t)n, " x %.0f", s);
@@ -491,9 +553,7 @@ enum exit_code bench_print(const struct options *o, json_t *rows,
 {
     if (o->form == FORM_MD)
         print_md(rows, l);
-    else if (o->form == FORM_CSV)
-        bench_print_csv(rows);
-    else if (json_dumpf(rows, stdout, JSON_INDENT(2)) == 0)
-        putchar('\n');
+    else
+        bench_print_data(o, rows);
     return finish_out(o);
 }

@@ -182,6 +182,23 @@ static double mean_seen(double depth, double n, double window)
     return (growing * (depth + (growing + 1) / 2) + (n - growing) * window) / n;
 }
 
+/* Returns the work of a prompt, and of a generation after it. */
+static struct bench_work work_of_both(const struct bench_model *m,
+                                      const struct bench_test *t,
+                                      pl_numerics numerics)
+{
+    struct bench_test prompt = *t, after = *t;
+    struct bench_work a, b;
+
+    prompt.n_gen = after.n_prompt = 0;
+    after.n_depth += t->n_prompt;
+    a = bench_work(m, &prompt, numerics);
+    b = bench_work(m, &after, numerics);
+    return (struct bench_work){
+        a.read_bytes + b.read_bytes, a.int8_ops + b.int8_ops,
+        a.float_ops + b.float_ops, a.bf16_ops + b.bf16_ops};
+}
+
 struct bench_work bench_work(const struct bench_model *m,
                              const struct bench_test *t, pl_numerics numerics)
 {
@@ -195,6 +212,8 @@ struct bench_work bench_work(const struct bench_model *m,
     double macs[3], flt, half; /* of all tokens and rows */
     const double *of[3] = {m->int8, m->half, m->flt};
 
+    if (t->n_prompt > 0 && t->n_gen > 0)
+        return work_of_both(m, t, numerics);
     for (int i = 0; i < 3; i++)
         macs[i] = tokens * (of[i][0] + m->used * of[i][1]) + rows * of[i][2];
     half = macs[1];

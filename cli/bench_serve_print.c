@@ -320,9 +320,7 @@ enum exit_code serve_print(const struct options *o, json_t *rows)
 {
     if (o->form == FORM_MD)
         print_md(rows);
-    else if (o->form == FORM_CSV)
-        bench_print_csv(rows);
-    else if (json_dumpf(rows, stdout, JSON_INDENT(2)) == 0)
-        putchar('\n');
+    else
+        bench_print_data(o, rows);
     return finish_out(o);
 }

@@ -14,7 +14,7 @@ enum { WIDE = 460, HIGH = 300, LEFT = 60, TOP = 40, RIGHT = 20, BOTTOM = 110 };
  * `prompt`, to those for generation. */
 static bool in_panel(const json_t *row, bool prompt)
 {
-    return (bench_number(row, "n_prompt") > 0) == prompt;
+    return bench_number(row, prompt ? "n_gen" : "n_prompt") == 0;
 }
 
 /* Writes the name of a row's line: all settings except `x`. If `x` is the

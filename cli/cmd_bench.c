@@ -50,11 +50,15 @@ static enum exit_code make_tests(struct bench_set *b, const struct options *o,
     const struct option_list g = or_default(&o->n_gen, 128);
     const struct option_list d = or_default(&o->n_depth, 0);
     const struct option_list s = or_default(&o->n_seq, 1);
+    const struct option_list *both = &o->n_pair;
     enum { PAGE = 64 };
-    struct bench_test *t =
-        calloc((size_t)(p.n + g.n) * (size_t)d.n * (size_t)s.n, sizeof(*t));
+    struct bench_test *t = calloc(
+        (size_t)(p.n + g.n + both->n) * (size_t)d.n * (size_t)s.n, sizeof(*t));
     int longest = most(&p) > most(&g) ? most(&p) : most(&g);
 
+    for (int i = 0; i < both->n; i += 2)
+        if (both->v[i] + both->v[i + 1] > longest)
+            longest = both->v[i] + both->v[i + 1];
     *list = t;
     b->test = t;
     if (t == NULL)
@@ -62,7 +66,7 @@ static enum exit_code make_tests(struct bench_set *b, const struct options *o,
     for (int i = 0; i < d.n; i++) {
         int64_t pages = (d.v[i] + longest) / PAGE + 1;
 
-        for (int k = 0; k < s.n; k++)
+        for (int k = 0; k < s.n; k++) {
             for (int j = 0; j < p.n + g.n; j++) {
                 int n = j < p.n ? p.v[j] : g.v[j - p.n];
 
@@ -71,6 +75,10 @@ static enum exit_code make_tests(struct bench_set *b, const struct options *o,
                         (struct bench_test){j < p.n ? n : 0, j < p.n ? 0 : n,
                                             d.v[i], s.v[k], b->n_seq};
             }
+            for (int j = 0; j < both->n; j += 2)
+                t[b->n_test++] = (struct bench_test){both->v[j], both->v[j + 1],
+                                                     d.v[i], s.v[k], b->n_seq};
+        }
         b->n_seq += most(&s);
         b->n_ctx += pages * PAGE * most(&s);
     }

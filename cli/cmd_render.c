@@ -1,5 +1,6 @@
 /* plait render: renders a conversation to the prompt that a model would see,
  * byte for byte as its chat template does. */
+#include "chat_templates.h"
 #include "cmd.h"
 #include "input.h"
 #include "session.h"
@@ -45,15 +46,14 @@ enum exit_code cmd_render(const struct options *o)
     pl_err err;
     pl_status s;
 
-    if (o->model == NULL && o->chat_template == NULL)
+    if (o->model == NULL && !chat_template_given(o))
         return cli_error(o->command, EXIT_USAGE,
                          "no model; give a GGUF file with -m FILE, or a "
                          "template with --template FILE");
     if (o->messages == NULL)
         return cli_error(o->command, EXIT_USAGE,
                          "no conversation; give one with --messages FILE");
-    if (o->chat_template != NULL)
-        c = input_file(&form, o, o->chat_template);
+    c = chat_template_read(&form, o);
     if (c == EXIT_DONE)
         c = json_file(&messages, o, "--messages", o->messages);
     if (c == EXIT_DONE && o->tools != NULL)

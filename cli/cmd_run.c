@@ -2,6 +2,7 @@
  * template, answers line by line. Only the text is written to standard output:
  * the prompt, then the generated text as it is produced. A saved state lets a
  * later run continue the text (run_state.c). */
+#include "chat_templates.h"
 #include "cmd.h"
 #include "printable.h"
 #include "run.h"
@@ -51,9 +52,12 @@ static enum exit_code set_biases(struct run *r)
 static const char *chat_option(const struct options *o)
 {
     return o->chat_template != NULL         ? "--template"
+           : o->template_text != NULL       ? "--chat-template"
            : o->system != NULL              ? "--system"
+           : o->system_file != NULL         ? "--system-prompt-file"
            : o->kwargs != NULL              ? "--kwargs"
            : o->reasoning != REASONING_AUTO ? "--reasoning"
+           : o->reasoning_effort != NULL    ? "--reasoning-effort"
                                             : NULL;
 }
 
@@ -62,8 +66,9 @@ static enum exit_code open_template(struct run *r)
 {
     const struct options *o = r->o;
     const char *option = chat_option(o);
-    bool talks = o->interactive || (o->prompt == NULL && o->file == NULL &&
-                                    o->state_load == NULL && isatty(0));
+    bool talks = o->interactive || o->single_turn ||
+                 (o->prompt == NULL && o->file == NULL &&
+                  o->binary_file == NULL && o->state_load == NULL && isatty(0));
     struct input text = {0};
     enum exit_code c = EXIT_DONE;
     pl_status s;
@@ -74,8 +79,7 @@ static enum exit_code open_template(struct run *r)
             o->no_template ? "leave out --no-template" : "give -i");
     if (o->no_template || !talks)
         return EXIT_DONE;
-    if (o->chat_template != NULL)
-        c = input_file(&text, o, o->chat_template);
+    c = chat_template_read(&text, o);
     if (c != EXIT_DONE)
         return c;
     s = pl_template_create(&r->form, text.s, text.len, o->model, &r->err);
@@ -84,7 +88,7 @@ static enum exit_code open_template(struct run *r)
         return EXIT_DONE;
     if (s != PL_OK)
         return cli_error(CMD_RUN, EXIT_FAILED, "%s%s", r->err.message,
-                         o->chat_template == NULL && s != PL_NOT_FOUND &&
+                         !chat_template_given(o) && s != PL_NOT_FOUND &&
                                  s != PL_IO
                              ? "; --template FILE gives another one, "
                                "--no-template none"
@@ -152,6 +156,7 @@ static enum exit_code run_free(struct run *r, enum exit_code c)
     free(r->held);
     free(r->logits);
     pl_detokenizer_free(r->text);
+    stop_fini(&r->stops);
     pl_sampler_free(r->sampler);
     pl_grammar_free(r->grammar);
     free(r->bias);
@@ -261,18 +266,30 @@ static enum stop add_text(struct run *r, const char *text, size_t len,
 }
 
 /* Prints a piece of generated text, or passes it to r->reply if there is one.
- * Returns false on failure. */
-static bool take_piece(struct run *r, const char *piece)
+ * Returns false on failure. A stop_write_fn; `run` is a struct run *. */
+static bool write_piece(void *run, const char *piece, size_t len)
 {
+    struct run *r = run;
     pl_status s = PL_OK;
 
     if (r->reply == NULL || r->o->show_special)
-        say(r, piece);
+        run_print(r, piece, len);
     if (r->reply != NULL)
-        s = pl_reply_add(r->reply, piece, strlen(piece), &r->err);
+        s = pl_reply_add(r->reply, piece, len, &r->err);
     if (s != PL_OK)
         r->status = s;
     return s == PL_OK;
+}
+
+/* Writes a piece, except for the part that may belong to a stop string. */
+static bool take_piece(struct run *r, const char *piece)
+{
+    r->status = PL_NO_MEMORY; /* unless write_piece fails with another */
+    snprintf(r->err.message, sizeof(r->err.message), "no memory for a text");
+    if (!stop_add(&r->stops, piece, strlen(piece), write_piece, r))
+        return false;
+    r->status = PL_OK;
+    return true;
 }
 
 /* Samples the next token into r->pending. Returns STOP_LENGTH if there is a
@@ -298,7 +315,10 @@ enum stop run_generate(struct run *r)
     double start = term_seconds();
     enum stop stop = STOP_LENGTH;
 
-    if (run_begin_grammar(r) != STOP_END)
+    stop_fini(&r->stops);
+    r->status = stop_init(&r->stops, (const char *const *)r->o->stops.v,
+                          r->o->stops.n, &r->err);
+    if (r->status != PL_OK || run_begin_grammar(r) != STOP_END)
         return STOP_FAILED;
     for (int64_t n = 0; limit < 0 || n < limit; n++) {
         if (r->pending >= 0) {
@@ -323,12 +343,14 @@ enum stop run_generate(struct run *r)
             break;
         }
         if (!flush_out() || /* finish_out reports the error */
+            r->stops.hit >= 0 ||
             (r->reply != NULL && pl_reply_ended(r->reply))) {
             stop = STOP_END;
             break;
         }
     }
-    if (!take_piece(r, pl_detokenize_flush(r->text)))
+    if (!take_piece(r, pl_detokenize_flush(r->text)) ||
+        (r->stops.hit < 0 && !stop_end(&r->stops, write_piece, r)))
         stop = STOP_FAILED;
     r->written_s += term_seconds() - start;
     return stop;
@@ -497,7 +519,8 @@ enum exit_code cmd_run(const struct options *o)
             "--state-load -: name a file; standard input is /dev/stdin");
     c = open_template(&r);
     talks = o->interactive || r.form != NULL;
-    if (c == EXIT_DONE && (!talks || o->prompt != NULL || o->file != NULL))
+    if (c == EXIT_DONE && (!talks || o->prompt != NULL || o->file != NULL ||
+                           o->binary_file != NULL))
         c = input_prompt(&r.prompt, o);
     if (c == EXIT_DONE)
         c = prepare(&r);

@@ -132,6 +132,29 @@ static enum exit_code load_first(struct serve *v)
     return c;
 }
 
+static void tell_addresses(const struct serve *v)
+{
+    const struct options *o = v->o;
+    const char *list = o->host != NULL ? o->host : "127.0.0.1";
+    const char *name = v->list.n == 1 ? v->list.about[0].name : "plait";
+
+    while (*list != '\0') {
+        int n = (int)strcspn(list, ",");
+        bool six = memchr(list, ':', (size_t)n) != NULL;
+
+        if (memchr(list, '/', (size_t)n) != NULL ||
+            (n > 5 && memcmp(list + n - 5, ".sock", 5) == 0))
+            cli_error(CMD_SERVE, EXIT_DONE, "%s listens at unix:%.*s", name, n,
+                      list);
+        else
+            cli_error(CMD_SERVE, EXIT_DONE,
+                      "%s listens at http%s://%s%.*s%s:%d", name,
+                      o->cert_file != NULL ? "s" : "", six ? "[" : "", n, list,
+                      six ? "]" : "", http_port(v->http));
+        list += n + (list[n] == ',');
+    }
+}
+
 static enum exit_code start_http(struct serve *v)
 {
     const struct options *o = v->o;
@@ -145,6 +168,7 @@ static enum exit_code start_http(struct serve *v)
         .prefix = o->api_prefix,
         .origin = o->cors_origin,
         .hosts = o->allowed_hosts,
+        .timeout_s = o->socket_s,
         .log = log_line,
         .log_user = (void *)o,
     };
@@ -157,11 +181,8 @@ static enum exit_code start_http(struct serve *v)
     if (s != PL_OK)
         return report(o, s, &err);
     models_set_http(v->models, v->http);
-    return cli_error(CMD_SERVE, EXIT_DONE, "%s is listening on http%s://%s:%d",
-                     v->list.n == 1 ? v->list.about[0].name : "plait",
-                     o->cert_file != NULL ? "s" : "",
-                     o->host != NULL ? o->host : "127.0.0.1",
-                     http_port(v->http));
+    tell_addresses(v);
+    return EXIT_DONE;
 }
 
 /* ---- end ----------------------------------------------------------------- */

@@ -131,17 +131,22 @@ enum exit_code input_escaped(struct input *in, const struct options *o,
 
 enum exit_code input_text(struct input *in, const struct options *o)
 {
+    const char *file = o->file != NULL ? o->file : o->binary_file;
     bool standard =
-        o->prompt != NULL ? strcmp(o->prompt, "-") == 0 : o->file == NULL;
+        o->prompt != NULL ? strcmp(o->prompt, "-") == 0 : file == NULL;
     enum exit_code c;
 
     *in = (struct input){0};
-    if (o->prompt != NULL && o->file != NULL)
+    if (o->file != NULL && o->binary_file != NULL)
         return cli_error(o->command, EXIT_USAGE,
-                         "-p and -f both give a text; leave one out");
+                         "-f and -bf both give a text; leave one out");
+    if (o->prompt != NULL && file != NULL)
+        return cli_error(o->command, EXIT_USAGE,
+                         "-p and %s both give a text; leave one out",
+                         o->file != NULL ? "-f" : "-bf");
     if (o->prompt != NULL && !standard)
         return input_escaped(in, o, o->prompt);
-    c = input_file(in, o, standard ? "-" : o->file);
+    c = input_file(in, o, standard ? "-" : file);
     if (c != EXIT_DONE)
         input_free(in);
     return c;
@@ -149,8 +154,9 @@ enum exit_code input_text(struct input *in, const struct options *o)
 
 enum exit_code input_prompt(struct input *in, const struct options *o)
 {
-    bool given = o->prompt != NULL || o->file != NULL;
-    bool literal = o->prompt != NULL && strcmp(o->prompt, "-") != 0;
+    bool given = o->prompt != NULL || o->file != NULL || o->binary_file != NULL;
+    bool literal = (o->prompt != NULL && strcmp(o->prompt, "-") != 0) ||
+                   o->binary_file != NULL;
     enum exit_code c = EXIT_DONE;
 
     *in = (struct input){0};

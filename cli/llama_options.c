@@ -1,257 +1,307 @@
-/* Handles options that plait does not have. Options of llama.cpp that would not
- * change results are ignored; others are rejected with an error that names the
- * replacement. For a misspelled option or command, the error suggests the most
- * similar name. The table lists the options that the documentation of
- * llama.cpp's tools names. */
+/* Start lines of llama.cpp's tools. Rewrites the words of a command line, and
+ * the variables LLAMA_ARG_*, to options of plait, by the rows of
+ * llama_table.c. */
 #include "option_table.h"
 
-#include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
-#define REFUSED(names, instead)                                                \
-    {                                                                          \
-        names, instead, LLAMA_REFUSED                                          \
-    }
+/* ---- looking up rows ----------------------------------------------------- */
 
-const struct llama_option llama_options[] = {
-    REFUSED("-kvo --kv-offload",
-            "it is the default; -nkvo keeps the cache on the "
-            "host"),
-    REFUSED(
-        "-C --cpu-mask -Cr --cpu-range --cpu-strict -Cb --cpu-mask-batch -Crb "
-        "--cpu-range-batch --cpu-strict-batch",
-        "name the cores in -dev, like cpu:0-3"),
-    REFUSED("--prio --prio-batch", "the nearest is nice(1)"),
-    REFUSED("--repack --no-repack -nr --no-host",
-            "weights are always repacked at load; leave it out"),
-    REFUSED("--no-op-offload", "use --op-offload off"),
-    REFUSED("--swa-full -dt --defrag-thold -kvu --kv-unified",
-            "the cache is paged; the nearest is -c"),
-    REFUSED("-ctxcp", "use --checkpoints"),
-    REFUSED("--keep --context-shift --no-context-shift",
-            "a full context ends the text; the nearest is -c"),
-    REFUSED("-ns --sequences -cb --cont-batching",
-            "a command works on one sequence; leave it out"),
-    REFUSED("--list-devices", "use `plait devices`"),
-    REFUSED("--rpc", "devices are this machine's; the nearest is -dev"),
-    REFUSED("-dr --docker-repo", "the nearest is -hf"),
-    REFUSED("-cl --cache-list", "the nearest is --offline"),
-    REFUSED(
-        "-hfd -hfrd --hf-repo-draft -hfv -hfrv --hf-repo-v -hffv --hf-file-v",
-        "there is one model; the nearest is -hf"),
-    REFUSED("-mm --mmproj -mmu --mmproj-url --no-mmproj --mmproj-auto",
-            "models read text alone; the nearest is -m"),
-    REFUSED("-md --model-draft --draft --draft-max --draft-min -devd -ngld -cd "
-            "-ctkd "
-            "-ctvd --cache-type-k-draft --cache-type-v-draft",
-            "there is no draft model; the nearest is -m"),
-    REFUSED("--lora --lora-scaled --control-vector --control-vector-scaled "
-            "--control-vector-layer-range",
-            "weights are used as they are in the file; the nearest is -m"),
-    REFUSED(
-        "--rope-scaling --rope-scale --rope-freq-base --rope-freq-scale "
-        "--yarn-orig-ctx --yarn-ext-factor --yarn-attn-factor --yarn-beta-slow "
-        "--yarn-beta-fast --override-kv",
-        "the file's own values are used; `plait inspect` shows them"),
-    REFUSED("--check-tensors", "the nearest is `plait inspect`"),
-    REFUSED("-bf --binary-file", "use -f, which reads a file as it is"),
-    REFUSED("-e --escape", "it is the default; --no-escape turns it off"),
-    REFUSED("-sysf --system-prompt-file", "the nearest is --system TEXT"),
-    REFUSED("-cnv --conversation -st --single-turn",
-            "use -i; piped input is one message a line"),
-    REFUSED("--chat-template",
-            "use --template FILE; templates have no names here"),
-    REFUSED("--reasoning-format",
-            "reasoning goes to standard error; the nearest is --reasoning"),
-    REFUSED("--reasoning-budget", "the nearest is --reasoning off"),
-    REFUSED("-if --interactive-first", "use -i without -p"),
-    REFUSED("-mli --multiline-input",
-            "with -i a line that ends with a backslash continues in the next"),
-    REFUSED("--reverse-prompt --in-prefix --in-suffix --in-prefix-bos",
-            "the chat template sets the text around messages; the nearest are "
-            "--template and, for tokens per turn, -n"),
-    REFUSED("-bs --backend-sampling",
-            "tokens are sampled on the host; leave it out"),
-    REFUSED("--adaptive-target --adaptive-decay",
-            "the nearest is --mirostat 2"),
-    REFUSED("--prompt-cache --prompt-cache-all --prompt-cache-ro",
-            "the nearest are --state-save and --state-load"),
-    REFUSED("--verbose-prompt", "use `plait tokenize`"),
-    REFUSED(
-        "-lv --verbosity --log-verbosity --log-verbose --log-file --log-colors "
-        "--log-disable --log-prefix --log-timestamps",
-        "the nearest is -v; messages go to standard error"),
-    REFUSED("--perf --no-perf --show-timings --no-show-timings",
-            "speeds are always printed at the end, on standard error; leave it "
-            "out"),
-    REFUSED("-co --color --simple-io --display-prompt",
-            "the nearest is --no-display-prompt"),
-    REFUSED("--ppl-stride --ppl-output-type --hellaswag --winogrande "
-            "--multiple-choice --kl-divergence --all-logits --save-all-logits",
-            "perplexity is measured over windows of -c tokens; the nearest is "
-            "--chunks"),
-    REFUSED("--stdin", "use -p -, or redirect"),
-    REFUSED("--usage", "use --help"),
-    REFUSED("--license --completion-bash", "the nearest is `plait --help`"),
-    {"-tb --threads-batch", "prompt and generation use the same threads, -t",
-     LLAMA_VALUE},
-    {"--numa", "-dev cpu makes one device of each NUMA node", LLAMA_VALUE},
-    {"--poll --poll-batch", "threads spin, then sleep", LLAMA_VALUE},
-    {"--jinja --no-jinja", "chat templates are always rendered as Jinja",
-     LLAMA_FLAG},
-    {"-fa --flash-attn", "attention is always computed that way", LLAMA_SWITCH},
-    {"--mlock --mmap --no-mmap -dio --direct-io -ndio --no-direct-io",
-     "weights are read once into the devices' memory", LLAMA_FLAG},
-    {"-mmp -lm --load-mode", "weights are read once into the devices' memory",
-     LLAMA_VALUE},
-    {"--warmup --no-warmup", "bench always warms up, other commands never do",
-     LLAMA_FLAG},
-};
-const int n_llama_option = sizeof(llama_options) / sizeof(llama_options[0]);
-
-static bool lists(const struct llama_option *l, const char *name)
+/* Returns true if `list`, words separated by blanks, contains `word`. If `mark`
+ * is not NUL, words of the list may begin with it, and *marked tells whether
+ * this one does. */
+static bool lists(const char *list, const char *word, char mark, bool *marked)
 {
-    size_t len = strlen(name);
-    const char *s = l->names;
+    size_t len = strlen(word);
 
-    while (*s != '\0') {
-        size_t n = strcspn(s, " ");
+    while (list != NULL && *list != '\0') {
+        bool has = mark != '\0' && *list == mark;
+        size_t n;
 
-        if (n == len && memcmp(s, name, n) == 0)
+        list += has;
+        n = strcspn(list, " ");
+        if (n == len && memcmp(list, word, n) == 0) {
+            if (mark != '\0')
+                *marked = has;
             return true;
-        s += n + (s[n] == ' ');
+        }
+        list += n + (list[n] == ' ');
     }
     return false;
 }
 
-static const struct llama_option *find_llama(const char *name)
+const struct llama_option *llama_find(const char *name, enum command command)
 {
-    for (int i = 0; i < n_llama_option; i++)
-        if (lists(&llama_options[i], name))
-            return &llama_options[i];
-    return NULL;
-}
+    const struct llama_option *found = NULL;
 
-static int least(int a, int b)
-{
-    return a < b ? a : b;
-}
+    for (int i = 0; i < n_llama_option; i++) {
+        const struct llama_option *l = &llama_options[i];
 
-/* Returns the edit distance of two words: the number of letters to insert,
- * drop, replace or swap with their neighbour. This is the optimal string
- * alignment distance (Damerau 1964), of which three rows of the matrix are
- * kept. */
-static int distance(const char *a, const char *b)
-{
-    enum { MAX = 32 };
-    int row[3][MAX + 1] = {0};
-    int n_a = (int)strlen(a);
-    int n_b = (int)strlen(b);
-
-    if (n_a > MAX || n_b > MAX)
-        return MAX;
-    for (int k = 0; k <= n_b; k++)
-        row[0][k] = k;
-    for (int i = 1; i <= n_a; i++) {
-        int *now = row[i % 3];
-        const int *up = row[(i + 2) % 3];
-        const int *upper = row[(i + 1) % 3];
-
-        now[0] = i;
-        for (int k = 1; k <= n_b; k++) {
-            now[k] = least(up[k - 1] + (a[i - 1] != b[k - 1]),
-                           least(up[k], now[k - 1]) + 1);
-            if (i > 1 && k > 1 && a[i - 1] == b[k - 2] && a[i - 2] == b[k - 1])
-                now[k] = least(now[k], upper[k - 2] + 1);
-        }
+        if (!lists(l->names, name, '\0', NULL) || l->here == LLAMA_WORKS)
+            continue;
+        if (l->commands & (1u << command))
+            return l;
+        found = found != NULL ? found : l;
     }
-    return row[n_a % 3][n_b];
+    return found;
 }
 
-/* Returns the option of `command` with the smallest edit distance to the
- * misspelled `name`, or NULL if none is similar. */
-static const char *nearest(enum command command, const char *name)
+bool llama_may_lack_value(const struct llama_option *l)
 {
-    const char *best = NULL;
-    int found = (int)strlen(name) / 4 + 2; /* larger distances are
-                                              not misspellings */
+    return l->example != NULL && l->example[strlen(l->example) - 1] == '|';
+}
 
-    for (int i = 0; i < n_option_row; i++) {
-        for (int k = 0; k < 3; k++) {
-            const char *s = option_table[i].name[k];
-            int d;
+/* ---- rewriting words ----------------------------------------------------- */
 
-            if (s == NULL || !(option_table[i].commands & (1u << command)))
-                continue;
-            d = distance(name, s);
-            if (d < found) {
-                found = d;
-                best = s;
-            }
-        }
+struct rewrite {
+    enum command command;
+    char **from; /* [n_from], borrowed */
+    int n_from;
+    struct word_list *to;
+    char passed[400]; /* the options passed over, for the note */
+};
+
+static enum exit_code add(const struct rewrite *r, const char *word)
+{
+    return word_list_add(r->to, word)
+               ? EXIT_DONE
+               : cli_error(r->command, EXIT_FAILED, "no memory for options");
+}
+
+/* Copies the name of the option in `word` and returns its row, or NULL. Sets
+ * *value to the text after =, or NULL. */
+static const struct option_row *find(const struct rewrite *r, const char *word,
+                                     char name[static 64], const char **value)
+{
+    const char *equals = strncmp(word, "--", 2) == 0 ? strchr(word, '=') : NULL;
+
+    *value = equals != NULL ? equals + 1 : NULL;
+    snprintf(name, 64, "%.*s",
+             equals != NULL ? (int)(equals - word) : (int)strlen(word), word);
+    return option_find(name, 1u << r->command);
+}
+
+/* Removes a flag that was given before, by any of its names. */
+static void unset(const struct rewrite *r, const char *flag)
+{
+    const struct option_row *row = option_find(flag, 1u << r->command);
+    int n = 0;
+
+    for (int i = 0; i < r->to->n; i++) {
+        char name[64];
+        const char *value;
+
+        if (find(r, r->to->v[i], name, &value) == row)
+            free(r->to->v[i]);
+        else
+            r->to->v[n++] = r->to->v[i];
     }
-    return best;
+    r->to->n = n;
 }
 
-const char *command_nearest(const char *word)
+static void note(struct rewrite *r, const char *name)
 {
-    const char *best = NULL;
-    int found = 3;
+    size_t n = strlen(r->passed);
 
-    for (int c = 0; c < N_COMMAND; c++) {
-        const char *name = command_name((enum command)c);
-        int d = distance(word, name);
-
-        if (d < found && d < (int)strlen(name) / 2 + 1) {
-            found = d;
-            best = name;
-        }
-    }
-    return best;
+    if (n + strlen(name) + 8 < sizeof(r->passed))
+        snprintf(r->passed + n, sizeof(r->passed) - n, "%s%s",
+                 n > 0 ? ", " : "", name);
+    else if (strcmp(r->passed + n - 3, "...") != 0)
+        snprintf(r->passed + n, sizeof(r->passed) - n, ", ...");
 }
 
-bool option_ignore(enum command command, const char *name, const char *next,
-                   int *n_word)
+/* Returns true if `word` is what an option takes whose value may be left out:
+ * on, off, auto, true, false, a number, or a list of these. */
+static bool is_switch(const char *word)
 {
-    static const char *const switches[] = {"on", "off", "auto", "0", "1"};
-    const struct llama_option *l = find_llama(name);
+    static const char *const words[] = {"on", "off", "auto", "true", "false"};
+    size_t n;
+    bool one;
 
-    if (l == NULL || l->take == LLAMA_REFUSED ||
-        !option_find("-dev", 1u << command))
+    if (word == NULL)
         return false;
-    *n_word = l->take == LLAMA_VALUE;
-    for (int i = 0; next != NULL && l->take == LLAMA_SWITCH && i < 5; i++)
-        *n_word |= strcmp(next, switches[i]) == 0;
-    cli_error(command, EXIT_DONE, "%s of llama.cpp has no effect here: %s",
-              name, l->instead);
-    return true;
+    n = strcspn(word, ",");
+    one = n > 0 && strspn(word, "0123456789") == n;
+    for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
+        one |= strlen(words[i]) == n && memcmp(words[i], word, n) == 0;
+    return one && (word[n] == '\0' || is_switch(word + n + 1));
 }
 
-enum exit_code option_unknown(enum command command, const char *name)
+/* Rewrites an option of llama.cpp, the word *i. Advances *i to the last word of
+ * its value. */
+static enum exit_code take_llama(struct rewrite *r, const char *name,
+                                 const char *value,
+                                 const struct llama_option *l, int *i)
 {
-    const struct option_row *row = option_find(name, UINT_MAX);
-    const struct llama_option *l = find_llama(name);
-    const char *near = nearest(command, name);
+    const char *next = *i + 1 < r->n_from ? r->from[*i + 1] : NULL;
+    enum exit_code c;
 
-    if (row != NULL) {
-        int c = 0;
-
-        while (!(row->commands & (1u << c)))
-            c++;
-        return cli_error(command, EXIT_USAGE,
-                         "%s is an option of `plait %s`; `plait %s --help` "
-                         "lists those of this command",
-                         name, command_name(c), command_name(command));
-    }
-    if (l != NULL)
-        return cli_error(command, EXIT_USAGE,
+    switch (l->here) {
+    case LLAMA_REFUSED:
+        return cli_error(r->command, EXIT_USAGE,
                          "%s of llama.cpp is not an option here: %s", name,
-                         l->instead);
-    if (near != NULL)
-        return cli_error(command, EXIT_USAGE,
-                         "unknown option %s; did you mean %s?", name, near);
-    return cli_error(command, EXIT_USAGE,
-                     "unknown option %s; `plait %s --help-all` lists all", name,
-                     command_name(command));
+                         l->text);
+    case LLAMA_UNSETS:
+        unset(r, l->text);
+        return EXIT_DONE;
+    case LLAMA_MEANS:
+        c = add(r, l->text);
+        return c == EXIT_DONE && l->example != NULL ? add(r, l->example) : c;
+    case LLAMA_WORKS:
+    case LLAMA_PASSED:
+        break;
+    }
+    if (value == NULL && l->example != NULL &&
+        (!llama_may_lack_value(l) || is_switch(next))) {
+        if (next == NULL)
+            return cli_error(r->command, EXIT_USAGE, "%s needs a value: %s %s",
+                             name, name, l->example);
+        ++*i;
+    }
+    note(r, name);
+    return EXIT_DONE;
+}
+
+static enum exit_code take_word(struct rewrite *r, int *i)
+{
+    const char *word = r->from[*i], *value;
+    const char *next = *i + 1 < r->n_from ? r->from[*i + 1] : NULL;
+    const struct option_row *row;
+    const struct llama_option *l = NULL;
+    enum exit_code c;
+    char name[64];
+
+    if (word[0] != '-' || word[1] == '\0')
+        return add(r, word);
+    row = find(r, word, name, &value);
+    if (row == NULL && option_find("-dev", 1u << r->command) != NULL)
+        l = llama_find(name, r->command);
+    if (l != NULL)
+        return take_llama(r, name, value, l, i);
+    c = add(r, word);
+    if (c != EXIT_DONE || row == NULL || row->arg == NULL || value != NULL)
+        return c;
+    if ((row->commands & OPTION_BARE) && (next == NULL || next[0] == '-'))
+        return add(r, "on");
+    if (next == NULL)
+        return EXIT_DONE; /* the parser reports it */
+    ++*i;
+    return add(r, next);
+}
+
+enum exit_code llama_rewrite(struct word_list *to, enum command command,
+                             int argc, char **argv)
+{
+    struct rewrite r = {
+        .command = command, .from = argv, .n_from = argc, .to = to};
+    enum exit_code c = EXIT_DONE;
+
+    for (int i = 0; i < argc && c == EXIT_DONE; i++)
+        c = take_word(&r, &i);
+    if (c == EXIT_DONE && r.passed[0] != '\0')
+        cli_error(command, EXIT_DONE,
+                  "passing over options that change no result here: %s",
+                  r.passed);
+    return c;
+}
+
+/* ---- variables ----------------------------------------------------------- */
+
+static bool is_false(const char *value)
+{
+    static const char *const no[] = {"0", "false", "off", "no", "disabled", ""};
+
+    for (size_t i = 0; i < sizeof(no) / sizeof(no[0]); i++)
+        if (strcmp(value, no[i]) == 0)
+            return true;
+    return false;
+}
+
+/* Returns true if one of the words is a spelling of the row. */
+static bool is_given(const struct rewrite *r, const struct llama_option *l)
+{
+    for (int i = 0; i < r->n_from; i++) {
+        char name[64];
+        const char *value;
+
+        find(r, r->from[i], name, &value);
+        if (lists(l->names, name, '\0', NULL))
+            return true;
+    }
+    return false;
+}
+
+/* Adds the option of a variable that is set. A flag is added if the variable is
+ * true or, if `inverse`, false. */
+static enum exit_code add_variable(const struct rewrite *r,
+                                   const struct llama_option *l, bool inverse,
+                                   const char *variable, const char *value)
+{
+    char name[64];
+    enum exit_code c;
+
+    snprintf(name, sizeof(name), "%.*s", (int)strcspn(l->names, " "), l->names);
+    if (is_given(r, l) || (l->example == NULL && is_false(value) != inverse))
+        return EXIT_DONE;
+    if (l->here == LLAMA_REFUSED)
+        return cli_error(r->command, EXIT_USAGE,
+                         "%s=%s: %s of llama.cpp is not an option here: %s",
+                         variable, value, name, l->text);
+    c = add(r, name);
+    return c == EXIT_DONE && l->example != NULL ? add(r, value) : c;
+}
+
+/* Returns true if variables of the row apply to the command. A command that no
+ * tool of llama.cpp corresponds to takes those of all tools whose options it
+ * has. */
+static bool is_of(const struct llama_option *l, enum command command)
+{
+    const unsigned tools = 1u << CMD_SERVE | 1u << CMD_RUN | 1u << CMD_BENCH;
+    char name[64];
+
+    if (tools & (1u << command))
+        return l->commands & (1u << command);
+    snprintf(name, sizeof(name), "%.*s", (int)strcspn(l->names, " "), l->names);
+    return option_find(name, 1u << command) != NULL;
+}
+
+enum exit_code llama_variable(struct word_list *to, enum command command,
+                              const char *variable, const char *value, int argc,
+                              char **argv)
+{
+    const struct rewrite r = {
+        .command = command, .from = argv, .n_from = argc, .to = to};
+    enum exit_code c = EXIT_DONE;
+
+    for (int i = 0; i < n_llama_option && c == EXIT_DONE; i++) {
+        const struct llama_option *l = &llama_options[i];
+        bool inverse;
+
+        if (is_of(l, command) && lists(l->variables, variable, '!', &inverse))
+            c = add_variable(&r, l, inverse, variable, value);
+    }
+    return c;
+}
+
+enum exit_code llama_environment(struct word_list *to, enum command command,
+                                 int argc, char **argv)
+{
+    enum exit_code c = EXIT_DONE;
+
+    for (char **e = environ; *e != NULL && c == EXIT_DONE; e++) {
+        char name[64];
+        size_t n = strcspn(*e, "=");
+
+        snprintf(name, sizeof(name), "%.*s", (int)n, *e);
+        if ((strncmp(*e, "LLAMA_", 6) == 0 || strncmp(*e, "MTMD_", 5) == 0) &&
+            (*e)[n] == '=')
+            c = llama_variable(to, command, name, *e + n + 1, argc, argv);
+    }
+    for (int i = 0; i < argc && c == EXIT_DONE; i++)
+        if (!word_list_add(to, argv[i]))
+            c = cli_error(command, EXIT_FAILED, "no memory for options");
+    return c;
 }

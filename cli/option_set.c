@@ -66,6 +66,28 @@ bool option_set_int(struct options *o, const struct option_row *row,
     return true;
 }
 
+/* Stores a number. 0 and -1 leave the default. */
+bool option_set_int_auto(struct options *o, const struct option_row *row,
+                         const char *value, char want[static OPTION_WANT])
+{
+    if (strcmp(value, "-1") == 0 || strcmp(value, "0") == 0)
+        return true;
+    return option_set_int(o, row, value, want);
+}
+
+/* Stores the size of the context. 0 is that of the model, except for commands
+ * that have a default of their own. */
+bool option_set_context(struct options *o, const struct option_row *row,
+                        const char *value, char want[static OPTION_WANT])
+{
+    if (!whole(row, value, &o->pl.n_ctx, want))
+        return false;
+    if (o->pl.n_ctx == 0 && o->command != CMD_PERPLEXITY &&
+        o->command != CMD_LOGITS)
+        o->pl.n_ctx = PL_CTX_MODEL;
+    return true;
+}
+
 bool option_set_int64(struct options *o, const struct option_row *row,
                       const char *value, char want[static OPTION_WANT])
 {
@@ -150,6 +172,53 @@ bool option_set_word(struct options *o, const struct option_row *row,
         return false;
     memcpy(field(o, row), &i, sizeof(i));
     return true;
+}
+
+/* Stores a word itself, or NULL for the first word, which is the default. */
+bool option_set_one_of(struct options *o, const struct option_row *row,
+                       const char *value, char want[static OPTION_WANT])
+{
+    int i;
+
+    if (!one_of(row, value, &i, want))
+        return false;
+    *(const char **)field(o, row) = i > 0 ? row->words[i] : NULL;
+    return true;
+}
+
+/* Stores a flag that is given as 0 or 1. */
+bool option_set_yes(struct options *o, const struct option_row *row,
+                    const char *value, char want[static OPTION_WANT])
+{
+    int yes;
+
+    if (!one_of(row, value, &yes, want))
+        return false;
+    *(bool *)field(o, row) = yes;
+    return true;
+}
+
+bool option_set_no_offload(struct options *o, const struct option_row *row,
+                           const char *value, char want[static OPTION_WANT])
+{
+    int no;
+
+    if (!one_of(row, value, &no, want))
+        return false;
+    o->pl.offload = no ? PL_OFFLOAD_OFF : PL_OFFLOAD_AUTO;
+    return true;
+}
+
+/* Appends a text to stop at. */
+bool option_set_stop(struct options *o, const struct option_row *row,
+                     const char *value, char want[static OPTION_WANT])
+{
+    if (value[0] == '\0') {
+        snprintf(want, OPTION_WANT, "a value: %s", row->arg);
+        return false;
+    }
+    snprintf(want, OPTION_WANT, "fewer of these: out of memory");
+    return word_list_add(&o->stops, value);
 }
 
 bool option_set_split_mode(struct options *o, const struct option_row *row,
@@ -250,7 +319,10 @@ bool option_set_bytes(struct options *o, const struct option_row *row,
 
     snprintf(want, OPTION_WANT,
              "a number of MiB, or with a unit, like 500MB or 2GiB");
-    if (!number_bytes(value, &n))
+    if (row->offset == offsetof(struct options, cache_ram) &&
+        strcmp(value, "-1") == 0)
+        n = UINT64_MAX;
+    else if (!number_bytes(value, &n))
         return false;
     *(uint64_t *)field(o, row) = n > 0 ? n : 1;
     return true;
@@ -360,29 +432,83 @@ bool option_set_breaker(struct options *o, const struct option_row *row,
     return true;
 }
 
-/* Appends comma-separated integers to those of earlier uses of the option. */
-bool option_set_list(struct options *o, const struct option_row *row,
-                     const char *value, char want[static OPTION_WANT])
+/* Appends `v` to the list, and the numbers up to `last` that follow from
+ * adding `step` or multiplying by `factor`. */
+static bool append_range(struct option_list *l, int64_t v, int64_t last,
+                         int64_t step, int64_t factor)
 {
-    struct option_list *l = field(o, row);
-
-    for (;;) {
-        size_t len = strcspn(value, ",");
-        char word[16] = "";
-        int64_t v;
-
-        if (len < sizeof(word))
-            memcpy(word, value, len);
-        if (!whole(row, word, &v, want))
-            return false;
-        snprintf(want, OPTION_WANT, "at most %d numbers", OPTION_MAX_LIST);
+    for (; v <= last; v = v * factor + step) {
         if (l->n == OPTION_MAX_LIST)
             return false;
         l->v[l->n++] = (int)v;
+        if (v * factor + step <= v)
+            break;
+    }
+    return true;
+}
+
+/* Parses a number, or a range FIRST-LAST, FIRST-LAST+STEP or
+ * FIRST-LAST*FACTOR, and appends its numbers. */
+static bool append_word(struct option_list *l, const struct option_row *row,
+                        char *word, char want[static OPTION_WANT])
+{
+    int64_t first, last, step = 1, factor = 1;
+    char *dash = strchr(word, '-');
+    char *by = dash != NULL ? strpbrk(dash, "+*") : NULL;
+    char mark = by != NULL ? *by : '+';
+
+    if (by != NULL)
+        *by++ = '\0';
+    if (dash != NULL)
+        *dash++ = '\0';
+    if (!whole(row, word, &first, want) ||
+        !whole(row, dash != NULL ? dash : word, &last, want))
+        return false;
+    if (by != NULL && (!number_int64(by, &step) || step < 1 || step > 1 << 20))
+        return false;
+    if (mark == '*') {
+        factor = step;
+        step = 0;
+    }
+    snprintf(want, OPTION_WANT, "at most %d numbers, rising", OPTION_MAX_LIST);
+    return first <= last && append_range(l, first, last, step, factor);
+}
+
+/* Appends comma-separated integers and ranges to those of earlier uses of the
+ * option. */
+bool option_set_list(struct options *o, const struct option_row *row,
+                     const char *value, char want[static OPTION_WANT])
+{
+    for (;;) {
+        size_t len = strcspn(value, ",");
+        char word[40] = "";
+
+        if (len < sizeof(word))
+            memcpy(word, value, len);
+        if (!append_word(field(o, row), row, word, want))
+            return false;
         if (value[len] == '\0')
             return true;
         value += len + 1;
     }
+}
+
+/* Appends a prompt and a generation, N,N. */
+bool option_set_pair(struct options *o, const struct option_row *row,
+                     const char *value, char want[static OPTION_WANT])
+{
+    struct option_list *l = field(o, row);
+    const int n = l->n;
+
+    if (strcspn(value, ",") == strlen(value) ||
+        !option_set_list(o, row, value, want) || l->n != n + 2) {
+        snprintf(want, OPTION_WANT,
+                 "two numbers, like 512,128, at most %d "
+                 "times",
+                 OPTION_MAX_LIST / 2);
+        return false;
+    }
+    return true;
 }
 
 /* Sets a list of decimal numbers. */

@@ -48,7 +48,13 @@ WORDS(reasonings, [REASONING_AUTO] = "auto", [REASONING_ON] = "on",
       [REASONING_OFF] = "off");
 WORDS(poolings, [POOLING_LAST] = "last", [POOLING_MEAN] = "mean",
       [POOLING_CLS] = "cls", [POOLING_NONE] = "none");
-WORDS(forms, [FORM_MD] = "md", [FORM_CSV] = "csv", [FORM_JSON] = "json");
+WORDS(forms, [FORM_MD] = "md", [FORM_CSV] = "csv", [FORM_JSON] = "json",
+      [FORM_JSONL] = "jsonl", [FORM_SQL] = "sql");
+WORDS(yes_no, "0", "1");
+WORDS(formats_of_reasoning, [THOUGHTS_AUTO] = "auto", [THOUGHTS_NONE] = "none",
+      [THOUGHTS_DEEPSEEK] = "deepseek", [THOUGHTS_LEGACY] = "deepseek-legacy");
+WORDS(efforts, "default", "none", "minimal", "low", "medium", "high", "xhigh",
+      "max");
 WORDS(on_off, "on", "off");
 /* option_set_cache_format maps these words to formats. */
 WORDS(cache_formats, "f16", "f32", "bf16", "q8_0");
@@ -115,6 +121,9 @@ const struct option_row option_table[] = {
     {{"-f", "--file"}, "FILE", NULL,
      "File with the text. run and perplexity remove one newline at its end.",
      BRIEF(TEXTS) | IN, option_set_text, AT(file), 0, 0, NULL},
+    {{"-bf", "--binary-file"}, "FILE", NULL,
+     "File with the text, of which no newline is removed.",
+     RUN | IN, option_set_text, AT(binary_file), 0, 0, NULL},
     {{"--no-escape"}, NULL, NULL, "Take -p literally, backslashes too.",
      TEXTS | OPTION_BRIEF(TOKENIZE), option_set_flag, AT(no_escape), 0, 0,
      NULL},
@@ -145,10 +154,14 @@ const struct option_row option_table[] = {
     {{"--tools"}, "FILE", NULL,
      "JSON list of the tools that the model may call.",
      BRIEF(RENDER) | IN, option_set_text, AT(tools), 0, 0, NULL},
+    {{"--chat-template"}, "TEXT", NULL,
+     "Chat template, as a text, or by a name: chatml, llama2, llama3, "
+     "mistral, gemma, phi3, zephyr or vicuna.",
+     WRITES | RENDER, option_set_text, AT(template_text), 0, 0, NULL},
     {{"--kwargs", "--chat-template-kwargs"}, "JSON", NULL,
      "Object with more variables of the template. An example is "
      "'{\"reasoning_effort\": \"low\"}'.",
-     RUN | BRIEF(RENDER), option_set_text, AT(kwargs), 0, 0, NULL},
+     WRITES | BRIEF(RENDER), option_set_text, AT(kwargs), 0, 0, NULL},
     {{"--no-generation-prompt"}, NULL, NULL,
      "End with the last message. Otherwise the prompt ends where the answer "
      "begins.",
@@ -187,18 +200,47 @@ const struct option_row option_table[] = {
      "appended to the text and the model continues it. Ctrl-C stops an answer, "
      "a second one ends the chat.",
      BRIEF(RUN), option_set_flag, AT(interactive), 0, 0, NULL},
+    {{"-st", "--single-turn"}, NULL, NULL,
+     "End the chat after one answer, as to the message of -p.",
+     RUN, option_set_flag, AT(single_turn), 0, 0, NULL},
     {{"-sys", "--system", "--system-prompt"}, "TEXT", NULL,
      "System message of the chat. It takes the escapes of -p.",
      BRIEF(RUN), option_set_text, AT(system), 0, 0, NULL},
-    {{"--reasoning"}, "WHEN", "auto",
+    {{"-sysf", "--system-prompt-file"}, "FILE", NULL,
+     "File with the system message.",
+     RUN | IN, option_set_text, AT(system_file), 0, 0, NULL},
+    {{"-rea", "--reasoning"}, "WHEN", "auto",
      "Let the model reason before it answers. auto leaves that to the "
-     "template. Reasoning is printed to standard error.",
-     BRIEF(RUN), option_set_word, AT(reasoning), 0, 0, reasonings},
+     "template. run prints reasoning to standard error. serve takes it for "
+     "requests that do not say.",
+     BRIEF(RUN) | SERVE | OPTION_BARE, option_set_word, AT(reasoning), 0, 0,
+     reasonings},
+    {{"--reasoning-effort"}, "LEVEL", "default",
+     "Effort of reasoning that the template is told, such as low or high. "
+     "default tells it nothing.",
+     WRITES, option_set_one_of, AT(reasoning_effort), 0, 0, efforts},
+    {{"--reasoning-budget"}, "N", "-1",
+     "Most tokens of reasoning, for requests that do not say. 0 turns "
+     "reasoning off, -1 sets no limit.",
+     SERVE, option_set_int, AT(reasoning_budget), -1, MANY, NULL},
+    {{"--reasoning-format"}, "FORM", "auto",
+     "Form of reasoning in answers, for requests that do not say. none leaves "
+     "it in the content, deepseek takes it apart, deepseek-legacy does both.",
+     SERVE, option_set_word, AT(reasoning_format), 0, 0,
+     formats_of_reasoning},
+    {{"--no-prefill-assistant"}, NULL, NULL,
+     "Take a last message of the assistant as complete. By default the answer "
+     "continues it.",
+     SERVE, option_set_flag, AT(no_prefill), 0, 0, NULL},
+    {{"-r", "--reverse-prompt"}, "TEXT", NULL,
+     "Stop before this text. May be given again. In a chat the next message "
+     "is then read. serve takes it for requests without stop.",
+     WRITES, option_set_stop, 0, 0, 0, NULL},
     {{"-no-cnv", "--no-template"}, NULL, NULL,
      "Use no chat template. With -i the model continues a text.",
      RUN, option_set_flag, AT(no_template), 0, 0, NULL},
     {{"--ignore-eos"}, NULL, NULL, "Never generate a token that ends the text.",
-     RUN, option_set_flag, AT(ignore_eos), 0, 0, NULL},
+     WRITES, option_set_flag, AT(ignore_eos), 0, 0, NULL},
     {{"--no-display-prompt"}, NULL, NULL, "Print only what is generated.",
      RUN, option_set_flag, AT(no_display_prompt), 0, 0, NULL},
     {{"-sp", "--special"}, NULL, NULL, "Print special tokens too.",
@@ -208,15 +250,15 @@ const struct option_row option_table[] = {
      "\"yes\" | \"no\"'. In a chat it applies to the answer: after the "
      "reasoning if the prompt opens it or the template has channels, else from "
      "the first token, which leaves no room for reasoning.",
-     RUN, option_set_text, AT(grammar), 0, 0, NULL},
+     WRITES, option_set_text, AT(grammar), 0, 0, NULL},
     {{"--grammar-file"}, "FILE", NULL, "Read the grammar from a file.",
-     RUN | IN, option_set_text, AT(grammar_file), 0, 0, NULL},
+     WRITES | IN, option_set_text, AT(grammar_file), 0, 0, NULL},
     {{"-j", "--json-schema"}, "SCHEMA", NULL,
      "Generate only JSON that fits this JSON Schema. '{}' allows any.",
-     BRIEF(RUN), option_set_text, AT(schema), 0, 0, NULL},
+     BRIEF(RUN) | SERVE, option_set_text, AT(schema), 0, 0, NULL},
     {{"-jf", "--json-schema-file"}, "FILE", NULL,
      "Read the JSON Schema from a file.",
-     RUN | IN, option_set_text, AT(schema_file), 0, 0, NULL},
+     WRITES | IN, option_set_text, AT(schema_file), 0, 0, NULL},
     {{"--state-load"}, "FILE", NULL,
      "Continue from a saved state. A prompt is appended to its text.",
      BRIEF(RUN) | IN_STATE, option_set_text, AT(state_load), 0, 0, NULL},
@@ -329,15 +371,19 @@ const struct option_row option_table[] = {
      BRIEF(BENCH), option_set_list, AT(n_gen), 0, 1 << 20, NULL},
     {{"-d", "--n-depth"}, "N", "0", "Tokens in the cache before.",
      BRIEF(BENCH), option_set_list, AT(n_depth), 0, 1 << 20, NULL},
-    {{"-b", "--n-seq"}, "N", "1",
+    {{"-pg"}, "N,N", NULL,
+     "Tokens of a prompt, and of a generation after it, as one test. May be "
+     "given again.",
+     BENCH, option_set_pair, AT(n_pair), 1, 1 << 20, NULL},
+    {{"-np", "--n-seq", "--parallel"}, "N", "1",
      "Sequences at once. Each has a prompt, or generates one token a step.",
      BRIEF(BENCH), option_set_list, AT(n_seq), 1, 256, NULL},
     {{"-r", "--repetitions"}, "N", "5",
      "Rounds. Each measures everything once.",
      BRIEF(BENCH), option_set_int, AT(n_round), 1, 1000, NULL},
     {{"-o", "--output"}, "FORM", "md",
-     "Form of the results. md is a Markdown table, json has llama-bench's "
-     "keys.",
+     "Form of the results. md is a Markdown table. json, jsonl, csv and sql "
+     "have llama-bench's keys.",
      BRIEF(BENCH), option_set_word, AT(form), 0, 0, forms},
     {{"--svg"}, "FILE", NULL,
      "Draw tokens a second over depth and devices. With --serve, latencies "
@@ -394,7 +440,9 @@ const struct option_row option_table[] = {
 
     HEADING("Server", SERVE),
     {{"--host"}, "ADDRESS", "127.0.0.1",
-     "Address to listen on. 0.0.0.0 is every address of this machine.",
+     "Addresses to listen on. Several are separated by commas. 0.0.0.0 is "
+     "every address of this machine. A path that ends in .sock is a Unix "
+     "socket.",
      BRIEF(SERVE) | OPTION_PROCESS, option_set_text, AT(host), 0, 0, NULL},
     {{"--port"}, "N", "8080", "Port to listen on. 0 takes a free one.",
      BRIEF(SERVE) | OPTION_PROCESS, option_set_int, AT(port), 0, 65535, NULL},
@@ -415,8 +463,9 @@ const struct option_row option_table[] = {
      0, NULL},
     {{"--api-prefix"}, "PATH", NULL, "Prefix of every path.",
      SERVE | OPTION_PROCESS, option_set_text, AT(api_prefix), 0, 0, NULL},
-    {{"--cors-origin"}, "ORIGIN", "the server's own",
-     "Accept requests from web pages of this origin. * accepts any.",
+    {{"--cors-origins", "--cors-origin"}, "ORIGINS", "the server's own",
+     "Accept requests from web pages of these origins, separated by commas. * "
+     "accepts any, localhost those of this machine.",
      SERVE | OPTION_PROCESS, option_set_text, AT(cors_origin), 0, 0, NULL},
     {{"--allowed-hosts"}, "NAMES",
      "localhost, addresses and the name of --host",
@@ -430,13 +479,16 @@ const struct option_row option_table[] = {
     HEADING("Requests", SERVE),
     {{"-np", "--parallel"}, "N", "4",
      "Requests that run at once. They share the context of -c.",
-     BRIEF(SERVE), option_set_int, AT(n_parallel), 1, 1024, NULL},
+     BRIEF(SERVE), option_set_int_auto, AT(n_parallel), 1, 1024, NULL},
     {{"--max-waiting"}, "N", "16 times -np",
      "Requests that may wait. Others get status 429.",
      BRIEF(SERVE), option_set_int, AT(n_waiting), 1, 1 << 20, NULL},
-    {{"-to", "--timeout"}, "S", "0",
+    {{"--request-timeout"}, "S", "0",
      "Seconds that a request may take. 0 sets no limit.",
      BRIEF(SERVE), option_set_int, AT(timeout_s), 0, 1 << 20, NULL},
+    {{"-to", "--timeout"}, "S", "600",
+     "Seconds after which a silent connection is closed.",
+     SERVE | OPTION_PROCESS, option_set_int, AT(socket_s), 1, 1 << 20, NULL},
     {{"--prefill-share"}, "X", "0.25",
      "Share of a step's tokens (-ub) for prompts while others generate. Less "
      "gives even generation, more an earlier first token.",
@@ -449,16 +501,24 @@ const struct option_row option_table[] = {
      "Embedding of a text: that of its last token, its first (cls) or their "
      "mean. none gives one for each token.",
      SERVE, option_set_word, AT(pooling), 0, 0, poolings},
+    {{"--embd-normalize"}, "N", "2",
+     "Norm that embeddings are divided by, for requests that do not say. 2 is "
+     "the Euclidean one, 1 the sum, 0 the largest value times 32760; -1 "
+     "leaves them as they are.",
+     SERVE, option_set_int, AT(embd_normalize), -1, 100, NULL},
     {{"--slot-save-path"}, "DIR", NULL,
      "Directory in which clients may save and restore slots. They ask by POST "
      "/slots/N?action=save or restore, with plain file names.",
      SERVE, option_set_text, AT(slot_dir), 0, 0, NULL},
 
     HEADING("Prefix cache", SERVE),
+    {{"--no-cache-prompt"}, NULL, NULL,
+     "Use no cached prefix, for requests that do not say (cache_prompt).",
+     SERVE, option_set_flag, AT(no_cache_prompt), 0, 0, NULL},
     {{"-cram", "--cache-ram"}, "SIZE",
      "8GiB, at most an eighth of the memory, shared by all models",
      "Host memory for cached prefixes, in MiB or with a unit. It holds what "
-     "the devices have no memory for. 0 uses none.",
+     "the devices have no memory for. 0 uses none, -1 what is available.",
      SERVE, option_set_bytes, AT(cache_ram), 0, 0, NULL},
     {{"--cache-dir"}, "DIR", NULL,
      "Directory to keep prefixes in. Later servers and others read them. It is "
@@ -471,7 +531,8 @@ const struct option_row option_table[] = {
 
     HEADING("Several models (-m and -hf may be given again)", SERVE),
     {{"-a", "--alias"}, "NAMES", "names of the files",
-     "Names of the models of -m and -hf, separated by commas.",
+     "Names of the model, separated by commas. With several models, they "
+     "belong to the -m or -hf before them.",
      SERVE | OPTION_PROCESS, option_set_text, AT(alias), 0, 0, NULL},
     {{"--models-dir"}, "DIR", NULL,
      "Serve every model of a directory. It is a GGUF file there, or a "
@@ -499,7 +560,7 @@ const struct option_row option_table[] = {
      SERVE | OPTION_PROCESS, option_set_flag, AT(no_autoload), 0, 0, NULL},
     {{"--sleep-idle-seconds"}, "S", "0",
      "Unload a model that was idle for so long. 0 never does.",
-     SERVE, option_set_int, AT(sleep_idle_s), 0, 1 << 20, NULL},
+     SERVE, option_set_int_auto, AT(sleep_idle_s), 0, 1 << 20, NULL},
     {{"--load-on-startup"}, NULL, NULL,
      "Load the model at the start. Those of -m and -hf always are.",
      SERVE, option_set_flag, AT(at_start), 0, 0, NULL},
@@ -551,8 +612,8 @@ const struct option_row option_table[] = {
      PLANNED | OPTION_COMMA, option_set_word, AT(pl.numerics), 0, 0, numerics},
     {{"-t", "--threads"}, "N", "its cores",
      "Threads of each device. llama.cpp's -t is the total.",
-     BRIEF(PLANNED) | OPTION_COMMA, option_set_int, AT(pl.n_threads), 1, 256,
-     NULL},
+     BRIEF(PLANNED) | OPTION_COMMA, option_set_int_auto, AT(pl.n_threads), 1,
+     256, NULL},
     {{"--no-pin"}, NULL, NULL, "Do not bind threads to cores.",
      PLANNED, option_set_flag, AT(pl.no_pin), 0, 0, NULL},
     {{"--inexact"}, NULL, NULL,
@@ -563,11 +624,12 @@ const struct option_row option_table[] = {
      PLANNED, option_set_uint64, AT(pl.sim_seed), 0, 0, NULL},
 
     HEADING("Memory and placement", PLANNED),
-    {{"-c", "--ctx-size"}, "N", "0",
-     "Context, the tokens that the cache holds. 0 is 4096 or the model's "
-     "context, whichever is less. For perplexity it is the window, and 0 is "
-     "512. For logits, 0 is the number of tokens.",
-     BRIEF(ONE_RUN), option_set_int64, AT(pl.n_ctx), 0, 1 << 30, NULL},
+    {{"-c", "--ctx-size"}, "N", "4096 at most",
+     "Context in tokens, that of the cache. The default is the model's if that "
+     "is less; 0 is the model's own, or what of it fits. For perplexity it is "
+     "the window, 512 by default. For logits it is by default the number of "
+     "tokens.",
+     BRIEF(ONE_RUN), option_set_context, AT(pl.n_ctx), 0, 1 << 30, NULL},
     {{"-ngl", "--gpu-layers", "--n-gpu-layers"}, "N", "auto",
      "Layers on the devices. They are the last N, and the output counts as "
      "one; the host runs the rest. auto places as many as fit.",
@@ -581,8 +643,10 @@ const struct option_row option_table[] = {
      PLANNED | OPTION_BRIEF(PLAN) | OPTION_MANY, option_set_text,
      AT(pl.host_experts), 0, 0, NULL},
     {{"-nkvo", "--no-kv-offload"}, NULL, NULL, "Keep the cache on the host.",
-     PLANNED | OPTION_BRIEF(PLAN), option_set_flag, AT(pl.host_cache), 0, 0,
+     ONE_RUN | OPTION_BRIEF(PLAN), option_set_flag, AT(pl.host_cache), 0, 0,
      NULL},
+    {{"-nkvo", "--no-kv-offload"}, "0|1", "0", "Keep the cache on the host.",
+     BENCH | OPTION_COMMA, option_set_yes, AT(pl.host_cache), 0, 0, yes_no},
     {{"-ot", "--override-tensor"}, "REGEX=WHERE", NULL,
      "Place weights by name. WHERE is a device, host, a group of `plait plan`, "
      "or a layout: mirrored, or split:D by dimension D, 0 being the outermost. "
@@ -592,16 +656,21 @@ const struct option_row option_table[] = {
     {{"--op-offload"}, "WHEN", "auto",
      "Send weights kept on the host to the devices in steps of many tokens. "
      "auto does so if that is faster.",
-     PLANNED | OPTION_COMMA, option_set_word, AT(pl.offload), 0, 0, offloads},
+     PLANNED | OPTION_COMMA | OPTION_BARE, option_set_word, AT(pl.offload), 0,
+     0, offloads},
+    {{"-nopo", "--no-op-offload"}, "0|1", "0",
+     "1 never sends weights kept on the host to the devices.",
+     BENCH | OPTION_COMMA, option_set_no_offload, AT(pl.offload), 0, 0,
+     yes_no},
     {{"-fit", "--fit"}, "on|off", "on",
      "Choose what was left open so that the model fits. This is -ngl, -ncmoe, "
      "-ts, -ub and -c. off takes what was given, or says where memory is "
      "missing.",
-     PLANNED | OPTION_BRIEF(PLAN), option_set_fit, AT(pl.no_fit), 0, 0,
-     on_off},
+     PLANNED | OPTION_BRIEF(PLAN) | OPTION_BARE, option_set_fit, AT(pl.no_fit),
+     0, 0, on_off},
     {{"-fitc", "--fit-ctx"}, "N", "4096",
      "Shortest context that -fit may choose.",
-     ONE_RUN, option_set_int64, AT(pl.fit_ctx), 1, 1 << 30, NULL},
+     PLANNED, option_set_int64, AT(pl.fit_ctx), 1, 1 << 30, NULL},
     {{"-fitt", "--fit-margin", "--fit-target"}, "SIZE", "1/64 of it",
      "Memory to leave free on each device, in MiB or with a unit, like 2GiB.",
      PLANNED, option_set_bytes, AT(pl.fit_margin), 0, 0, NULL},
@@ -629,6 +698,8 @@ const struct option_row option_table[] = {
      ALL, option_set_flag, AT(verbose), 0, 0, NULL},
     {{"-h", "--help"}, NULL, NULL, "Print the options that are used most.",
      ALL | OPTION_PROCESS, option_set_flag, AT(help), 0, 0, NULL},
+    {{"--version"}, NULL, NULL, "Print the version.",
+     ALL | OPTION_PROCESS, option_set_flag, AT(version), 0, 0, NULL},
     {{"--help-all"}, NULL, NULL, "Print all options.",
      ALL | OPTION_PROCESS, option_set_flag, AT(help_all), 0, 0, NULL},
 };

@@ -1,5 +1,5 @@
 /* The table of options, one row each. It is read by the parser (options.c), by
- * --help, by the suggestions for misspelled names (llama_options.c), and by
+ * --help, by the suggestions for misspelled names (option_unknown.c), and by
  * scripts/manual.py. That script generates doc/commands.md, the man pages and
  * the shell completions. */
 #ifndef CLI_OPTION_TABLE_H
@@ -20,6 +20,9 @@ enum { OPTION_BRIEF_SHIFT = 12 };
 /* The option applies to the whole server; presets of models must not contain
  * it. */
 enum { OPTION_PROCESS = 1 << 28 };
+
+/* The value may be left out, which means "on". */
+enum { OPTION_BARE = 1 << 23 };
 
 /* `plait bench` accepts the option several times and measures all values. With
  * OPTION_COMMA, a comma-separated list counts as several values. */
@@ -71,20 +74,52 @@ extern const int n_option_row;
  * `commands` is a set of bits, as in the rows. */
 const struct option_row *option_find(const char *name, unsigned commands);
 
-/* Options of llama.cpp that plait does not have. `names` are separated by
- * blanks; `instead` says what to use instead, or why the option has no effect.
- * The parser rejects those with LLAMA_REFUSED. It ignores the others: a flag,
- * an option with a value, or one that may be followed by on or off. An
- * `instead` that begins with "use" names equivalent options or an equivalent
- * command. */
+/* The effect that an option of llama.cpp has here. */
+enum llama_effect {
+    LLAMA_WORKS,  /* the option table has it */
+    LLAMA_MEANS,  /* it is the option `text` here, with the value `example` */
+    LLAMA_UNSETS, /* it takes back the flag `text` */
+    LLAMA_PASSED, /* it changes no result, and is passed over */
+    LLAMA_REFUSED /* it would change a result, or asks for something else */
+};
+
+/* An option of llama.cpp, or several that are treated alike. */
 struct llama_option {
-    const char *names;
-    const char *instead;
-    enum { LLAMA_REFUSED, LLAMA_FLAG, LLAMA_VALUE, LLAMA_SWITCH } take;
+    unsigned commands; /* bits 1 << enum command: serve for llama-server, run
+                          for llama-cli, bench for llama-bench */
+    enum llama_effect here;
+    const char *names; /* all spellings, separated by blanks */
+    /* A valid value; NULL for a flag. If it ends with |, the value may be left
+     * out. */
+    const char *example;
+    /* Environment variables with the same effect, separated by blanks; NULL if
+     * none. The flag of a variable after ! is set if it is false. */
+    const char *variables;
+    /* Words for readers: a difference (may be NULL), the reason why nothing
+     * changes, or what to do instead; for MEANS and UNSETS the option's name */
+    const char *text;
 };
 
 extern const struct llama_option llama_options[];
 extern const int n_llama_option;
+
+bool llama_may_lack_value(const struct llama_option *l);
+/* Returns the row of an option of llama.cpp that the option table does not
+ * have, preferably one of `command`'s tool; NULL if there is none. */
+const struct llama_option *llama_find(const char *name, enum command command);
+/* Appends the words to *to, with the options of llama.cpp replaced by options
+ * of the table. Prints a note that names the options passed over. Prints an
+ * error and returns its code if one is refused, or memory runs out. */
+enum exit_code llama_rewrite(struct word_list *to, enum command command,
+                             int argc, char **argv);
+/* Appends the option of llama.cpp that `variable` stands for, if there is one
+ * and the words do not give it themselves. Errors as above. */
+enum exit_code llama_variable(struct word_list *to, enum command command,
+                              const char *variable, const char *value, int argc,
+                              char **argv);
+/* Appends the options of the environment's variables, then the words. */
+enum exit_code llama_environment(struct word_list *to, enum command command,
+                                 int argc, char **argv);
 
 /* Environment variables that users may set. */
 struct environment_row {
@@ -93,12 +128,6 @@ struct environment_row {
 
 extern const struct environment_row environment_table[];
 extern const int n_environment_row;
-
-/* Prints a note and returns true if `name` is an option of llama.cpp that would
- * not change results here. Sets *n_word to the number of following words that
- * are its value, 0 or 1. `next` is the word after the option, or NULL. */
-bool option_ignore(enum command command, const char *name, const char *next,
-                   int *n_word);
 
 /* Prints on standard error that `name` is not an option of `command`, with the
  * replacement or the most similar option. Always returns EXIT_USAGE. */

@@ -32,6 +32,9 @@ static void set_defaults(struct options *o, enum command command)
     o->port = 8080;
     o->n_parallel = 4;
     o->ping_s = 10;
+    o->socket_s = 600;
+    o->reasoning_budget = -1;
+    o->embd_normalize = 2;
     o->n_models = 4;
     o->models_wait_s = 30;
     o->n_round = 5;
@@ -86,15 +89,8 @@ static enum exit_code take_option(struct options *o, int argc, char **argv,
     snprintf(name, sizeof(name), "%.*s",
              equals != NULL ? (int)(equals - word) : (int)strlen(word), word);
     row = option_find(name, 1u << o->command);
-    if (row == NULL) {
-        int n_word = 0;
-
-        if (!option_ignore(o->command, name,
-                           *i + 1 < argc ? argv[*i + 1] : NULL, &n_word))
-            return option_unknown(o->command, name);
-        *i += equals != NULL ? 0 : n_word;
-        return EXIT_DONE;
-    }
+    if (row == NULL)
+        return option_unknown(o->command, name);
     if (row->arg == NULL && equals != NULL)
         return cli_error(o->command, EXIT_USAGE,
                          "%s takes no value; leave out \"%s\"", name,
@@ -162,24 +158,23 @@ enum command command_of_options(int argc, char **argv)
 enum exit_code options_parse(struct options *o, enum command command, int argc,
                              char **argv)
 {
+    enum exit_code c;
+
     set_defaults(o, command);
-    o->n_word = argc;
-    o->word = argv;
-    for (int i = 0; i < argc; i++) {
-        const char *word = argv[i];
+    c = llama_rewrite(&o->words, command, argc, argv);
+    for (int i = 0; i < o->words.n && c == EXIT_DONE && !o->help &&
+                    !o->help_all && !o->version;
+         i++) {
+        const char *word = o->words.v[i];
 
-        if (word[0] == '-' && word[1] != '\0') {
-            enum exit_code c = take_option(o, argc, argv, &i);
-
-            if (c != EXIT_DONE || o->help || o->help_all)
-                return c;
-        } else if (takes_word(command) && o->model == NULL) {
+        if (word[0] == '-' && word[1] != '\0')
+            c = take_option(o, o->words.n, o->words.v, &i);
+        else if (takes_word(command) && o->model == NULL)
             o->model = word;
-        } else {
-            return refuse_word(o, word);
-        }
+        else
+            c = refuse_word(o, word);
     }
-    return EXIT_DONE;
+    return c;
 }
 
 void options_free(struct options *o)
@@ -188,6 +183,8 @@ void options_free(struct options *o)
     free((float *)o->sampling.bias);
     free((void *)o->sampling.dry_breaker);
     free((void *)o->pl.overrides);
+    word_list_free(&o->words);
+    word_list_free(&o->stops);
     free(o->fetched);
     o->fetched = NULL;
     for (int i = 0; i < o->n_axis; i++)

@@ -7,6 +7,8 @@
 #ifndef CLI_OPTIONS_H
 #define CLI_OPTIONS_H
 
+#include "word_list.h"
+
 #include "pl.h"
 
 /* Exit codes of every command: name, value, cause. term.h defines those
@@ -97,10 +99,21 @@ struct options {
     const char *model; /* `fetched` if the next line names a model */
     const char *hf_repo, *hf_file, *hf_token, *model_url;
     const char *prompt; /* "-" is standard input */
-    const char *file;
+    const char *file, *binary_file;
     const char *output;
-    const char *tokens; /* ids or @FILE */
-    const char *chat_template, *messages, *tools, *kwargs, *system;
+    const char *tokens;                        /* ids or @FILE */
+    const char *chat_template, *template_text; /* of a file; itself or a name */
+    const char *messages, *tools, *kwargs, *system, *system_file;
+    const char *reasoning_effort; /* NULL for the default */
+    enum option_thoughts {
+        THOUGHTS_AUTO,
+        THOUGHTS_NONE,
+        THOUGHTS_DEEPSEEK,
+        THOUGHTS_LEGACY
+    } reasoning_format;
+    int reasoning_budget; /* in tokens; -1 for no limit */
+    int embd_normalize;
+    struct word_list stops; /* texts to stop at */
     enum option_reasoning {
         REASONING_AUTO,
         REASONING_ON,
@@ -112,7 +125,7 @@ struct options {
         *cert_key_file, *api_prefix, *cors_origin, *allowed_hosts, *cache_dir,
         *slot_dir;
     uint64_t cache_ram, cache_disk; /* 0 for the default, 1 for no memory */
-    int port, n_parallel, n_waiting, timeout_s, ping_s;
+    int port, n_parallel, n_waiting, timeout_s, socket_s, ping_s;
     bool embeddings;
     enum option_pooling {
         POOLING_LAST,
@@ -124,8 +137,7 @@ struct options {
     float prefill_share; /* of a step; 0 for the server's default */
     int n_models, models_wait_s, sleep_idle_s;
     bool no_autoload, at_start, pinned;
-    int n_word;  /* words after the command on the command line */
-    char **word; /* [n_word], borrowed */
+    struct word_list words; /* the options, without those of llama.cpp */
     const char *trace;
     const char *svg;
     const char *shape, *type;
@@ -135,8 +147,15 @@ struct options {
     struct option_axis axis[OPTION_MAX_AXIS]; /* in the order given */
     int n_axis;
     struct option_list n_prompt, n_gen, n_depth, n_seq;
+    struct option_list n_pair; /* a prompt, a generation, and so on */
     int n_round;
-    enum option_form { FORM_MD, FORM_CSV, FORM_JSON } form;
+    enum option_form {
+        FORM_MD,
+        FORM_CSV,
+        FORM_JSON,
+        FORM_JSONL,
+        FORM_SQL
+    } form;
     bool no_limits;
     /* Options of bench --serve, which measures a server under load. */
     const char *serve; /* the server's URL, borrowed; NULL if not given */
@@ -153,6 +172,8 @@ struct options {
     int64_t n_chunks;  /* windows to measure; -1 for all */
     bool random_seed;
     bool ignore_eos;
+    bool single_turn;
+    bool no_prefill, no_cache_prompt;
     bool interactive;
     bool no_display_prompt;
     bool show_special;
@@ -166,7 +187,7 @@ struct options {
     bool offline;
     bool measure;
     bool verbose;
-    bool help, help_all;
+    bool help, help_all, version;
 };
 
 /* Parses argv[0 .. argc-1], the words that follow `command`, into *o. Stops at

@@ -142,7 +142,8 @@ int main(int argc, char **argv)
 {
     static const char *const helps[] = {"help", "--help", "-h", "-?", NULL};
     static const char *const versions[] = {"version", "--version", "-V", NULL};
-    struct options o;
+    struct options o = {0};
+    struct word_list words = {0};
     enum exit_code code;
     enum command c;
 
@@ -162,8 +163,13 @@ int main(int argc, char **argv)
     c = command_find(argv[1]);
     if (c == N_COMMAND)
         return refuse(argc - 1, argv + 1);
-    code = options_parse(&o, c, argc - 2, argv + 2);
-    if (code == EXIT_DONE && (o.help || o.help_all)) {
+    code = llama_environment(&words, c, argc - 2, argv + 2);
+    if (code == EXIT_DONE)
+        code = options_parse(&o, c, words.n, words.v);
+    word_list_free(&words);
+    if (code == EXIT_DONE && o.version) {
+        code = (enum exit_code)print_version();
+    } else if (code == EXIT_DONE && (o.help || o.help_all)) {
         print_command_help(c, o.help_all);
         code = written();
     } else if (code == EXIT_DONE) {

@@ -5,6 +5,8 @@
 #include "input.h"
 #include "session.h"
 
+#include "server/stop_strings.h"
+
 /* The reason why generation stopped. */
 enum stop { STOP_END, STOP_LENGTH, STOP_FULL, STOP_INTERRUPTED, STOP_FAILED };
 
@@ -21,13 +23,14 @@ struct run {
     pl_template *form;   /* owned; NULL if not a chat */
     pl_reply *reply;     /* parses the output; NULL to print it as it is */
     pl_detokenizer *text;
-    float *logits;   /* [n_vocab] after the last token; owned */
-    int32_t pending; /* sampled, not yet in the sequence; -1 if none */
-    int32_t *held;   /* [n_ctx], tokens of the sequence; owned */
-    int64_t n_known; /* known tokens in `held`: all, unless a state without a
+    struct stops stops; /* of --reverse-prompt */
+    float *logits;      /* [n_vocab] after the last token; owned */
+    int32_t pending;    /* sampled, not yet in the sequence; -1 if none */
+    int32_t *held;      /* [n_ctx], tokens of the sequence; owned */
+    int64_t n_known;    /* known tokens in `held`: all, unless a state without a
                         list of its tokens was loaded */
-    int64_t n_seen;  /* sequence length that `logits` belong to; 0 if none */
-    char last;       /* last byte printed */
+    int64_t n_seen;     /* sequence length that `logits` belong to; 0 if none */
+    char last;          /* last byte printed */
     int64_t n_prompt, n_written;
     int64_t n_past;    /* tokens of the loaded state */
     int64_t n_refused; /* tokens of a text that exceeds the context */

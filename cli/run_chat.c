@@ -77,6 +77,9 @@ static enum exit_code variables(const struct options *o, bool reasons,
         json_object_set_new(j, "enable_thinking", json_boolean(reasons));
         json_object_set_new(j, "thinking", json_boolean(reasons));
     }
+    if (o->reasoning_effort != NULL)
+        json_object_set_new(j, "reasoning_effort",
+                            json_string(o->reasoning_effort));
     *out = json_dumps(j, 0);
     json_decref(j);
     return *out != NULL ? EXIT_DONE : no_memory();
@@ -656,12 +659,33 @@ static enum exit_code chat_loop(struct chat *c)
             write = false;
         }
         given = false;
-        if ((write && chat_turn(c, &code)) || code != EXIT_DONE || c->quits)
+        if ((write && chat_turn(c, &code)) || code != EXIT_DONE || c->quits ||
+            (write && c->r->o->single_turn))
             break;
     }
     input_free(&message);
     if (code == EXIT_DONE && term_interrupts > 1)
         code = EXIT_INTERRUPTED;
+    return code;
+}
+
+static enum exit_code add_system(struct chat *c)
+{
+    const struct options *o = c->r->o;
+    struct input text = {0};
+    enum exit_code code;
+
+    if (o->system != NULL && o->system_file != NULL)
+        return cli_error(CMD_RUN, EXIT_USAGE,
+                         "--system and --system-prompt-file both give the "
+                         "system message; leave one out");
+    code = o->system != NULL ? input_escaped(&text, o, o->system)
+                             : input_file(&text, o, o->system_file);
+    if (code == EXIT_DONE && !add_message(c, "system", text.s, text.len))
+        code = cli_error(CMD_RUN, EXIT_USAGE,
+                         "the system message is not valid UTF-8");
+    input_free(&text);
+    c->system = json_incref(last_message(c));
     return code;
 }
 
@@ -675,15 +699,8 @@ enum exit_code run_chat(struct run *r)
         code = no_memory();
     if (code == EXIT_DONE && o->reasoning != REASONING_AUTO)
         code = check_reasoning(&c);
-    if (code == EXIT_DONE && o->system != NULL) {
-        struct input text;
-
-        code = input_escaped(&text, o, o->system);
-        if (code == EXIT_DONE && !add_message(&c, "system", text.s, text.len))
-            code = cli_error(CMD_RUN, EXIT_USAGE, "--system: not valid UTF-8");
-        input_free(&text);
-        c.system = json_incref(last_message(&c));
-    }
+    if (code == EXIT_DONE && (o->system != NULL || o->system_file != NULL))
+        code = add_system(&c);
     if (code == EXIT_DONE) {
         c.editor = line_editor_open();
         if (isatty(0) && isatty(2))

@@ -1,8 +1,10 @@
 /* Creates a service from a model's options. See serve_model.h. */
 #include "serve_model.h"
 
+#include "chat_templates.h"
 #include "fetch.h"
 #include "input.h"
+#include "serve_defaults.h"
 #include "session.h"
 
 #include <inttypes.h>
@@ -39,18 +41,17 @@ static pl_status fail(pl_err *err, pl_status s, const char *text)
 static pl_status open_template(struct service *v, const struct options *o,
                                pl_err *err)
 {
-    struct input text = {0};
+    struct input text;
     pl_status s;
 
-    if (o->chat_template != NULL &&
-        input_file(&text, o, o->chat_template) != EXIT_DONE) {
-        snprintf(err->message, sizeof err->message,
-                 "--template %s cannot be read", o->chat_template);
-        return err->status = PL_IO;
+    if (chat_template_read(&text, o) != EXIT_DONE) {
+        input_free(&text);
+        return fail(err, PL_IO,
+                    "the chat template cannot be read; see the server's log");
     }
     s = pl_template_create(&v->form, text.s, text.len, o->model, &v->no_form);
     input_free(&text);
-    if (s == PL_NO_MEMORY || (s != PL_OK && o->chat_template != NULL)) {
+    if (s == PL_NO_MEMORY || (s != PL_OK && chat_template_given(o))) {
         *err = v->no_form;
         return s;
     }
@@ -84,6 +85,13 @@ static uint64_t ram_of(const struct serve_models *all, const struct options *o)
 {
     if (o->cache_ram == 1) /* option_set_bytes stores 1 for 0 */
         return 0;
+    if (o->cache_ram == UINT64_MAX) { /* -1: what is available */
+        uint64_t available = 0;
+        pl_err err;
+
+        (void)pl_host_memory(NULL, &available, &err);
+        return available;
+    }
     return o->cache_ram == 0 ? default_ram(all) : o->cache_ram;
 }
 
@@ -196,6 +204,13 @@ static const enum embeddings_pooling poolings[] = {
     [POOLING_NONE] = EMBEDDINGS_NONE,
 };
 
+static const enum request_reasoning reasonings[] = {
+    [THOUGHTS_AUTO] = REASONING_APART,
+    [THOUGHTS_NONE] = REASONING_WITHIN,
+    [THOUGHTS_DEEPSEEK] = REASONING_APART,
+    [THOUGHTS_LEGACY] = REASONING_BOTH,
+};
+
 static pl_status open_service(struct service *v, const struct options *o,
                               const struct serve_models *all, bool alone,
                               const volatile int *cancel, pl_err *err)
@@ -220,10 +235,15 @@ static pl_status open_service(struct service *v, const struct options *o,
     v->sampling.tokenizer = v->words;
     v->sampling.top_n_sigma = fmaxf(v->sampling.top_n_sigma, 0);
     v->max_tokens = o->n_predict;
+    v->reasoning = reasonings[o->reasoning_format];
+    v->limits_thinking = o->reasoning_budget > 0;
+    v->think_tokens = o->reasoning_budget;
     v->time_s = o->timeout_s;
     v->ping_s = o->ping_s > 0 ? o->ping_s : 0;
     v->pooling = o->embeddings ? poolings[o->pooling] : EMBEDDINGS_OFF;
-    s = open_tiers(v, o, all, err);
+    s = serve_defaults(&v->defaults, o, err);
+    if (s == PL_OK)
+        s = open_tiers(v, o, all, err);
     if (s == PL_OK)
         s = slots_init(&v->slots, o->slot_dir, v->engine, err);
     return s == PL_OK ? start_loop(v, o, piece, err) : s;
@@ -276,6 +296,7 @@ void serve_model_close(void *user, struct service *v)
     grammars_fini(&v->grammars);
     metrics_fini(&v->metrics);
     pl_template_free(v->form);
+    json_decref(v->defaults);
     pl_engine_free(v->engine);
     pl_model_free(v->model);
     free(v);

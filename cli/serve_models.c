@@ -21,36 +21,6 @@
 #include <string.h>
 #include <sys/stat.h>
 
-/* ---- words --------------------------------------------------------------- */
-
-static bool add_word(struct serve_words *w, const char *word)
-{
-    char **more = realloc(w->v, ((size_t)w->n + 1) * sizeof(*more));
-
-    if (more == NULL)
-        return false;
-    w->v = more;
-    more[w->n] = strdup(word);
-    return more[w->n] != NULL && ++w->n > 0;
-}
-
-static bool add_words(struct serve_words *w, const struct serve_words *more)
-{
-    bool ok = true;
-
-    for (int i = 0; i < more->n && ok; i++)
-        ok = add_word(w, more->v[i]);
-    return ok;
-}
-
-static void words_free(struct serve_words *w)
-{
-    for (int i = 0; i < w->n; i++)
-        free(w->v[i]);
-    free(w->v);
-    *w = (struct serve_words){0};
-}
-
 static enum exit_code no_memory(void)
 {
     return cli_error(CMD_SERVE, EXIT_FAILED, "no memory for a list of models");
@@ -71,8 +41,8 @@ static bool names_model(const struct option_row *row)
 struct walk {
     char **word; /* [n] */
     int n, next;
-    const struct option_row *row; /* NULL for an ignored option of llama.cpp */
-    const char *value;            /* NULL if the option takes no value */
+    const struct option_row *row;
+    const char *value; /* NULL if the option takes no value */
 };
 
 static bool walk_on(struct walk *w)
@@ -88,18 +58,18 @@ static bool walk_on(struct walk *w)
              equals != NULL ? (int)(equals - word) : (int)strlen(word), word);
     w->row = option_find(name, 1u << CMD_SERVE);
     w->value = NULL;
-    if (w->row != NULL && w->row->arg != NULL)
+    if (w->row->arg != NULL)
         w->value = equals != NULL ? equals + 1 : w->word[w->next++];
     return true;
 }
 
 bool serve_has_many(const struct options *o)
 {
-    struct walk w = {.word = o->word, .n = o->n_word};
+    struct walk w = {.word = o->words.v, .n = o->words.n};
     int n = 0;
 
     while (walk_on(&w))
-        n += w.row != NULL && names_model(w.row);
+        n += names_model(w.row);
     return n > 1 || o->models_dir != NULL || o->models_preset != NULL;
 }
 
@@ -167,44 +137,56 @@ static struct serve_named *add_named(struct serve_list *l, char *name)
 
 /* ---- -m and -hf ---------------------------------------------------------- */
 
-/* Returns the next of the comma-separated names of --alias, malloc'ed; NULL if
- * none is left. Advances *alias. */
-static char *next_alias(const char **alias)
+/* Gives a model the names of --alias, separated by commas. The first replaces
+ * its name. */
+static bool set_alias(struct serve_named *m, const char *names)
 {
-    size_t n;
-    char *name;
+    bool ok = true, first = true;
 
-    if (*alias == NULL || **alias == '\0')
-        return NULL;
-    n = strcspn(*alias, ",");
-    name = strndup(*alias, n);
-    *alias += n + ((*alias)[n] != '\0');
-    return name;
+    while (*names != '\0' && ok) {
+        size_t n = strcspn(names, ",");
+        char *name = n > 0 ? utf8_copy(names, n) : NULL;
+
+        names += n + (names[n] != '\0');
+        if (n == 0)
+            continue;
+        if (name != NULL && first) {
+            free(m->name);
+            m->name = name;
+        } else {
+            ok = name != NULL && word_list_add(&m->alias, name);
+            free(name);
+        }
+        first = false;
+    }
+    return ok;
 }
 
 static enum exit_code read_line(struct serve_list *l, const struct options *o)
 {
-    struct walk w = {.word = o->word, .n = o->n_word};
-    const char *alias = o->alias;
+    struct walk w = {.word = o->words.v, .n = o->words.n};
+    const char *alias = NULL; /* of the next model */
     struct serve_named *m = NULL;
     bool ok = true;
 
     while (walk_on(&w) && ok) {
-        struct serve_words *to;
+        struct word_list *to;
 
-        if (w.row == NULL || (w.row->commands & OPTION_PROCESS))
+        if (w.row->offset == offsetof(struct options, alias)) {
+            ok = m == NULL || set_alias(m, w.value);
+            alias = m == NULL ? w.value : NULL;
+        }
+        if (w.row->commands & OPTION_PROCESS)
             continue;
         if (names_model(w.row)) {
-            char *name = next_alias(&alias);
-
-            if (name == NULL)
-                name = w.row->offset == offsetof(struct options, hf_repo)
-                           ? strdup(w.value)
-                       : w.row->offset == offsetof(struct options, model_url)
-                           ? name_of_url(w.value)
-                           : name_of_file(w.value);
-            m = add_named(l, name);
-            ok = m != NULL;
+            m = add_named(l,
+                          w.row->offset == offsetof(struct options, hf_repo)
+                              ? strdup(w.value)
+                          : w.row->offset == offsetof(struct options, model_url)
+                              ? name_of_url(w.value)
+                              : name_of_file(w.value));
+            ok = m != NULL && (alias == NULL || set_alias(m, alias));
+            alias = NULL;
             if (ok)
                 m->first = true;
         }
@@ -213,8 +195,8 @@ static enum exit_code read_line(struct serve_list *l, const struct options *o)
                            w.row->offset == offsetof(struct options, hf_file))
                  ? &m->own
                  : &l->common;
-        ok = ok && add_word(to, name_of_row(w.row)) &&
-             (w.value == NULL || add_word(to, w.value));
+        ok = ok && word_list_add(to, name_of_row(w.row)) &&
+             (w.value == NULL || word_list_add(to, w.value));
     }
     return ok ? EXIT_DONE : no_memory();
 }
@@ -253,7 +235,8 @@ static bool add_file(struct serve_list *l, char *name, const char *path)
 {
     struct serve_named *m = add_named(l, name);
 
-    return m != NULL && add_word(&m->own, "--model") && add_word(&m->own, path);
+    return m != NULL && word_list_add(&m->own, "--model") &&
+           word_list_add(&m->own, path);
 }
 
 /* Adds the model of a subfolder that contains one. Skips a subfolder with
@@ -334,15 +317,50 @@ static int parse_bool(const char *s)
     return -1;
 }
 
+/* Appends the option of llama.cpp of a preset's key, or its variable
+ * LLAMA_ARG_*, to the words `to`. */
+static enum exit_code read_llama_key(struct word_list *to, const char *file,
+                                     const struct preset_key *k)
+{
+    char name[64];
+    char *words[] = {name, k->value};
+    const struct llama_option *l;
+    int n = to->n;
+    enum exit_code c;
+
+    if (strncmp(k->key, "LLAMA_", 6) == 0) {
+        c = llama_variable(to, CMD_SERVE, k->key, k->value, 0, NULL);
+        return c == EXIT_DONE && to->n == n
+                   ? refuse_key(file, k, "unknown variable")
+                   : c;
+    }
+    snprintf(name, sizeof(name), "--%s", k->key);
+    l = llama_find(name, CMD_SERVE);
+    if (l == NULL) {
+        snprintf(name, sizeof(name), "-%s", k->key);
+        l = llama_find(name, CMD_SERVE);
+    }
+    if (l == NULL)
+        return refuse_key(file, k, "unknown option");
+    if (l->example == NULL || l->here == LLAMA_MEANS) {
+        int truth = parse_bool(k->value);
+
+        if (truth < 0)
+            return refuse_key(file, k, "give true or false");
+        return truth ? llama_rewrite(to, CMD_SERVE, 1, words) : EXIT_DONE;
+    }
+    return llama_rewrite(to, CMD_SERVE, 2, words);
+}
+
 /* Appends the option of a preset's key to the words `to`. A switch that is
  * false is appended to `off` instead; if `off` is NULL, it is left out, because
  * false is the default. */
-static enum exit_code read_key(struct serve_words *to, struct serve_words *off,
+static enum exit_code read_key(struct word_list *to, struct word_list *off,
                                const char *file, const struct preset_key *k)
 {
     const struct option_row *row;
     char name[64];
-    int n_word, truth;
+    int truth;
     bool ok;
 
     snprintf(name, sizeof(name), "--%s", k->key);
@@ -358,11 +376,8 @@ static enum exit_code read_key(struct serve_words *to, struct serve_words *off,
                   file, k->line);
         return EXIT_DONE;
     }
-    snprintf(name, sizeof(name), "--%s", k->key);
-    if (row == NULL && option_ignore(CMD_SERVE, name, k->value, &n_word))
-        return EXIT_DONE;
     if (row == NULL)
-        return refuse_key(file, k, "unknown option");
+        return read_llama_key(to, file, k);
     if (row->commands & OPTION_PROCESS)
         return refuse_key(
             file, k,
@@ -371,10 +386,11 @@ static enum exit_code read_key(struct serve_words *to, struct serve_words *off,
     if (row->arg == NULL && truth < 0)
         return refuse_key(file, k, "give true or false");
     if (row->arg == NULL && truth == 0)
-        return off == NULL || add_word(off, name_of_row(row)) ? EXIT_DONE
-                                                              : no_memory();
-    ok = add_word(to, name_of_row(row)) &&
-         (row->arg == NULL || add_word(to, k->value));
+        return off == NULL || word_list_add(off, name_of_row(row))
+                   ? EXIT_DONE
+                   : no_memory();
+    ok = word_list_add(to, name_of_row(row)) &&
+         (row->arg == NULL || word_list_add(to, k->value));
     return ok ? EXIT_DONE : no_memory();
 }
 
@@ -382,7 +398,7 @@ static enum exit_code read_section(struct serve_list *l, const char *file,
                                    const struct preset_section *s)
 {
     struct serve_named *m = find_named(l, s->name);
-    struct serve_words *to = &l->general, *off = NULL;
+    struct word_list *to = &l->general, *off = NULL;
     enum exit_code c = EXIT_DONE;
 
     if (strcmp(s->name, "*") != 0) {
@@ -432,7 +448,7 @@ static bool fill_shown_args(struct serve_named *m)
             word = "...";
         else if (strcmp(of, "--model-url") == 0)
             word = hub_shown(buf, word);
-        ok = add_word(&m->told, word);
+        ok = word_list_add(&m->told, word);
     }
     return ok;
 }
@@ -450,7 +466,7 @@ static char *path_of(const struct options *o)
     return o->model_url != NULL ? strdup(hub_shown(buf, o->model_url)) : NULL;
 }
 
-static bool has_word(const struct serve_words *w, const char *word)
+static bool has_word(const struct word_list *w, const char *word)
 {
     for (int i = 0; i < w->n; i++)
         if (strcmp(w->v[i], word) == 0)
@@ -460,8 +476,7 @@ static bool has_word(const struct serve_words *w, const char *word)
 
 /* Appends the options of section [*] to m->args. Leaves out switches that the
  * section of the model turns off. */
-static bool add_general(struct serve_named *m,
-                        const struct serve_words *general)
+static bool add_general(struct serve_named *m, const struct word_list *general)
 {
     struct walk w = {.word = general->v, .n = general->n};
     bool ok = true;
@@ -471,8 +486,8 @@ static bool add_general(struct serve_named *m,
 
         if (has_word(&m->off, name))
             continue;
-        ok = add_word(&m->args, name) &&
-             (w.value == NULL || add_word(&m->args, w.value));
+        ok = word_list_add(&m->args, name) &&
+             (w.value == NULL || word_list_add(&m->args, w.value));
     }
     return ok;
 }
@@ -484,8 +499,8 @@ static enum exit_code parse(struct serve_list *l, int i)
     struct options *o = &e->own;
     enum exit_code c;
 
-    if (!add_general(m, &l->general) || !add_words(&m->args, &m->own) ||
-        !add_words(&m->args, &l->common) || !fill_shown_args(m))
+    if (!add_general(m, &l->general) || !word_list_join(&m->args, &m->own) ||
+        !word_list_join(&m->args, &l->common) || !fill_shown_args(m))
         return no_memory();
     c = options_parse(o, CMD_SERVE, m->args.n, m->args.v);
     if (c != EXIT_DONE)
@@ -513,15 +528,14 @@ static enum exit_code parse(struct serve_list *l, int i)
  * unchanged. */
 static enum exit_code make_one(struct serve_list *l, const struct options *o)
 {
-    const char *alias = o->alias;
-    char *name;
+    struct serve_named *m;
 
     if (o->model == NULL)
         return cli_error(o->command, EXIT_USAGE,
                          "no model; give one with -m FILE, like -m "
                          "models/fable-moe-Q8_0.gguf");
-    name = alias != NULL ? strdup(alias) : name_of_file(o->model);
-    if (add_named(l, name) == NULL)
+    m = add_named(l, name_of_file(o->model));
+    if (m == NULL || (o->alias != NULL && !set_alias(m, o->alias)))
         return no_memory();
     l->any_name = true;
     return EXIT_DONE;
@@ -566,15 +580,16 @@ void serve_list_fini(struct serve_list *l)
     for (int i = 0; i < l->n; i++) {
         if (l->entry != NULL && l->entry[i].o == &l->entry[i].own)
             options_free(&l->entry[i].own);
-        words_free(&l->named[i].own);
-        words_free(&l->named[i].off);
-        words_free(&l->named[i].args);
-        words_free(&l->named[i].told);
+        word_list_free(&l->named[i].own);
+        word_list_free(&l->named[i].off);
+        word_list_free(&l->named[i].args);
+        word_list_free(&l->named[i].told);
+        word_list_free(&l->named[i].alias);
         free(l->named[i].name);
         free(l->named[i].path);
     }
-    words_free(&l->common);
-    words_free(&l->general);
+    word_list_free(&l->common);
+    word_list_free(&l->general);
     free(l->about);
     free(l->entry);
     free(l->named);

@@ -4,30 +4,27 @@
 #define CLI_SERVE_MODELS_H
 
 #include "serve_model.h"
-
-struct serve_words {
-    char **v; /* owned, [n], and each element */
-    int n;
-};
+#include "word_list.h"
 
 /* The configuration of one model. */
 struct serve_named {
-    char *name;              /* owned */
-    struct serve_words own;  /* its options: -m FILE and those of its preset */
-    struct serve_words off;  /* switches that its preset turns off */
-    struct serve_words args; /* all words that the option parser gets */
-    struct serve_words told; /* `args` as shown to clients, without secrets */
-    char *path;              /* shown to clients; owned */
+    char *name;             /* owned */
+    struct word_list alias; /* further names */
+    struct word_list own;   /* its options: -m FILE and those of its preset */
+    struct word_list off;   /* switches that its preset turns off */
+    struct word_list args;  /* all words that the option parser gets */
+    struct word_list told;  /* `args` as shown to clients, without secrets */
+    char *path;             /* shown to clients; owned */
     /* named on the command line; loaded at the start */
     bool first;
 };
 
 struct serve_list {
-    struct model_about *about;  /* owned, [n] */
-    struct serve_entry *entry;  /* owned, [n]; about[].own points here */
-    struct serve_named *named;  /* owned, [n] */
-    struct serve_words common;  /* options of the command line for all models */
-    struct serve_words general; /* options of section [*] of the presets */
+    struct model_about *about; /* owned, [n] */
+    struct serve_entry *entry; /* owned, [n]; about[].own points here */
+    struct serve_named *named; /* owned, [n] */
+    struct word_list common;   /* options of the command line for all models */
+    struct word_list general;  /* options of section [*] of the presets */
     int n;
     /* the command line names exactly one model; requests may give any name */
     bool any_name;

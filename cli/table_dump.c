@@ -41,6 +41,20 @@ static json_t *option(const struct option_row *row)
                      "words", list_of(row->words, INT32_MAX));
 }
 
+static json_t *llama_row(const struct llama_option *l)
+{
+    static const char *const effects[] = {[LLAMA_WORKS] = "works",
+                                          [LLAMA_MEANS] = "means",
+                                          [LLAMA_UNSETS] = "unsets",
+                                          [LLAMA_PASSED] = "passed over",
+                                          [LLAMA_REFUSED] = "refused"};
+
+    return json_pack("{ss ss so so so so}", "names", l->names, "effect",
+                     effects[l->here], "value", text(l->example), "text",
+                     text(l->text), "variables", text(l->variables), "commands",
+                     names_of(l->commands));
+}
+
 int main(void)
 {
     json_t *commands = json_array(), *options = json_array(),
@@ -56,10 +70,7 @@ int main(void)
     for (int i = 0; i < n_option_row; i++)
         json_array_append_new(options, option(&option_table[i]));
     for (int i = 0; i < n_llama_option; i++)
-        json_array_append_new(
-            llama, json_pack("{ss ss sb}", "names", llama_options[i].names,
-                             "instead", llama_options[i].instead, "ignored",
-                             llama_options[i].take != LLAMA_REFUSED));
+        json_array_append_new(llama, llama_row(&llama_options[i]));
 #define CHAT_ADD(name, arg, text)                                              \
     json_array_append_new(chat, json_pack("[sss]", "/" #name, arg, text));
     CHAT_COMMAND_MAP(CHAT_ADD)

@@ -8,6 +8,11 @@
 
 int fuzz_reply(const uint8_t *data, size_t n);
 
+static const char tools[] =
+    "[{\"function\": {\"name\": \"f\", \"parameters\": {\"properties\": "
+    "{\"a\": {\"type\": \"string\"}}}}}, {\"function\": {\"name\": "
+    "\"python\"}}]";
+
 /* Returns the message parsed in pieces of `piece` bytes. NULL: out of
  * memory. */
 static char *parse(const pl_template *t, const char *text, size_t n,
@@ -16,8 +21,11 @@ static char *parse(const pl_template *t, const char *text, size_t n,
     pl_reply *r;
     char *message = NULL;
 
-    if (pl_reply_create(&r, t, "<think>", 7, "[]", NULL, NULL, NULL) != PL_OK)
+    if (pl_reply_create(&r, t, "<think>", 7, n % 3 ? tools : "[]", NULL, NULL,
+                        NULL) != PL_OK)
         return NULL;
+    if (n % 5 == 0)
+        pl_reply_keep_reasoning(r);
     if (n % 2)
         pl_reply_of_document(r);
     for (size_t at = 0; at < n; at += piece)

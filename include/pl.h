@@ -271,6 +271,9 @@ typedef enum pl_numerics {
     PL_NUMERICS_FAST,
 } pl_numerics;
 
+/* pl_options.n_ctx: the context of the model */
+#define PL_CTX_MODEL INT64_MAX
+
 /* Options of plans, engines and executors. Zeros, or NULL instead of the
  * struct, are the defaults. Strings and arrays are borrowed for the call;
  * `log`, `trace` and their user pointers are used until the object is freed.
@@ -324,7 +327,8 @@ typedef struct pl_options {
     const char *cpu;
     /* Size of the cache in tokens. All sequences share it in pages of 64
      * tokens; one sequence may use all of it. 0 means 4096 or the model's
-     * context, whichever is less. */
+     * context, whichever is less. PL_CTX_MODEL means the model's context, or as
+     * much of it as fits. */
     int64_t n_ctx;
     /* Maximum number of tokens of a micro-batch; 0 for 512. A step has one
      * micro-batch, or up to 8 in a pipeline. */
@@ -825,7 +829,10 @@ PL_API pl_status pl_template_render(const pl_template *t,
 
 /* Parses a model's output after a template's prompt, as it is generated, into
  * content, reasoning and tool calls. The markers are learned from the template.
- * Text with wrong markers is content, never an error. */
+ * If tools are declared, their calls are also found in other notations that
+ * models use, and in reasoning that was not closed. Text with wrong markers is
+ * content, never an error. The beginning of a call after another one, cut off
+ * by the end of the text, is dropped. */
 typedef struct pl_reply pl_reply;
 
 typedef enum pl_reply_kind {
@@ -868,6 +875,10 @@ PL_API void pl_reply_in_pieces(pl_reply *r);
  * Content that begins like a JSON document is content up to the document's end,
  * even if its strings contain markers. */
 PL_API void pl_reply_of_document(pl_reply *r);
+/* Makes reasoning a part of the content, as it was written, with its markers.
+ * If the prompt ends with the marker that opens reasoning, the content begins
+ * with it. Call this before text is added. */
+PL_API void pl_reply_keep_reasoning(pl_reply *r);
 /* Adds generated text, in UTF-8, with its special tokens (from a pl_detokenizer
  * created with `special`). Text that may be the start of a marker is held back
  * until later text shows whether it is one. After PL_NO_MEMORY all further
@@ -884,6 +895,10 @@ PL_API bool pl_reply_ended(const pl_reply *r);
 /* Returns true if, by the text so far, the next text is content. Returns false
  * in reasoning, in a call, and in a header before a message. */
 PL_API bool pl_reply_in_content(const pl_reply *r);
+/* Returns the text by which the model ends its reasoning, if the next text is
+ * reasoning and the template shows how it ends; else NULL. The text is valid as
+ * long as the template. */
+PL_API const char *pl_reply_end_of_reasoning(const pl_reply *r);
 /* Returns all text added so far, unchanged and terminated. len may be NULL. */
 PL_API const char *pl_reply_text(const pl_reply *r, size_t *len);
 /* Writes the message so far as a JSON object to append to a conversation's

@@ -303,7 +303,7 @@ def check_globals(build):
 # Put together from pieces, so that this file does not hold what it looks for.
 FOREIGN = re.compile('|'.join([
     'clau' 'de', 'anthro' 'pic', 'chat' 'gpt', 'cod' 'ex\\b', 'copi' 'lot',
-    '\\b(?:sub)?-?age' 'nts?\\b', 'co-auth' 'ored-by', 'brie' 'f\\.md',
+    '(?<![-\\w])(?:sub)?-?age' 'nts?\\b', 'co-auth' 'ored-by', 'brie' 'f\\.md',
     '/wo' 'rk/', '/ro' 'ot/', '/ho' 'me/\\w', '/tm' 'p/\\w+_jobs',
 ]), re.I)
 UNFINISHED = re.compile('\\b(TO' 'DO|FIX' 'ME|XX' 'X|HA' 'CK)\\b')
@@ -402,6 +402,7 @@ def check_links(doc, n, line, there):
         elif anchor and path.endswith('.md') and anchor not in anchors_of(path):
             complain(doc, n, f'links to {link}; {path} has no such heading')
 COMMANDS = 'doc/commands.md'
+LLAMA_OPTIONS = 'doc/llama-options.md'
 # Read, but no settings of plait: the system's, hwloc's, and one for tests.
 NOT_OF_USERS = {'HOME', 'TERM', 'HWLOC_XMLFILE', 'HWLOC_COMPONENTS',
                 'HWLOC_CPUID_PATH', 'PL_DEBUG'}
@@ -484,16 +485,18 @@ def check_quotes(files):
 
 
 def check_commands():
-    """doc/commands.md is of the option table, whose environment variables are
-    those that the code reads."""
+    """doc/commands.md and doc/llama-options.md are of the tables of options,
+    whose environment variables are those that the code reads."""
     try:
         t = manual.read_table()
     except subprocess.CalledProcessError as e:
         complain('cli/option_table.c', 1, f'does not compile: {e.stderr}')
         return
-    if not os.path.isfile(COMMANDS) or text_of(COMMANDS) != manual.print_md(t):
-        complain(COMMANDS, 1, 'differs from the option table; `make commands` '
-                 'writes it')
+    for page, text in ((COMMANDS, manual.print_md(t)),
+                       (LLAMA_OPTIONS, manual.print_llama(t))):
+        if not os.path.isfile(page) or text_of(page) != text:
+            complain(page, 1, 'differs from the tables of options; `make '
+                     'commands` writes it')
     known = {name for name, _, _ in t['environment']}
     found = set()
     for path in tracked():

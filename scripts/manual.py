@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""manual.py [--table PROGRAM] md|man|bash|zsh|fish [FILE ...]: writes the
-reference of all commands (doc/commands.md), man pages, or a shell's completions
+"""manual.py [--table PROGRAM] md|llama|man|bash|zsh|fish [FILE ...]: writes
+the reference of all commands (doc/commands.md), of llama.cpp's options
+(doc/llama-options.md), man pages, or a shell's completions
 from the tables of cli/option_table.c. PROGRAM is plait-table, which prints them;
 without it, it is compiled. A man page's FILE is plait.1 or plait-COMMAND.1."""
 import argparse
@@ -14,8 +15,8 @@ import tempfile
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 SOURCES = ['cli/table_dump.c', 'cli/option_table.c', 'cli/option_set.c',
-           'cli/number.c', 'cli/cli_error.c', 'cli/printable.c', 'cli/llama_options.c',
-           'server/sampler_names.c']
+           'cli/number.c', 'cli/cli_error.c', 'cli/printable.c', 'cli/llama_table.c',
+           'cli/word_list.c', 'server/sampler_names.c']
 FLAGS = ['-std=gnu17', '-D_GNU_SOURCE', '-I.', '-Iinclude']
 TOP = ['help', '--help', '--help-all', '--version']  # beside the commands
 
@@ -48,8 +49,10 @@ def same_of(t, names):
     """Returns the options of llama.cpp that do the same as one of `names`."""
     same = []
     for row in t['llama']:
-        m = re.match(r'use [^;]*?(-[\w-]*\w|`plait \w+`)', row['instead'])
-        if m and m[1] in names:
+        m = re.match(r'use (`plait \w+`)$', row['text'] or '')
+        if (m and m[1] in names) or (row['effect'] == 'means' and
+                                     row['value'] is None and
+                                     row['text'] in names):
             same += row['names'].split()
     return same
 
@@ -158,16 +161,8 @@ def print_md(t):
     lines += ['## Options of several commands', '']
     lines += md_options(shared)
     lines += ['## Options of llama.cpp', '', 'plait keeps the names and the '
-              'meaning of llama.cpp\'s options. It passes over those', 'that '
-              'would change no result, with a note, and refuses these others '
-              'by name:', '']
-    for ignored in (False, True):
-        if ignored:
-            lines += ['It passes over:', '']
-        lines += md_table(['option', 'reason' if ignored else 'use instead'],
-                          [[', '.join(f'`{n}`' for n in row['names'].split()),
-                            md(row['instead'].removeprefix('use '))]
-                           for row in t['llama'] if row['ignored'] == ignored])
+              'meaning of llama.cpp\'s options.', '[llama-options.md]'
+              '(llama-options.md) says of each what it does here.', '']
     lines += ['## Environment variables', '']
     lines += md_table(['variable', 'meaning'],
                       [[f'`{name}={value}`', md(text)]
@@ -175,6 +170,54 @@ def print_md(t):
     lines += ['## Exit codes', '']
     lines += md_table(['code', 'cause'], [[str(n), md(text)]
                                           for n, text in t['exit']])
+    return '\n'.join(lines).rstrip('\n') + '\n'
+
+
+# ---- options of llama.cpp ------------------------------------------------------
+
+TOOLS = {'serve': 'llama-server', 'run': 'llama-cli', 'bench': 'llama-bench'}
+# The tests that hold a row to what it says, by its effect.
+LAWS = {'works': 'llama_options_that_work_change_the_options',
+        'means': 'llama_options_that_mean_another_equal_it',
+        'unsets': 'llama_options_that_unset_a_flag_take_it_back',
+        'passed over': 'llama_options_passed_over_change_nothing',
+        'refused': 'llama_options_refused_say_what_to_do'}
+
+
+def llama_effect(row):
+    text = row['text'] or ''
+    if row['effect'] == 'works':
+        return f'works: {text}' if text else 'works'
+    if row['effect'] == 'means':
+        return f"means `{' '.join(filter(None, (text, row['value'])))}`"
+    if row['effect'] == 'unsets':
+        return f'takes back `{text}`'
+    return f"{row['effect']}: {text}"
+
+
+def print_llama(t):
+    count = len({n for row in t['llama'] for n in row['names'].split()})
+    lines = ["# Options of llama.cpp's tools", '',
+             'This page is for users who bring a start line of llama-server, '
+             'llama-cli or', 'llama-bench to `plait serve`, `plait run` or '
+             '`plait bench`. `make commands`', 'generates it from '
+             f'`cli/llama_table.c`, which knows {count} spellings.', '',
+             'An option *works*, or *means* another one here, or is *passed '
+             'over*, because it', 'changes no result, or is *refused*, because '
+             'it would change a result or asks for', 'something else. One '
+             'note lists all options passed over. A variable stands for its',
+             'option, which takes precedence; `!` before a variable is its '
+             'inverse.', '']
+    lines += md_table(['effect', 'test that holds each row to it'],
+                      [[effect, f'`{law}`'] for effect, law in LAWS.items()])
+    for command, tool in TOOLS.items():
+        lines += [f'## {tool}: plait {command}', '']
+        lines += md_table(
+            ['option', 'variable', 'here'],
+            [[', '.join(f'`{n}`' for n in row['names'].split()),
+              ', '.join(f'`{v}`' for v in (row['variables'] or '').split()),
+              md(llama_effect(row))]
+             for row in t['llama'] if command in row['commands']])
     return '\n'.join(lines).rstrip('\n') + '\n'
 
 
@@ -354,7 +397,7 @@ def main():
     parser = argparse.ArgumentParser(usage=__doc__)
     parser.add_argument('--table')
     parser.add_argument('--version', default='')
-    parser.add_argument('form', choices=['md', 'man', 'bash', 'zsh', 'fish'])
+    parser.add_argument('form', choices=['md', 'llama', 'man', 'bash', 'zsh', 'fish'])
     parser.add_argument('file', nargs='*')
     a = parser.parse_args()
     try:

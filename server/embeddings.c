@@ -302,10 +302,11 @@ static void on_end(void *user, const struct task_report *report)
         if (report->why == FINISH_ERROR)
             api_error_set_status(&g->why, report->err.status, &report->err);
         else if (report->why == FINISH_TIMEOUT)
-            api_error_set(&g->why, 408, "timeout", "",
-                          "the request timed out after %g s; send a shorter "
-                          "one, or start the server with a larger --timeout",
-                          g->service->time_s);
+            api_error_set(
+                &g->why, 408, "timeout", "",
+                "the request timed out after %g s; send a shorter "
+                "one, or start the server with a larger --request-timeout",
+                g->service->time_s);
         else
             api_error_set(&g->why, 503, "unavailable", "",
                           "the server is stopping");
@@ -361,7 +362,9 @@ static bool read_request(struct service *v, struct http_request *r, bool plain,
     struct request_reader in = {.f = {.why = why}, .a = &a, .rules = &rules};
     size_t len;
     const char *body = http_body(r, &len);
-    bool ok = fields_read(&in.f, &a.body, body, len, why);
+    bool ok = fields_read(&in.f, &a.body, body, len, why) &&
+              (request_add_defaults(a.body, v->defaults) ||
+               api_error_set_memory(why));
 
     in.prompt = plain && ok && !field(&in.f, "input") ? "content" : "input";
     ok = ok && request_read_prompt(&in);

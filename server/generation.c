@@ -37,8 +37,11 @@ struct choice {
     bool full;        /* the output is complete: it continued after the only
                          call that is allowed */
     bool begins;      /* the parser is being fed request.begun */
-    size_t n_begun;   /* bytes of request.begun skipped in the content */
+    size_t n_begun;   /* bytes of request.begun that were skipped */
     int64_t n_prompt, n_cached;
+    int64_t n_thought; /* tokens of reasoning so far */
+    int32_t *forced;   /* [n_forced], tokens that end the reasoning; owned */
+    int64_t n_forced, at_forced;
     double last_token_s; /* time of its last token; 0 if none */
 };
 
@@ -68,6 +71,7 @@ static void generation_free(struct generation *g)
         pl_detokenizer_free(g->choice[i].piece);
         stop_fini(&g->choice[i].stops);
         pl_reply_free(g->choice[i].reply);
+        free(g->choice[i].forced);
     }
     response_free(g->response);
     grammars_give(&g->service->grammars, g->grammar);
@@ -105,8 +109,8 @@ static void set_gone(void *user)
 
 /* ---- output of a choice -------------------------------------------------- */
 
-/* Removes from *part the content that is request.begun, because the client
- * already has it. */
+/* Removes from *part the text that is request.begun, because the client already
+ * has it. */
 static void skip_begun(struct choice *c, pl_reply_part *part)
 {
     const char *begun = c->of->request.begun;
@@ -114,7 +118,7 @@ static void skip_begun(struct choice *c, pl_reply_part *part)
 
     for (; part->len > 0 && c->n_begun < n; c->n_begun++) {
         if (*part->text != begun[c->n_begun]) {
-            c->n_begun = n; /* the content differs, so skip no more */
+            c->n_begun = n; /* the text differs, so skip no more */
             return;
         }
         part->text++;
@@ -127,7 +131,9 @@ static void send_part(void *user, const pl_reply_part *part)
     struct choice *c = user;
     pl_reply_part rest = *part;
 
-    if (c->of->request.begun && part->kind == PL_REPLY_CONTENT) {
+    if (c->of->request.begun &&
+        part->kind == (c->of->request.begun_reasoning ? PL_REPLY_REASONING
+                                                      : PL_REPLY_CONTENT)) {
         skip_begun(c, &rest);
         if (rest.len == 0)
             return;
@@ -237,6 +243,8 @@ static bool on_token(void *user, int32_t id, const float *logits)
     const char *text = pl_detokenize(c->text, id);
     double now = loop_now();
 
+    c->n_thought += pl_reply_end_of_reasoning(c->reply) != NULL;
+
     if (c->last_token_s > 0)
         metrics_add_token(&c->of->service->metrics, now - c->last_token_s);
     c->last_token_s = now;
@@ -246,6 +254,31 @@ static bool on_token(void *user, int32_t id, const float *logits)
     if (!stop_add(&c->stops, text, strlen(text), take_text, c))
         c->broken = true;
     return !c->broken && !is_written(c);
+}
+
+/* Returns the next of the tokens that end reasoning which has reached its
+ * limit, or -1. A grammar that covers the reasoning, too, has precedence. */
+static int32_t on_forced(void *user)
+{
+    struct choice *c = user;
+    const struct request *a = &c->of->request;
+    const char *end = pl_reply_end_of_reasoning(c->reply);
+    bool over = a->limits_thinking && !c->of->reasons && end != NULL &&
+                c->n_thought >= a->think_tokens;
+
+    if (c->at_forced < c->n_forced)
+        return c->forced[c->at_forced++];
+    if (end == NULL || (over && c->n_forced == 0)) {
+        free(c->forced);
+        c->forced = NULL;
+        c->at_forced = c->n_forced = 0;
+    }
+    if (!over || c->n_forced > 0 || /* that did not end it */
+        pl_tokenize(c->of->service->words, end, strlen(end), PL_PARSE_SPECIAL,
+                    &c->forced, &c->n_forced, NULL) != PL_OK ||
+        c->n_forced == 0)
+        return -1;
+    return c->forced[c->at_forced++];
 }
 
 /* Returns true if the grammar applies from here on. A grammar describes the
@@ -336,7 +369,7 @@ static void reject_end(struct api_error *why, const struct choice *c,
     else if (report->why == FINISH_TIMEOUT)
         api_error_set(why, 408, "timeout", "",
                       "the request timed out after %g s; send a shorter one, "
-                      "or start the server with a larger --timeout",
+                      "or start the server with a larger --request-timeout",
                       c->of->service->time_s);
     else if (report->why == FINISH_CANCELLED)
         api_error_set(why, 503, "unavailable", "", "the server is stopping");
@@ -423,6 +456,8 @@ static bool make_choice(struct generation *g, int index, struct api_error *why)
         pl_reply_in_pieces(c->reply);
     if (s == PL_OK && c->reply && g->request.schema)
         pl_reply_of_document(c->reply);
+    if (s == PL_OK && g->request.reasoning == REASONING_WITHIN)
+        pl_reply_keep_reasoning(c->reply);
     if (s == PL_OK && c->reply && n_begun > 0)
         s = begin_reply(c, &err);
     return s == PL_OK || api_error_set_status(why, s, &err);
@@ -468,6 +503,7 @@ static bool make_task_params(struct generation *g, struct making *m,
         m->params[i].listener =
             (struct task_callbacks){.progress = on_progress,
                                     .token = on_token,
+                                    .forced = on_forced,
                                     .grammar_applies = on_grammar_applies,
                                     .poll_client = on_poll_client,
                                     .end = on_end,
@@ -646,9 +682,13 @@ void generation_start(struct service *v, struct http_request *r,
 {
     const struct request_rules rules = {
         .sampling = &v->sampling,
+        .defaults = v->defaults,
         .words = v->words,
         .n_vocab = pl_tokenizer_n_vocab(v->words),
         .max_tokens = v->max_tokens,
+        .reasoning = v->reasoning,
+        .limits_thinking = v->limits_thinking,
+        .think_tokens = v->think_tokens,
         .seed = (uint64_t)time(NULL) ^ atomic_fetch_add(&v->n_response, 1)
                                            << 32,
         .can = REQUEST_GRAMMAR | REQUEST_SCHEMA | REQUEST_CALL,

@@ -425,7 +425,7 @@ pl_status http_start(struct http **out, const struct http_options *o,
     h->n_route = n_route;
     h->error = error;
     h->user = user;
-    h->listen_fd = h->watch_fd = h->wake_fd = -1;
+    h->watch_fd = h->wake_fd = -1;
     pthread_mutex_init(&h->lock, NULL);
     pthread_cond_init(&h->wake, NULL);
     pthread_mutex_init(&h->log_lock, NULL);
@@ -505,8 +505,7 @@ void http_free(struct http *h)
     if (!h)
         return;
     http_stop(h);
-    if (h->listen_fd >= 0)
-        close(h->listen_fd);
+    http_unlisten(h);
     if (h->watch_fd >= 0)
         close(h->watch_fd);
     if (h->wake_fd >= 0)

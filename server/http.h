@@ -35,8 +35,10 @@ struct http_route {
 /* Options of a server. Fields that are 0 or NULL select the defaults. Strings
  * are borrowed until http_stop. */
 struct http_options {
-    const char *host; /* address to listen on; NULL for 127.0.0.1 */
-    int port;         /* 0 for any free port, see http_port */
+    /* Addresses to listen on, separated by commas; NULL for 127.0.0.1. One with
+     * a slash, or that ends in .sock, is the path of a Unix socket. */
+    const char *host;
+    int port; /* 0 for any free port, see http_port */
     /* The API keys, [n_key]. If there are any, a request must send one of them
      * as "Authorization: Bearer KEY" or "x-api-key: KEY". */
     const char *const *key;
@@ -44,8 +46,9 @@ struct http_options {
     const char *cert_file, *cert_key_file; /* PEM files; both NULL if no TLS */
     const char *prefix;                    /* prefix of every path, such as
                                               "/api"; NULL if none */
-    /* Another origin whose pages may use this server from a browser (CORS); "*"
-     * for any, NULL if none. If there are no keys, requests from pages of all
+    /* Other origins whose pages may use this server from a browser (CORS),
+     * separated by commas; "*" for any, "localhost" for those of this machine,
+     * NULL if none. If there are no keys, requests from pages of all
      * other origins are rejected. */
     const char *origin;
     /* Further host names of this server, separated by commas; "*" for any, NULL

@@ -21,6 +21,7 @@
 enum {
     HTTP_MAX_SEGMENT = 16, /* most segments of a path; "/a/b" has two */
     HTTP_MAX_LINGER = 64,  /* most lingering connections at once */
+    HTTP_MAX_LISTEN = 16,  /* most addresses to listen on */
     HTTP_N_HAND = 4,       /* number of handler threads */
     HTTP_LINGER_BYTES = 64 << 20,
     HTTP_HEAD_BYTES = 32 << 10, /* memory for a request line and headers */
@@ -51,10 +52,12 @@ struct http {
     char said[256]; /* libmicrohttpd's last error message while it starts */
     bool running;
     int port;
-    bool loopback; /* listens on a loopback address */
-    int listen_fd; /* -1 if closed; the listening thread closes it */
-    int watch_fd;  /* epoll set of the sockets of suspended requests */
-    int wake_fd;   /* eventfd that wakes the listening thread */
+    bool loopback; /* listens on loopback addresses or Unix sockets alone */
+    int listen_fd[HTTP_MAX_LISTEN]; /* [n_listen], closed by the listening
+                                       thread */
+    int n_listen;
+    int watch_fd; /* epoll set of the sockets of suspended requests */
+    int wake_fd;  /* eventfd that wakes the listening thread */
     pthread_t thread;
     bool has_thread;
 
@@ -159,7 +162,10 @@ double http_now(void);
 
 /* ---- http_listen.c: sockets ---------------------------------------------- */
 
+/* Listens on all addresses of the options. */
 pl_status http_listen(struct http *h, pl_err *err);
+/* Stops listening. */
+void http_unlisten(struct http *h);
 /* The listening thread: accepts connections, notices suspended clients that
  * disconnect, and closes connections of slow ones. When h->stopping is set,
  * closes the listening socket and lingering connections, and returns NULL. */
@@ -211,6 +217,9 @@ void http_request_leave(struct http_request *r);
 
 /* ---- http_route.c: routing ----------------------------------------------- */
 
+/* Returns what Access-Control-Allow-Origin says: the request's origin if it is
+ * allowed, "*" if all are, else NULL. */
+const char *http_allowed_origin(const struct http_request *r);
 /* Finds the route of a request and checks its framing, key, origin and
  * announced size. Returns 0 after setting r->route, r->name and r->client. Else
  * returns the HTTP status of the rejection and sets *message. */

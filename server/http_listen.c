@@ -18,6 +18,8 @@
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 enum {
@@ -29,12 +31,16 @@ enum {
 
 /* ---- listening sockets --------------------------------------------------- */
 
-static const char *host_of(const struct http *h)
+static bool is_path(const char *host)
 {
-    return h->o.host ? h->o.host : "127.0.0.1";
+    size_t n = strlen(host);
+
+    return strchr(host, '/') != NULL ||
+           (n > 5 && strcmp(host + n - 5, ".sock") == 0);
 }
 
-static pl_status cannot_listen(const struct http *h, int e, pl_err *err)
+static pl_status cannot_listen(const struct http *h, const char *host, int e,
+                               pl_err *err)
 {
     const char *remedy = "";
 
@@ -46,29 +52,77 @@ static pl_status cannot_listen(const struct http *h, int e, pl_err *err)
     else if (e == EADDRNOTAVAIL)
         remedy = "; give an address of this machine, for example 127.0.0.1 "
                  "(local only) or 0.0.0.0 (all)";
-    return http_fail(err, PL_IO, "cannot listen on %s, port %d: %s%s",
-                     host_of(h), h->o.port, strerror(e), remedy);
+    if (is_path(host))
+        return http_fail(err, PL_IO, "cannot listen on %s: %s%s", host,
+                         strerror(e), e == EADDRINUSE ? remedy : "");
+    return http_fail(err, PL_IO, "cannot listen on %s, port %d: %s%s", host,
+                     h->port, strerror(e), remedy);
 }
 
-/* Returns a socket that listens on this address; -1 with errno set on
- * failure. */
-static int listen_at(const struct addrinfo *a)
+static int close_with(int fd, int e)
+{
+    close(fd);
+    errno = e;
+    return -1;
+}
+
+/* Returns a socket that listens on this address; -1 with errno set on failure.
+ * If `both`, "::" also accepts IPv4. */
+static int listen_at(const struct addrinfo *a, bool both)
 {
     int fd =
         socket(a->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    int on = 1, off = 0, e;
+    int on = 1, six = !both;
 
     if (fd < 0)
         return -1;
     setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-    if (a->ai_family == AF_INET6) /* so that "::" also accepts IPv4 */
-        setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
+    if (a->ai_family == AF_INET6)
+        setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &six, sizeof six);
     if (bind(fd, a->ai_addr, a->ai_addrlen) == 0 && listen(fd, SOMAXCONN) == 0)
         return fd;
-    e = errno;
-    close(fd);
-    errno = e;
-    return -1;
+    return close_with(fd, errno);
+}
+
+/* Returns true if the file is a Unix socket that no server listens on any
+ * more. */
+static bool is_left_over(const struct sockaddr_un *a)
+{
+    struct stat st;
+    bool is_socket = lstat(a->sun_path, &st) == 0 && S_ISSOCK(st.st_mode);
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    bool refused =
+        is_socket && fd >= 0 &&
+        connect(fd, (const struct sockaddr *)(const void *)a, sizeof *a) < 0 &&
+        errno == ECONNREFUSED;
+
+    if (fd >= 0)
+        close(fd);
+    return refused;
+}
+
+/* The same for the path of a Unix socket. Replaces a socket that a server left
+ * over, but no other file. */
+static int listen_at_path(const char *path)
+{
+    struct sockaddr_un a = {.sun_family = AF_UNIX};
+    const struct sockaddr *at = (const struct sockaddr *)(const void *)&a;
+    int fd, e;
+
+    if (strlen(path) >= sizeof a.sun_path) {
+        errno = ENAMETOOLONG;
+        return -1;
+    }
+    strcpy(a.sun_path, path);
+    fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd < 0)
+        return -1;
+    e = bind(fd, at, sizeof a) == 0 ? 0 : errno;
+    if (e == EADDRINUSE && is_left_over(&a) && unlink(path) == 0)
+        e = bind(fd, at, sizeof a) == 0 ? 0 : errno;
+    if (e == 0 && listen(fd, SOMAXCONN) < 0)
+        e = errno;
+    return e == 0 ? fd : close_with(fd, e);
 }
 
 static int port_of(int fd)
@@ -94,33 +148,89 @@ static bool is_loopback(int fd)
     return ntohl(four.sin_addr.s_addr) >> 24 == IN_LOOPBACKNET;
 }
 
-pl_status http_listen(struct http *h, pl_err *err)
+/* Listens on a host name or address, at h->port. */
+static pl_status listen_on_host(struct http *h, const char *host, bool both,
+                                pl_err *err)
 {
     struct addrinfo hint = {.ai_socktype = SOCK_STREAM,
                             .ai_flags = AI_PASSIVE | AI_NUMERICSERV};
     struct addrinfo *found = NULL;
     char port[16];
-    int e;
+    int e, fd = -1;
 
-    snprintf(port, sizeof port, "%d", h->o.port);
-    e = getaddrinfo(host_of(h), port, &hint, &found);
+    snprintf(port, sizeof port, "%d", h->port);
+    e = getaddrinfo(host, port, &hint, &found);
     if (e != 0)
         return http_fail(err, PL_BAD_ARGUMENT,
                          "cannot listen on \"%s\": %s; give an address of this "
                          "machine, for example 127.0.0.1 or 0.0.0.0",
-                         host_of(h), gai_strerror(e));
+                         host, gai_strerror(e));
     e = EADDRNOTAVAIL;
-    for (struct addrinfo *a = found; a && h->listen_fd < 0; a = a->ai_next) {
-        h->listen_fd = listen_at(a);
-        if (h->listen_fd < 0)
+    for (struct addrinfo *a = found; a && fd < 0; a = a->ai_next) {
+        fd = listen_at(a, both);
+        if (fd < 0)
             e = errno;
     }
     freeaddrinfo(found);
-    if (h->listen_fd < 0)
-        return cannot_listen(h, e, err);
-    h->port = port_of(h->listen_fd);
-    h->loopback = is_loopback(h->listen_fd);
+    if (fd < 0)
+        return cannot_listen(h, host, e, err);
+    h->listen_fd[h->n_listen++] = fd;
+    h->port = port_of(fd);
+    h->loopback = h->loopback && is_loopback(fd);
     return PL_OK;
+}
+
+pl_status http_listen(struct http *h, pl_err *err)
+{
+    const char *list = h->o.host ? h->o.host : "127.0.0.1";
+    bool both = strchr(list, ',') == NULL;
+    pl_status s = PL_OK;
+
+    h->port = h->o.port;
+    h->loopback = true;
+    while (s == PL_OK && *list) {
+        size_t n = strcspn(list, ",");
+        char host[256];
+        int fd;
+
+        if (h->n_listen == HTTP_MAX_LISTEN || n >= sizeof host)
+            return http_fail(err, PL_BAD_ARGUMENT,
+                             "cannot listen on \"%.40s\": at most %d addresses "
+                             "of 255 characters are possible",
+                             list, HTTP_MAX_LISTEN);
+        snprintf(host, sizeof host, "%.*s", (int)n, list);
+        list += n + (list[n] == ',');
+        if (!is_path(host)) {
+            s = listen_on_host(h, host, both, err);
+            continue;
+        }
+        fd = listen_at_path(host);
+        if (fd < 0)
+            return cannot_listen(h, host, errno, err);
+        h->listen_fd[h->n_listen++] = fd;
+    }
+    return s;
+}
+
+/* Removes the file of a Unix socket that this server listens on. */
+static void remove_socket(int fd)
+{
+    struct sockaddr_un a = {0};
+    socklen_t n = sizeof a;
+
+    if (getsockname(fd, (struct sockaddr *)(void *)&a, &n) == 0 &&
+        a.sun_family == AF_UNIX)
+        unlink(a.sun_path);
+}
+
+void http_unlisten(struct http *h)
+{
+    while (h->n_listen > 0) {
+        int fd = h->listen_fd[--h->n_listen];
+
+        remove_socket(fd);
+        close(fd);
+    }
 }
 
 /* ---- new connections ----------------------------------------------------- */
@@ -198,13 +308,13 @@ static bool has_room(struct http *h)
 
 /* Accepts all pending connections within the limit. Returns false if the system
  * has run out of sockets or memory for them. */
-static bool accept_clients(struct http *h)
+static bool accept_clients(struct http *h, int listen_fd)
 {
     while (has_room(h)) {
         struct sockaddr_storage from;
         struct sockaddr *a = (struct sockaddr *)(void *)&from;
         socklen_t n = sizeof from;
-        int fd = accept4(h->listen_fd, a, &n, SOCK_CLOEXEC | SOCK_NONBLOCK);
+        int fd = accept4(listen_fd, a, &n, SOCK_CLOEXEC | SOCK_NONBLOCK);
 
         if (fd < 0 && (errno == EMFILE || errno == ENFILE || errno == ENOMEM ||
                        errno == ENOBUFS))
@@ -335,13 +445,6 @@ void http_wake(struct http *h)
     eventfd_write(h->wake_fd, 1);
 }
 
-static void stop_listening(struct http *h)
-{
-    if (h->listen_fd >= 0)
-        close(h->listen_fd);
-    h->listen_fd = -1;
-}
-
 /* Closes all lingering connections because the server stops. */
 static void stop_lingering(struct http *h)
 {
@@ -354,14 +457,15 @@ static void stop_lingering(struct http *h)
 void *http_listen_thread(void *http)
 {
     struct http *h = http;
-    struct pollfd p[3 + HTTP_MAX_LINGER];
+    enum { LISTEN = 2, LINGER = LISTEN + HTTP_MAX_LISTEN };
+    struct pollfd p[LINGER + HTTP_MAX_LINGER];
     bool sockets_left = true, watching = false;
     double look = 0;
     eventfd_t woken;
 
     while (!atomic_load(&h->stopping)) {
         bool accepting = sockets_left && has_room(h);
-        int n = poll_lingering(h, p + 3), wait = -1;
+        int n = poll_lingering(h, p + LINGER), wait = -1;
 
         if (http_now() >= look) {
             look = http_now() + 1;
@@ -369,29 +473,33 @@ void *http_listen_thread(void *http)
         }
 
         if (atomic_load(&h->draining))
-            stop_listening(h);
+            http_unlisten(h);
         p[0] = (struct pollfd){.fd = h->wake_fd, .events = POLLIN};
         p[1] = (struct pollfd){.fd = h->watch_fd, .events = POLLIN};
-        p[2] = (struct pollfd){.fd = accepting ? h->listen_fd : -1,
-                               .events = POLLIN};
+        for (int i = 0; i < HTTP_MAX_LISTEN; i++)
+            p[LISTEN + i] = (struct pollfd){
+                .fd = accepting && i < h->n_listen ? h->listen_fd[i] : -1,
+                .events = POLLIN};
         if (n > 0 || !sockets_left)
             wait = BUSY_MS;
         else if (watching)
             wait = LOOK_MS;
-        if (poll(p, (nfds_t)(3 + n), wait) < 0)
+        if (poll(p, (nfds_t)(LINGER + n), wait) < 0)
             continue;
         if (p[0].revents)
             eventfd_read(h->wake_fd, &woken);
         if (p[1].revents)
             check_disconnects(h);
         sockets_left = true;
-        if (p[2].revents && !atomic_load(&h->draining)) {
-            sockets_left = accept_clients(h);
+        for (int i = 0; i < h->n_listen && !atomic_load(&h->draining); i++) {
+            if (!p[LISTEN + i].revents)
+                continue;
+            sockets_left = accept_clients(h, h->listen_fd[i]) && sockets_left;
             watching = true;
         }
         see_lingering(h);
     }
-    stop_listening(h);
+    http_unlisten(h);
     stop_lingering(h);
     return NULL;
 }

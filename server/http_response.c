@@ -82,7 +82,7 @@ static struct MHD_Response *response_of(struct http_request *r)
  * memory. Caller holds r->lock. */
 static struct MHD_Response *prepare(struct http_request *r)
 {
-    const char *origin = r->h->o.origin;
+    const char *origin = http_allowed_origin(r);
     struct MHD_Response *response = response_of(r);
 
     if (!response)
@@ -90,12 +90,11 @@ static struct MHD_Response *prepare(struct http_request *r)
     r->queued = true;
     if (r->type)
         MHD_add_response_header(response, "Content-Type", r->type);
-    if (origin) {
+    if (origin)
         MHD_add_response_header(response, "Access-Control-Allow-Origin",
                                 origin);
-        if (strcmp(origin, "*") != 0)
-            MHD_add_response_header(response, "Vary", "Origin");
-    }
+    if (r->h->o.origin && (!origin || strcmp(origin, "*") != 0))
+        MHD_add_response_header(response, "Vary", "Origin");
     if (atomic_load(&r->h->draining) || r->close)
         MHD_add_response_header(response, "Connection", "close");
     for (int i = 0; i < r->n_line; i++)

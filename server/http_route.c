@@ -161,8 +161,7 @@ static bool is_ours(const struct http *h, const char *s)
         return true;
     return is_same(host, n, "localhost", 9) ||
            (n > 10 && !strncasecmp(host + n - 10, ".localhost", 10)) ||
-           (own && is_same(host, n, own, strlen(own))) ||
-           is_listed(h->o.hosts, host, n);
+           is_listed(own, host, n) || is_listed(h->o.hosts, host, n);
 }
 
 /* Returns true if the Host header shows that a browser reached this server by a
@@ -178,6 +177,24 @@ static bool is_dns_rebinding(const struct http_request *r)
     return !is_ours(r->h, host);
 }
 
+const char *http_allowed_origin(const struct http_request *r)
+{
+    const char *list = r->h->o.origin, *origin = http_header(r, "Origin");
+    const char *host = origin ? strstr(origin, "://") : NULL;
+    size_t n = 0;
+
+    if (is_listed(list, "*", 1))
+        return "*";
+    if (!origin)
+        return NULL;
+    host = host ? host_of(host + 3, &n) : "";
+    if (is_listed(list, "localhost", 9) &&
+        (is_same(host, n, "localhost", 9) || is_same(host, n, "127.0.0.1", 9) ||
+         is_same(host, n, "::1", 3)))
+        return origin;
+    return is_listed(list, origin, strlen(origin)) ? origin : NULL;
+}
+
 /* Returns true if a browser sent the request on behalf of a page that is
  * neither from this server nor allowed (http_options.origin). A browser sends
  * such requests without asking, even to servers on the local machine. To
@@ -188,10 +205,10 @@ static bool is_dns_rebinding(const struct http_request *r)
 static bool is_cross_origin(const struct http_request *r)
 {
     const char *site = http_header(r, "Sec-Fetch-Site");
-    const char *origin = http_header(r, "Origin"), *let_in = r->h->o.origin;
+    const char *origin = http_header(r, "Origin");
     const char *host = origin ? strstr(origin, "://") : NULL;
 
-    if (let_in && (!strcmp(let_in, "*") || (origin && !strcmp(origin, let_in))))
+    if (http_allowed_origin(r))
         return false;
     if (site)
         return !strcasecmp(site, "cross-site") ||
@@ -275,6 +292,8 @@ static uint64_t hash_address(const struct http_request *r)
             return hash(six->s6_addr + 12, 4);
         return hash(six->s6_addr, 8);
     }
+    if (a->sa_family != AF_INET) /* a Unix socket */
+        return hash("", 0);
     return hash(&((const struct sockaddr_in *)(const void *)a)->sin_addr, 4);
 }
 

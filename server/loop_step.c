@@ -410,15 +410,19 @@ static int32_t sample_without_eog(const struct loop *l, struct task *w,
     return id;
 }
 
-/* Samples the next token of a task. Returns -1 with *err set if that fails.
- * While the grammar of a task does not apply yet, no end-of-text token is
- * sampled. */
+/* Samples the next token of a task, unless one is forced. Returns -1 with *err
+ * set if that fails. While the grammar of a task does not apply yet, no
+ * end-of-text token is sampled. */
 static int32_t sample_next(const struct loop *l, struct task *w, float *logits,
                            pl_err *err)
 {
     const struct task_callbacks *j = &w->params.listener;
-    int32_t id;
+    int32_t id = j->forced ? j->forced(j->user) : -1;
 
+    if (id >= 0) {
+        pl_sampler_accept(w->sampler, id);
+        return id;
+    }
     if (w->params.grammar && !w->grammar_active &&
         (!j->grammar_applies || j->grammar_applies(j->user))) {
         if (pl_sampler_set_grammar(w->sampler, w->params.grammar, err) != PL_OK)

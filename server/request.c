@@ -3,6 +3,7 @@
 #include "request_parse.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 typedef bool request_read_fn(struct request_reader *r);
 
@@ -10,11 +11,12 @@ typedef bool request_read_fn(struct request_reader *r);
  * enum request_kind. */
 static const struct {
     enum api_error_shape shape;
-    request_read_fn *part[5];
+    request_read_fn *part[6];
 } kinds[] = {
     [REQUEST_CHAT] = {API_ERROR_OPENAI,
                       {request_read_sampling, request_read_output,
-                       request_read_tools, request_read_chat}},
+                       request_read_tools, request_read_thinking,
+                       request_read_chat}},
     [REQUEST_COMPLETIONS] = {API_ERROR_OPENAI,
                              {request_read_sampling, request_read_output,
                               request_read_prompt}},
@@ -23,10 +25,12 @@ static const struct {
                              request_read_prompt}},
     [REQUEST_MESSAGES] = {API_ERROR_BLOCKS,
                           {request_read_sampling, request_read_output,
-                           request_read_tools, request_read_messages}},
+                           request_read_tools, request_read_thinking,
+                           request_read_messages}},
     [REQUEST_RESPONSES] = {API_ERROR_OPENAI,
                            {request_read_sampling, request_read_output,
-                            request_read_tools, request_read_responses}},
+                            request_read_tools, request_read_thinking,
+                            request_read_responses}},
     [REQUEST_INFILL] = {API_ERROR_OPENAI,
                         {request_read_sampling, request_read_output,
                          request_read_infill}},
@@ -150,28 +154,117 @@ bool request_set_extra(struct request_reader *r, const char *name,
 bool request_set_thinking(struct request_reader *r, bool on)
 {
     return request_set_extra(r, "enable_thinking", json_boolean(on)) &&
-           request_set_extra(r, "thinking", json_boolean(on));
+           request_set_extra(r, "thinking", json_boolean(on)) &&
+           request_set_extra(r, "thinking_mode",
+                             json_string(on ? "enabled" : "disabled"));
+}
+
+/* Returns a string of an object without leading white space; NULL if nothing is
+ * left. */
+static const char *trimmed(const json_t *o, const char *name)
+{
+    const char *text = json_string_value(json_object_get(o, name));
+
+    if (text != NULL)
+        text += strspn(text, " \t\r\n");
+    return text != NULL && *text != '\0' ? text : NULL;
 }
 
 /* Sets a->begun if the conversation ends with a text of the assistant. In chats
  * and /v1/messages this is the beginning of the answer, which the model
- * continues, unless the request sets add_generation_prompt. */
+ * continues, unless the request sets add_generation_prompt.
+ * continue_final_message, vLLM's, demands it, and has reasoning continued that
+ * no content follows. */
 static bool read_begun(struct request_reader *r)
 {
     size_t n = json_array_size(r->messages);
     const json_t *last = json_array_get(r->messages, n > 0 ? n - 1 : 0);
     const char *role = json_string_value(json_object_get(last, "role"));
-    const char *text = json_string_value(json_object_get(last, "content"));
+    const char *text = trimmed(last, "content");
+    bool demanded = false;
 
-    if ((r->a->kind != REQUEST_CHAT && r->a->kind != REQUEST_MESSAGES) ||
-        field(&r->f, "add_generation_prompt") || !role ||
-        strcmp(role, "assistant") != 0 || !text ||
-        text[strspn(text, " \t\r\n")] == '\0' ||
-        json_array_size(json_object_get(last, "tool_calls")) > 0)
+    if (r->a->kind != REQUEST_CHAT && r->a->kind != REQUEST_MESSAGES)
         return true;
-    r->a->begun = strdup(text + strspn(text, " \t\r\n"));
+    if (!field_bool(&r->f, "continue_final_message", &demanded))
+        return false;
+    if (demanded && field(&r->f, "add_generation_prompt") &&
+        !r->a->no_generation_prompt)
+        return api_error_set(r->f.why, 400, "invalid_value",
+                             "continue_final_message",
+                             "continue_final_message: excludes "
+                             "add_generation_prompt; set only one of them");
+    if (demanded && text == NULL) {
+        text = trimmed(last, "reasoning_content");
+        r->a->begun_reasoning = text != NULL;
+    }
+    if (role == NULL || strcmp(role, "assistant") != 0 ||
+        json_array_size(json_object_get(last, "tool_calls")) > 0)
+        text = NULL;
+    if (demanded && text == NULL)
+        return api_error_set(r->f.why, 400, "invalid_value",
+                             "continue_final_message",
+                             "continue_final_message: the last message is not "
+                             "a text of the assistant; leave it out");
+    if (text == NULL ||
+        (!demanded && field(&r->f, "add_generation_prompt") != NULL))
+        return true;
+    r->a->begun = strdup(text);
     r->a->no_generation_prompt = true;
     return r->a->begun != NULL || api_error_set_memory(r->f.why);
+}
+
+static const char VARIABLES[] = "chat_template_kwargs";
+
+/* Returns true if a default must not be added: the request constrains its
+ * output itself, or calls tools. */
+static bool constrains(const json_t *body)
+{
+    static const char *const names[] = {"grammar",         "json_schema",
+                                        "response_format", "text",
+                                        "output_config",   "tools"};
+
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+        if (json_object_get(body, names[i]) != NULL)
+            return true;
+    return false;
+}
+
+bool request_add_defaults(json_t *body, const json_t *defaults)
+{
+    bool constrained = constrains(body), ok = true;
+    json_t *own = json_deep_copy(defaults), *v;
+    const char *name;
+
+    if (defaults == NULL)
+        return true;
+
+    json_object_foreach (own, name, v) {
+        bool own_grammar = constrained && (strcmp(name, "grammar") == 0 ||
+                                           strcmp(name, "json_schema") == 0);
+
+        if (json_object_get(body, name) == NULL && !own_grammar &&
+            strcmp(name, VARIABLES) != 0)
+            ok = json_object_set(body, name, v) == 0 && ok;
+    }
+    ok = ok && own != NULL;
+    json_decref(own);
+    return ok;
+}
+
+/* Sets the default variables of the template that the request has not set, in
+ * whatever way. */
+static bool add_variables(struct request_reader *r)
+{
+    json_t *own =
+        json_deep_copy(json_object_get(r->rules->defaults, VARIABLES));
+    const char *name;
+    json_t *v;
+    bool ok = true;
+
+    json_object_foreach (own, name, v)
+        ok = request_set_extra(r, name, json_incref(v)) && ok;
+    json_decref(own);
+    return ok;
 }
 
 static bool read_all(struct request_reader *r, const char *body, size_t len)
@@ -179,8 +272,11 @@ static bool read_all(struct request_reader *r, const char *body, size_t len)
     struct request *a = r->a;
     const json_t *given = NULL;
 
-    if (!fields_read(&r->f, &a->body, body, len, r->f.why) ||
-        !field_text(&r->f, "model", &a->model) || !check_beyond(r))
+    if (!fields_read(&r->f, &a->body, body, len, r->f.why))
+        return false;
+    if (!request_add_defaults(a->body, r->rules->defaults))
+        return api_error_set_memory(r->f.why);
+    if (!field_text(&r->f, "model", &a->model) || !check_beyond(r))
         return false;
     if (!field_object(&r->f, "chat_template_kwargs", &given))
         return false;
@@ -191,7 +287,7 @@ static bool read_all(struct request_reader *r, const char *body, size_t len)
          part++)
         if (!(*part)(r))
             return false;
-    if (!read_begun(r))
+    if (!read_begun(r) || !add_variables(r))
         return false;
     if (r->messages != NULL && !request_dump(r, r->messages, &a->messages))
         return false;

@@ -33,20 +33,30 @@ enum request_need {
 
 enum request_reasoning {
     REASONING_APART,  /* in a separate field or block */
-    REASONING_WITHIN, /* in the content, between <think> tags */
+    REASONING_WITHIN, /* in the content, with its markers */
     REASONING_BOTH,
+    REASONING_HIDDEN, /* not at all */
 };
 
 /* Settings of the server that apply to all requests. */
 struct request_rules {
     const pl_sampling *sampling; /* default sampling; NULL for the library's */
-    const pl_tokenizer *words;   /* tokenizes the texts of biases; NULL if none,
+    /* Fields that a request has unless it says otherwise; NULL if none. A
+     * grammar or schema is left out of a request with tools or one of its own.
+     */
+    const json_t *defaults;
+    const pl_tokenizer *words; /* tokenizes the texts of biases; NULL if none,
                                     and such biases are rejected */
     int64_t n_vocab;
     int64_t max_tokens; /* used if a request has no limit; -1 for no limit */
     int max_texts;      /* most tasks of a request, prompts times choices; 0 for
                            128 */
     uint64_t seed;      /* used if a request has no seed */
+    /* used if a request does not say where reasoning is returned, and if it
+     * does not limit it */
+    enum request_reasoning reasoning;
+    bool limits_thinking;
+    int64_t think_tokens;
     unsigned can;       /* supported features, a set of enum request_need */
     bool calls_as_text; /* the chat template requires call arguments as JSON
                            text, not as objects */
@@ -82,6 +92,7 @@ struct request {
     /* text that the answer begins with, from a last message of the assistant;
      * owned; NULL if none */
     char *begun;
+    bool begun_reasoning;          /* it is reasoning, else content */
     struct request_prompt *prompt; /* [n_prompt], owned */
     int n_prompt;                  /* 1 for a conversation */
 
@@ -116,6 +127,10 @@ struct request {
     bool ids;           /* return the ids of generated tokens */
     bool echo;          /* return the prompt before the generated text */
     enum request_reasoning reasoning;
+    bool limits_thinking; /* reasoning ends after think_tokens tokens */
+    int64_t think_tokens;
+    const char *effort; /* effort of reasoning that is replaced if the template
+                           rejects it; NULL if none */
 };
 
 /* Parses a request body of a protocol into *a. Returns false with *why filled
@@ -125,6 +140,9 @@ bool request_parse(struct request *a, enum request_kind kind, const char *body,
                    size_t len, const struct request_rules *rules,
                    struct api_error *why);
 void request_fini(struct request *a); /* {0} is allowed */
+/* Adds the fields of request_rules.defaults to a request's body. Returns false
+ * if out of memory. */
+bool request_add_defaults(json_t *body, const json_t *defaults);
 enum api_error_shape request_shape(enum request_kind kind);
 
 #endif

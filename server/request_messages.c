@@ -142,20 +142,6 @@ static bool read_system(struct request_reader *r)
     return end(&m) && ok;
 }
 
-/* Reads the field "thinking". Templates can only turn reasoning on or off, so
- * its token budget is ignored. */
-static bool read_thinking(struct request_reader *r)
-{
-    static const char *const types[] = {"enabled", "disabled", "adaptive"};
-    struct fields thinking;
-    int type = 2;
-
-    if (!fields_within(&r->f, "thinking", &thinking) ||
-        !field_choice(&thinking, "type", types, 3, &type))
-        return false;
-    return type == 2 || request_set_thinking(r, type == 0);
-}
-
 bool request_read_messages(struct request_reader *r)
 {
     const json_t *list = NULL;
@@ -167,7 +153,7 @@ bool request_read_messages(struct request_reader *r)
     r->messages = json_array();
     if (r->messages == NULL)
         return api_error_set_memory(r->f.why);
-    if (!read_system(r) || !read_thinking(r))
+    if (!read_system(r))
         return false;
     for (size_t i = 0; i < json_array_size(list); i++)
         if (!read_message(r, list, i))

@@ -31,26 +31,6 @@ static bool read_probs(struct request_reader *r)
     return true;
 }
 
-static bool read_reasoning(struct request_reader *r)
-{
-    static const char *const formats[] = {"auto", "deepseek", "none",
-                                          "deepseek-legacy"};
-    static const enum request_reasoning what[] = {
-        REASONING_APART, REASONING_APART, REASONING_WITHIN, REASONING_BOTH};
-    const char *effort = NULL;
-    int i = 0;
-
-    if (!field_choice(&r->f, "reasoning_format", formats, 4, &i) ||
-        !field_text(&r->f, "reasoning_effort", &effort))
-        return false;
-    r->a->reasoning = what[i];
-    if (effort == NULL)
-        return true;
-    if (strcmp(effort, "none") == 0)
-        return request_set_thinking(r, false);
-    return request_set_extra(r, "reasoning_effort", json_string(effort));
-}
-
 bool request_read_output(struct request_reader *r)
 {
     struct request *a = r->a;
@@ -79,5 +59,5 @@ bool request_read_output(struct request_reader *r)
     if (a->echo && a->probs)
         return field_unsupported(&r->f, "echo",
                                  "prompt token probabilities are");
-    return a->kind != REQUEST_CHAT || read_reasoning(r);
+    return true;
 }

@@ -34,6 +34,9 @@ bool request_read_format(struct request_reader *r);
 /* request_output.c: the format of the output, and which details are
  * returned. */
 bool request_read_output(struct request_reader *r);
+/* request_thinking.c: reasoning, on or off, its limit, and where it is
+ * returned. */
+bool request_read_thinking(struct request_reader *r);
 /* request_tools.c: tools and tool_choice. Tools are converted to their form in
  * chat completions, which templates expect. */
 bool request_read_tools(struct request_reader *r);

@@ -134,21 +134,6 @@ static bool read_item(struct request_reader *r, const json_t *list, size_t i)
     return field_unsupported(&item, "type", "this type of item is");
 }
 
-static bool read_effort(struct request_reader *r)
-{
-    struct fields reasoning;
-    const char *effort = NULL;
-
-    if (!fields_within(&r->f, "reasoning", &reasoning) ||
-        !field_text(&reasoning, "effort", &effort))
-        return false;
-    if (effort == NULL)
-        return true;
-    if (strcmp(effort, "none") == 0)
-        return request_set_thinking(r, false);
-    return request_set_extra(r, "reasoning_effort", json_string(effort));
-}
-
 static bool read_instructions(struct request_reader *r)
 {
     const char *text = NULL;
@@ -168,7 +153,7 @@ bool request_read_responses(struct request_reader *r)
     r->messages = json_array();
     if (r->messages == NULL)
         return api_error_set_memory(r->f.why);
-    if (!field_need(&r->f, "input") || !read_effort(r) || !read_instructions(r))
+    if (!field_need(&r->f, "input") || !read_instructions(r))
         return false;
     if (json_is_string(v)) {
         m = new_message(r, "user");

@@ -14,27 +14,79 @@ static pl_status no_memory(pl_err *err)
     return err->status = PL_NO_MEMORY;
 }
 
+/* Replaces the effort of reasoning in the template variables, JSON text
+ * `extra`. If `effort` is NULL, removes it. Returns the JSON text, malloc'ed;
+ * NULL if out of memory. */
+static char *with_effort(const char *extra, const char *effort)
+{
+    static const char *const names[] = {"reasoning_effort", "thinking_effort"};
+    json_t *all = json_loads(extra, 0, NULL);
+    char *out;
+
+    for (int i = 0; i < 2; i++)
+        if (effort != NULL)
+            json_object_set_new(all, names[i], json_string(effort));
+        else
+            json_object_del(all, names[i]);
+    out = all != NULL ? json_dumps(all, JSON_COMPACT) : NULL;
+    json_decref(all);
+    return out;
+}
+
+/* Returns the effort to try after `effort` was rejected for the i-th time; NULL
+ * for none. */
+static const char *next_effort(const char *effort, int i)
+{
+    static const char *const order[][4] = {
+        {"minimal", "low"},        {"low", "medium", "high"},
+        {"medium", "high", "low"}, {"high", "max", "medium"},
+        {"xhigh", "max", "high"},  {"max", "xhigh", "high"},
+    };
+
+    for (size_t k = 0; k < sizeof(order) / sizeof(order[0]); k++)
+        if (i < 2 && strcmp(effort, order[k][0]) == 0)
+            return order[k][i + 1];
+    return NULL;
+}
+
+/* Renders the conversation. If the template rejects it, tries other efforts of
+ * reasoning, and none, because templates know different ones. */
 static pl_status render(const struct request *a, const char *messages,
                         const pl_template *t, int64_t now, char **text,
                         size_t *len, pl_err *err)
 {
-    const pl_conversation c = {.size = sizeof(c),
-                               .messages = messages,
-                               .tools = a->tools,
-                               .extra = a->extra,
-                               .no_generation_prompt = a->no_generation_prompt,
-                               .now = now};
+    pl_conversation c = {.size = sizeof(c),
+                         .messages = messages,
+                         .tools = a->tools,
+                         .extra = a->extra,
+                         .no_generation_prompt = a->no_generation_prompt,
+                         .now = now};
+    pl_status s = pl_template_render(t, &c, text, len, err);
+    const char *effort = a->effort;
+    pl_err ignored;
 
-    return pl_template_render(t, &c, text, len, err);
+    for (int i = 0; s == PL_BAD_ARGUMENT && effort != NULL; i++) {
+        char *extra;
+
+        effort = next_effort(a->effort, i);
+        extra = with_effort(a->extra, effort);
+        if (extra == NULL)
+            return no_memory(err);
+        c.extra = extra;
+        s = pl_template_render(t, &c, text, len, &ignored);
+        free(extra);
+    }
+    return s;
 }
 
-/* Copies the conversation and appends a marker to the text of its last message.
- * The marker, also written to `end`, is a number that occurs nowhere in the
- * conversation; templates do not change digits. Returns the JSON text,
- * malloc'ed; NULL if out of memory. */
-static char *mark_end(const char *messages, char end[static 32])
+/* Copies the conversation and appends a marker to a text of its last message,
+ * the content or the reasoning. The marker, also written to `end`, is a number
+ * that occurs nowhere in the conversation; templates do not change digits.
+ * Returns the JSON text, malloc'ed; NULL if out of memory. */
+static char *mark_end(const char *messages, const char *name,
+                      char end[static 32])
 {
-    json_t *all = json_loads(messages, 0, NULL), *last, *content;
+    json_t *all = json_loads(messages, 0, NULL), *last, *text;
     uint64_t n = 7081542936;
     char *marked = NULL;
 
@@ -44,9 +96,9 @@ static char *mark_end(const char *messages, char end[static 32])
         snprintf(end, 32, "%" PRIu64, n++);
     while (strstr(messages, end));
     last = json_array_get(all, json_array_size(all) - 1);
-    content = json_sprintf(
-        "%s%s", json_string_value(json_object_get(last, "content")), end);
-    if (json_object_set_new(last, "content", content) == 0)
+    text = json_sprintf("%s%s", json_string_value(json_object_get(last, name)),
+                        end);
+    if (json_object_set_new(last, name, text) == 0)
         marked = json_dumps(all, 0);
     json_decref(all);
     return marked;
@@ -59,7 +111,8 @@ static pl_status render_begun(const struct request *a, const pl_template *t,
                               pl_err *err)
 {
     const size_t n = strlen(a->begun);
-    char end[32], *marked = mark_end(a->messages, end), *at;
+    const char *name = a->begun_reasoning ? "reasoning_content" : "content";
+    char end[32], *marked = mark_end(a->messages, name, end), *at;
     pl_status s;
 
     if (marked == NULL)

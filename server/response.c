@@ -265,23 +265,18 @@ static bool add_text(struct response *w, struct response_choice *c,
     return !w->failed;
 }
 
-/* Closes the <think> section if reasoning is part of the content and has ended.
- * For REASONING_BOTH, repeats the reasoning in the content first. */
-static bool end_thoughts(struct response *w, struct response_choice *c)
+/* Repeats reasoning that has ended at the beginning of the content. */
+static bool repeat_thoughts(struct response *w, struct response_choice *c)
 {
     const struct text why =
         c->thinks ? response_last(c)->text : (struct text){0};
-    bool both = w->a->reasoning == REASONING_BOTH;
     struct text all = {0};
 
     if (!c->thinks)
         return !w->failed;
     c->thinks = false;
-    if (both) {
-        w->failed = w->failed || !text_add(&all, "<think>", 7) ||
-                    !text_add(&all, why.s, why.n);
-    }
-    w->failed = w->failed || !text_add(&all, "</think>", 8);
+    w->failed = w->failed || !text_add(&all, "<think>", 7) ||
+                !text_add(&all, why.s, why.n) || !text_add(&all, "</think>", 8);
     if (!w->failed)
         add_text(w, c, PL_REPLY_CONTENT, all.s, all.n);
     text_free(&all);
@@ -332,19 +327,10 @@ bool response_part(struct response *w, int choice, const pl_reply_part *p)
 
     if (w->failed || w->over || c->ended)
         return !w->failed;
-    if (p->kind == PL_REPLY_REASONING && how != REASONING_APART) {
-        if (p->len == 0)
-            return true;
-        if (how == REASONING_WITHIN && !c->thinks &&
-            !add_text(w, c, PL_REPLY_CONTENT, "<think>", 7))
-            return false;
-        c->thinks = true;
-        return add_text(w, c,
-                        how == REASONING_WITHIN ? PL_REPLY_CONTENT
-                                                : PL_REPLY_REASONING,
-                        p->text, p->len);
-    }
-    if (p->kind != PL_REPLY_REASONING && !end_thoughts(w, c))
+    if (p->kind == PL_REPLY_REASONING && how == REASONING_HIDDEN)
+        return true;
+    c->thinks |= p->kind == PL_REPLY_REASONING && how == REASONING_BOTH;
+    if (p->kind != PL_REPLY_REASONING && !repeat_thoughts(w, c))
         return false;
     if (p->kind == PL_REPLY_CALL_MORE)
         return add_arguments(w, c, p);
@@ -443,7 +429,7 @@ bool response_end(struct response *w, int choice,
     if (end->stop != NULL)
         w->failed = !text_add(&c->stop, end->stop, strlen(end->stop));
     c->end.stop = c->stop.s;
-    if (!begin(w, c) || !end_thoughts(w, c) || !end_block(w, c))
+    if (!begin(w, c) || !repeat_thoughts(w, c) || !end_block(w, c))
         return false;
     c->ended = true;
     if (w->streamed && w->protocol->end != NULL)

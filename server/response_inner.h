@@ -20,8 +20,7 @@ struct response_choice {
     int n_block, cap_block;
     struct utf8_tail tail; /* incomplete character at the end of the last
                               block */
-    bool thinks;           /* reasoning that will be part of the content is not
-                              closed yet */
+    bool thinks;           /* reasoning will be repeated in the content */
     /* lists of the probabilities and ids of all tokens, in a stream of the
      * tokens not sent yet; owned; NULL if not requested */
     json_t *probs, *ids;

@@ -193,7 +193,10 @@ static bool read_conversation(const struct service *v, struct http_request *r,
                                             pl_tokenizer_n_vocab(v->words),
                                         .words = v->words,
                                         .sampling = &v->sampling,
+                                        .defaults = v->defaults,
                                         .max_tokens = -1,
+                                        .limits_thinking = v->limits_thinking,
+                                        .think_tokens = v->think_tokens,
                                         .calls_as_text = v->calls_as_text};
     struct request a = {0};
     size_t len;
@@ -248,12 +251,15 @@ static void on_count_tokens(void *user, struct http_request *r)
 
 static void on_page(void *user, struct http_request *r)
 {
+    char policy[1024];
+
     (void)user;
-    http_set_header(r, "Content-Security-Policy",
-                    "default-src 'none'; script-src 'unsafe-inline'; "
-                    "style-src 'unsafe-inline'; img-src blob: data:; "
-                    "connect-src 'self'; base-uri 'none'; form-action 'none'; "
-                    "frame-ancestors 'none'");
+    snprintf(policy, sizeof policy,
+             "default-src 'none'; script-src %s; style-src 'unsafe-inline'; "
+             "img-src blob: data:; connect-src 'self'; base-uri 'none'; "
+             "form-action 'none'; frame-ancestors 'none'",
+             server_page_scripts);
+    http_set_header(r, "Content-Security-Policy", policy);
     http_set_header(r, "X-Content-Type-Options", "nosniff");
     http_respond(r, 200, "text/html; charset=utf-8", server_page,
                  strlen(server_page));

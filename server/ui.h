@@ -1,7 +1,9 @@
-/* The web UI: the file ui.html, embedded in the command. */
+/* The web UI: ui.html with its scripts, embedded in the command. */
 #ifndef SERVER_UI_H
 #define SERVER_UI_H
 
 extern const char server_page[]; /* NUL-terminated */
+/* The sums of its scripts, as a Content-Security-Policy names them. */
+extern const char server_page_scripts[];
 
 #endif

@@ -245,14 +245,11 @@ TEST(cli_usage_errors_exit_2_and_name_option_and_remedy)
 TEST(cli_llama_cpp_options_are_refused_by_name)
 {
     static const struct mistake list[] = {
-        {"plait run -kvo", "-nkvo"},
-        {"plait run --no-op-offload", "--op-offload off"},
-        {"plait run -tb 4", "-t"},
         {"plait run -dr a/b", "-hf"},
-        {"plait run -cnv", "use -i"},
-        {"plait run --chat-template chatml", "--template FILE"},
+        {"plait run --lora a.gguf", "merge the adapter"},
         {"plait run --list-devices", "plait devices"},
-        {"plait perplexity --ppl-stride 5", "--chunks"},
+        {"plait serve --context-shift", "a full context ends the text"},
+        {"LLAMA_ARG_LORA=a plait serve -m x", "LLAMA_ARG_LORA=a: --lora"},
     };
 
     MUST_REFUSE(list, 2);

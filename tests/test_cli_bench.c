@@ -256,7 +256,7 @@ TEST(bench_limit_knows_latents)
 TEST(bench_lists_multiply_out)
 {
     json_t *all = rows("plait bench --shape tiny --type q8_0,f16 --no-limits "
-                       "-r 1 -p 8,3 -n 4 -d 0,70 -b 1,2 -dev cpu -dev 'cpu*2' "
+                       "-r 1 -p 8,3 -n 4 -d 0,70 -np 1,2 -dev cpu -dev 'cpu*2' "
                        "-ctk f16,q8_0 -o json");
     size_t n = json_array_size(all);
 
@@ -353,9 +353,9 @@ TEST(bench_mistakes_name_the_value_and_the_remedy)
         {"plait bench --shape tiny,qwen9", "\"qwen9\"", 2},
         {TINY "-p 0 -n 0 -p x", "-p x: give a whole number", 2},
         {"plait bench --shape tiny -p 0 -n 0", "nothing to measure", 2},
-        {TINY "-b 0", "from 1 to", 2},
+        {TINY "-np 0", "from 1 to", 2},
         {TINY "-t 1,,2", "whole number", 2},
-        {TINY "-o xml", "md, csv or json", 2},
+        {TINY "-o xml", "md, csv, json, jsonl or sql", 2},
         {TINY "-c 5", "-c is an option of `plait run`", 2},
         {"plait bench -m nothing.gguf", "nothing.gguf", 1},
         {"TMPDIR=/nowhere " TINY, "set TMPDIR", 1},
@@ -442,7 +442,7 @@ TEST(cli_llama_cpp_options_without_effect_are_ignored)
     for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++) {
         struct ran r = sh(0, lines[i]);
 
-        must_say(r, "of llama.cpp has no effect here: ");
+        must_say(r, "passing over options that change no result here: ");
     }
 }
 
@@ -492,4 +492,33 @@ TEST(synth_texts_of_words_have_a_token_each)
     assert_non_null(strstr(r.out, "283"));
     assert_non_null(strstr(r.out, "510")); /* the last */
     assert_non_null(strstr(r.out, "272"));
+}
+
+#define FORMS "plait bench --shape tiny --no-limits -r 1 "
+
+/* The forms and tests of llama-bench. */
+TEST(bench_has_the_forms_and_tests_of_llama_bench)
+{
+    struct ran r = sh(0, FORMS "-p 4 -n 2 -pg 4,2 -o jsonl -fa 0,1 -nkvo 0");
+    char *line, *next = r.out;
+    int n = 0;
+    json_t *j;
+
+    while ((line = strsep(&next, "\n")) != NULL && line[0] != '\0') {
+        j = json_loads(line, 0, NULL);
+        assert_true(json_is_number(json_object_get(j, "avg_ts")));
+        n += (int)json_integer_value(json_object_get(j, "n_prompt")) * 100 +
+             (int)json_integer_value(json_object_get(j, "n_gen"));
+        json_decref(j);
+    }
+    assert_int_equal(n, 804);
+    r = sh(0, FORMS "-p 2-8*2 -n 0 -o json");
+    j = json_loads(r.out, 0, NULL);
+    assert_int_equal(json_array_size(j), 3);
+    json_decref(j);
+    r = sh(0, FORMS "-p 4 -n 0 -o sql");
+    assert_non_null(strstr(r.out, "CREATE TABLE IF NOT EXISTS test (\n"));
+    assert_non_null(strstr(r.out, "  avg_ts REAL,\n"));
+    assert_non_null(strstr(r.out, "INSERT INTO test VALUES ('"));
+    must_say(sh(2, FORMS "-pg 4"), "give two numbers, like 512,128");
 }

@@ -14,7 +14,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define CHAT MODEL "-i -n 24 --temp 0 --ignore-eos "
+#define FABLE_BOS "<|endoftext|>"
+#define FABLE_EOS "<|im_end|>"
+#define CHAT      MODEL "-i -n 24 --temp 0 --ignore-eos "
 
 static json_t *messages_of(const char *file)
 {
@@ -453,4 +455,143 @@ TEST(cli_chat_on_a_terminal_stops_an_answer_alone)
     assert_int_equal(json_array_size(m), 2);
     assert_string_equal(content(m, 0), "One\ntwo");
     json_decref(m);
+}
+
+/* Each template by name has its published form, of which the expected texts are
+ * those of llama.cpp. */
+TEST(cli_chat_templates_by_name_have_the_published_forms)
+{
+    static const struct {
+        const char *name, *text;
+    } list[] = {
+        {"chatml", "<|im_start|>system\nS<|im_end|>\n<|im_start|>user\nU"
+                   "<|im_end|>\n<|im_start|>assistant\nA<|im_end|>\n"
+                   "<|im_start|>user\nV<|im_end|>\n<|im_start|>assistant\n"},
+        {"chatglm4", "[gMASK]<sop><|system|>\nS<|user|>\nU<|assistant|>\nA"
+                     "<|user|>\nV<|assistant|>\n"},
+        {"command-r",
+         "<|START_OF_TURN_TOKEN|><|SYSTEM_TOKEN|>S<|END_OF_TURN_TOKEN|>"
+         "<|START_OF_TURN_TOKEN|><|USER_TOKEN|>U<|END_OF_TURN_TOKEN|>"
+         "<|START_OF_TURN_TOKEN|><|CHATBOT_TOKEN|>A<|END_OF_TURN_TOKEN|>"
+         "<|START_OF_TURN_TOKEN|><|USER_TOKEN|>V<|END_OF_TURN_TOKEN|>"
+         "<|START_OF_TURN_TOKEN|><|CHATBOT_TOKEN|>"},
+        {"deepseek", "S### Instruction:\nU\n### Response:\nA\n<|EOT|>\n"
+                     "### Instruction:\nV\n### Response:\n"},
+        {"deepseek2", "S\n\nUser: U\n\nAssistant: A@User: V\n\nAssistant:"},
+        {"deepseek3", "S\n\n<｜User｜>U<｜Assistant｜>A@<｜User｜>V"
+                      "<｜Assistant｜>"},
+        {"falcon3", "<|system|>\nS\n<|user|>\nU\n<|assistant|>\nA\n<|user|>\nV"
+                    "\n<|assistant|>\n"},
+        {"gemma", "<start_of_turn>user\nS\n\nU<end_of_turn>\n<start_of_turn>"
+                  "model\nA<end_of_turn>\n<start_of_turn>user\nV<end_of_turn>"
+                  "\n<start_of_turn>model\n"},
+        {"gpt-oss", "<|start|>system<|message|>S<|end|><|start|>user<|message|>"
+                    "U<|end|><|start|>assistant<|message|>A<|return|><|start|>"
+                    "user<|message|>V<|end|><|start|>assistant"},
+        {"granite",
+         "<|start_of_role|>system<|end_of_role|>S<|end_of_text|>\n"
+         "<|start_of_role|>user<|end_of_role|>U<|end_of_text|>\n"
+         "<|start_of_role|>assistant<|end_of_role|>A<|end_of_text|>\n"
+         "<|start_of_role|>user<|end_of_role|>V<|end_of_text|>\n"
+         "<|start_of_role|>assistant<|end_of_role|>"},
+        {"llama2", "[INST] <<SYS>>\nS\n<</SYS>>\n\nU [/INST] A @^[INST] V "
+                   "[/INST]"},
+        {"llama3",
+         "<|start_header_id|>system<|end_header_id|>\n\nS<|eot_id|>"
+         "<|start_header_id|>user<|end_header_id|>\n\nU<|eot_id|>"
+         "<|start_header_id|>assistant<|end_header_id|>\n\nA<|eot_id|>"
+         "<|start_header_id|>user<|end_header_id|>\n\nV<|eot_id|>"
+         "<|start_header_id|>assistant<|end_header_id|>\n\n"},
+        {"mistral-v1", " [INST] S\n\nU [/INST] A@ [INST] V [/INST]"},
+        {"mistral-v3", "[INST] S\n\nU[/INST] A@[INST] V[/INST]"},
+        {"mistral-v3-tekken", "[INST]S\n\nU[/INST]A@[INST]V[/INST]"},
+        {"mistral-v7", "[SYSTEM_PROMPT] S[/SYSTEM_PROMPT][INST] U[/INST] A@"
+                       "[INST] V[/INST]"},
+        {"mistral-v7-tekken", "[SYSTEM_PROMPT]S[/SYSTEM_PROMPT][INST]U[/INST]"
+                              "A@[INST]V[/INST]"},
+        {"openchat", "GPT4 Correct System: S<|end_of_turn|>GPT4 Correct User: U"
+                     "<|end_of_turn|>GPT4 Correct Assistant: A<|end_of_turn|>"
+                     "GPT4 Correct User: V<|end_of_turn|>GPT4 Correct "
+                     "Assistant:"},
+        {"phi3", "<|system|>\nS<|end|>\n<|user|>\nU<|end|>\n<|assistant|>\nA"
+                 "<|end|>\n<|user|>\nV<|end|>\n<|assistant|>\n"},
+        {"phi4",
+         "<|im_start|>system<|im_sep|>S<|im_end|><|im_start|>user<|im_sep|>U"
+         "<|im_end|><|im_start|>assistant<|im_sep|>A<|im_end|><|im_start|>user"
+         "<|im_sep|>V<|im_end|><|im_start|>assistant<|im_sep|>"},
+        {"vicuna", "S\n\nUSER: U\nASSISTANT: A@\nUSER: V\nASSISTANT:"},
+        {"zephyr", "<|system|>\nS@\n<|user|>\nU@\n<|assistant|>\nA@\n<|user|>\n"
+                   "V@\n<|assistant|>\n"},
+    };
+    static const char ask[] =
+        "echo '[{\"role\":\"system\",\"content\":\"S\"},{\"role\":\"user\","
+        "\"content\":\"U\"},{\"role\":\"assistant\",\"content\":\"A\"},"
+        "{\"role\":\"user\",\"content\":\"V\"}]' >m.json; "
+        "plait render " MODEL "--messages m.json --chat-template ";
+
+    for (size_t i = 0; i < sizeof list / sizeof list[0]; i++) {
+        char line[600], want[600] = "";
+        size_t n = 0;
+
+        for (const char *s = list[i].text; *s != '\0'; s++)
+            n += (size_t)snprintf(want + n, sizeof want - n, "%s%.1s",
+                                  *s == '@'   ? FABLE_EOS
+                                  : *s == '^' ? FABLE_BOS
+                                              : "",
+                                  *s == '@' || *s == '^' ? "" : s);
+        snprintf(line, sizeof line, "%s%s", ask, list[i].name);
+        assert_string_equal(sh(0, line).out, want);
+    }
+    must_say(sh(2, "plait run " MODEL "-i --chat-template nobody"),
+             "--chat-template nobody: neither the text of a template nor one "
+             "of chatml, chatglm4, ");
+    assert_string_equal(sh(0, "plait render --messages m.json --chat-template "
+                              "'{{ messages[0].content }}!'")
+                            .out,
+                        "S!");
+}
+
+/* A turn of a chat from a start line of llama-cli. */
+TEST(cli_chat_of_a_single_turn_ends_after_its_answer)
+{
+    struct ran one =
+        sh(0, "plait run " MODEL "-cnv -st -n 8 --temp 0 --ignore-eos -p 'Once "
+              "upon a time' --color --no-perf </dev/null");
+    struct ran raw =
+        sh(0, "echo '[{\"role\":\"user\",\"content\":\"Once upon a time\"}]' | "
+              "plait render " MODEL "--messages - >prompt && plait run " MODEL
+              "-n 8 --temp 0 --ignore-eos -bf prompt --no-display-prompt");
+
+    must_say(one, "change no result here: --color, --no-perf\n");
+    raw.out[strcspn(raw.out, "\n")] = '\0';
+    one.out[strcspn(one.out, "\n")] = '\0';
+    assert_string_equal(one.out, raw.out);
+    must_say(sh(2, "plait run " MODEL "-i -sys a -sysf b"),
+             "--system and --system-prompt-file");
+    assert_string_equal(
+        sh(0,
+           "printf 'Be kind.' >sys; printf '/save m.json\\n' | plait run " MODEL
+           "-i -sysf sys -n 1 >out; cat m.json")
+            .out,
+        "[\n  {\n    \"role\": \"system\",\n    \"content\": \"Be kind.\"\n  "
+        "}\n]\n");
+}
+
+/* -r ends the text before the words, which may come in several tokens. */
+TEST(cli_reverse_prompt_ends_the_text)
+{
+    struct ran whole =
+        sh(0, "plait run " MODEL "-n 40 --temp 0 -p 'Once upon a "
+              "time' --no-display-prompt");
+    char line[400], stop[20], *at = whole.out + 30;
+
+    assert_true(strlen(whole.out) > 50);
+    snprintf(stop, sizeof stop, "%.7s", at);
+    assert_null(strpbrk(stop, "'\\\n"));
+    *strstr(whole.out, stop) = '\0';
+    snprintf(line, sizeof line,
+             "plait run " MODEL "-n 40 --temp 0 -p 'Once upon a time' "
+             "--no-display-prompt -r nowhere -r '%s'",
+             stop);
+    assert_string_equal(sh(0, line).out, whole.out);
 }

@@ -20,9 +20,9 @@
 
 /* By their first names, in any command. */
 static const char *const that_read[] = {
-    "-m",           "-f",      "--tokens",       "--template",
-    "--messages",   "--tools", "--grammar-file", "-jf",
-    "--state-load", NULL};
+    "-m",         "-f",           "-bf",     "--tokens",
+    "--template", "--messages",   "--tools", "--grammar-file",
+    "-jf",        "--state-load", "-sysf",   NULL};
 static const char *const that_write[] = {"-o", "--svg", "--state-save",
                                          "--trace", NULL};
 /* serve writes no file that an option names; test_server_slots.c has slots. */

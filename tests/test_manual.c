@@ -37,7 +37,7 @@ TEST(manual_bash_completes_options_words_and_files)
         {"run --split-mode = t", "tensor"},
         {"run --split-mode =", "auto\nnone\nlayer\ntensor\nhybrid:"},
         {"plan -ctk f", "f16\nf32"},
-        {"bench -o ", "md\ncsv\njson"},
+        {"bench -o ", "md\ncsv\njson\njsonl\nsql"},
         {"logits -o two", "two words"},
         {"run -m two", "two words"},
         {"run -p two", ""},

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static bool has_name(const struct option_row *row, const char *name)
 {
@@ -57,19 +58,260 @@ TEST(options_have_names_of_their_own_in_each_command)
             }
 }
 
-TEST(options_of_llama_cpp_that_are_refused_do_not_exist_here)
-{
-    for (int i = 0; i < n_llama_option; i++) {
-        char names[512], *next = names;
+/* ---- start lines of llama.cpp -------------------------------------------- */
 
-        snprintf(names, sizeof names, "%s", llama_options[i].names);
-        for (char *s; (s = strsep(&next, " ")) != NULL;)
-            if (option_find(s, ~0u) != NULL)
-                fail_msg("%s is an option, so what is said of llama.cpp's is "
-                         "never read",
-                         s);
-    }
+/* Calls `each` with every row of llama_table.c, command and spelling. */
+static void llama_rows(enum llama_effect here,
+                       void (*each)(const struct llama_option *l,
+                                    enum command c, char *name))
+{
+    int n = 0;
+
+    for (int i = 0; i < n_llama_option; i++)
+        for (int c = 0; c < N_COMMAND; c++) {
+            const struct llama_option *l = &llama_options[i];
+            char names[2048], *next = names;
+
+            if (l->here != here || !(l->commands & (1u << c)))
+                continue;
+            snprintf(names, sizeof names, "%s", l->names);
+            for (char *s; (s = strsep(&next, " ")) != NULL; n++)
+                each(l, (enum command)c, s);
+        }
+    assert_true(n > 2);
 }
+
+/* Parses `words`, up to NULL, into *o. Returns what was printed on standard
+ * error in said[400]. */
+static enum exit_code parse_words(struct options *o, enum command c,
+                                  char *const *words, char *said)
+{
+    int n = 0;
+    enum exit_code code;
+    FILE *out = tmpfile();
+    int old = dup(2);
+
+    while (words[n] != NULL)
+        n++;
+    assert_non_null(out);
+    fflush(stderr);
+    dup2(fileno(out), 2);
+    code = options_parse(o, c, n, (char **)words);
+    fflush(stderr);
+    dup2(old, 2);
+    close(old);
+    rewind(out);
+    said[fread(said, 1, 399, out)] = '\0';
+    fclose(out);
+    return code;
+}
+
+/* Returns true if both have the same values, other than addresses. */
+static bool same_options(struct options *a, struct options *b)
+{
+    struct word_list none = {0}, words_a = a->words, words_b = b->words;
+    bool same;
+
+    a->words = b->words = none;
+    same = memcmp(a, b, sizeof *a) == 0;
+    a->words = words_a;
+    b->words = words_b;
+    return same;
+}
+
+/* The value of a row in a spelling, without the mark that it may be left
+ * out. */
+static char *example(const struct llama_option *l, char value[static 64])
+{
+    if (l->example == NULL)
+        return NULL;
+    snprintf(value, 64, "%.*s", (int)strcspn(l->example, "|"), l->example);
+    return value;
+}
+
+static void must_work(const struct llama_option *l, enum command c, char *name)
+{
+    struct options bare, given;
+    char said[400], value[64];
+    char *const none[] = {NULL};
+    char *const words[] = {name, example(l, value), NULL};
+
+    parse_words(&bare, c, none, said);
+    if (parse_words(&given, c, words, said) != EXIT_DONE || said[0] != '\0')
+        fail_msg("plait %s %s %s: %s", command_name(c), name,
+                 l->example != NULL ? l->example : "", said);
+    if (same_options(&bare, &given))
+        fail_msg("plait %s %s changes nothing", command_name(c), name);
+    options_free(&bare);
+    options_free(&given);
+}
+
+TEST(llama_options_that_work_change_the_options)
+{
+    llama_rows(LLAMA_WORKS, must_work);
+}
+
+static void must_mean(const struct llama_option *l, enum command c, char *name)
+{
+    struct options other, given;
+    char said[400];
+    char *const words[] = {name, NULL};
+    char *const same[] = {(char *)l->text, (char *)l->example, NULL};
+
+    if (parse_words(&given, c, words, said) != EXIT_DONE)
+        fail_msg("plait %s %s: %s", command_name(c), name, said);
+    assert_int_equal(parse_words(&other, c, same, said), EXIT_DONE);
+    if (!same_options(&other, &given))
+        fail_msg("plait %s: %s is not %s", command_name(c), name, l->text);
+    options_free(&other);
+    options_free(&given);
+}
+
+TEST(llama_options_that_mean_another_equal_it)
+{
+    llama_rows(LLAMA_MEANS, must_mean);
+}
+
+static void must_unset(const struct llama_option *l, enum command c, char *name)
+{
+    struct options bare, given;
+    char said[400];
+    char *const none[] = {NULL};
+    char *const words[] = {(char *)l->text, name, NULL};
+
+    parse_words(&bare, c, none, said);
+    assert_int_equal(parse_words(&given, c, words, said), EXIT_DONE);
+    if (!same_options(&bare, &given))
+        fail_msg("plait %s %s %s sets something", command_name(c), l->text,
+                 name);
+    options_free(&bare);
+    options_free(&given);
+}
+
+TEST(llama_options_that_unset_a_flag_take_it_back)
+{
+    llama_rows(LLAMA_UNSETS, must_unset);
+}
+
+/* An option passed over has no effect, with its value or, where it may lack
+ * one, without; the word after it is another option. The note names it. */
+static void must_be_passed_over(const struct llama_option *l, enum command c,
+                                char *name)
+{
+    struct options bare, given;
+    char said[400], value[64];
+    char *const none[] = {"-v", NULL};
+    char *words[] = {name, example(l, value), "-v", NULL};
+
+    parse_words(&bare, c, none, said);
+    for (int bare_too = 0; bare_too <= llama_may_lack_value(l); bare_too++) {
+        if (bare_too || words[1] == NULL)
+            memmove(&words[1], &words[2], 2 * sizeof words[0]);
+        if (option_find(name, 1u << c) != NULL)
+            fail_msg("%s is an option of plait %s", name, command_name(c));
+        if (parse_words(&given, c, words, said) != EXIT_DONE)
+            fail_msg("plait %s %s: %s", command_name(c), name, said);
+        if (strstr(said, "change no result here: ") == NULL ||
+            strstr(said, name) == NULL)
+            fail_msg("plait %s %s: no note: %s", command_name(c), name, said);
+        if (!same_options(&bare, &given))
+            fail_msg("plait %s %s changes something", command_name(c), name);
+        options_free(&given);
+    }
+    options_free(&bare);
+}
+
+TEST(llama_options_passed_over_change_nothing)
+{
+    llama_rows(LLAMA_PASSED, must_be_passed_over);
+}
+
+/* The error of a refusal names no option that the command refuses, too. */
+static void must_be_refused(const struct llama_option *l, enum command c,
+                            char *name)
+{
+    struct options o;
+    char said[400], value[64], text[400], *next = text;
+    char *const words[] = {name, example(l, value), NULL};
+
+    if (parse_words(&o, c, words, said) != EXIT_USAGE ||
+        strstr(said, name) == NULL || strstr(said, l->text) == NULL)
+        fail_msg("plait %s %s: %s", command_name(c), name, said);
+    options_free(&o);
+    snprintf(text, sizeof text, "%s", l->text);
+    for (char *s; (s = strsep(&next, " ,;()")) != NULL;)
+        if (s[0] == '-' && s[1] != '\0' && strchr(l->text, '`') == NULL &&
+            option_find(s, 1u << c) == NULL)
+            fail_msg("plait %s %s: its remedy %s is no option", command_name(c),
+                     name, s);
+}
+
+TEST(llama_options_refused_say_what_to_do)
+{
+    llama_rows(LLAMA_REFUSED, must_be_refused);
+}
+
+TEST(llama_options_passed_over_share_one_note)
+{
+    struct options o;
+    char said[400];
+    char *const words[] = {"-m",      "a.gguf",    "--metrics", "-fa", "on",
+                           "--mlock", "-cb",       "-ngl",      "9",   "-lv",
+                           "2",       "--no-mmap", NULL};
+
+    assert_int_equal(parse_words(&o, CMD_SERVE, words, said), EXIT_DONE);
+    assert_non_null(strstr(said, ": --metrics, -fa, --mlock, -cb, -lv, "
+                                 "--no-mmap\n"));
+    assert_ptr_equal(strchr(said, '\n')[1], '\0');
+    assert_string_equal(o.model, "a.gguf");
+    options_free(&o);
+}
+
+/* A variable stands for its option, which takes precedence. */
+TEST(llama_variables_stand_for_their_options)
+{
+    static const struct {
+        enum command c;
+        const char *name, *value, *words;
+    } list[] = {
+        {CMD_SERVE, "LLAMA_ARG_CTX_SIZE", "512", "-c 512"},
+        {CMD_SERVE, "LLAMA_ARG_PORT", "9000", "--port 9000"},
+        {CMD_RUN, "LLAMA_ARG_PORT", "9000", ""},
+        {CMD_SERVE, "LLAMA_ARG_KV_OFFLOAD", "false", "-nkvo"},
+        {CMD_SERVE, "LLAMA_ARG_KV_OFFLOAD", "1", "-kvo"},
+        {CMD_SERVE, "LLAMA_ARG_NO_KV_OFFLOAD", "1", "-nkvo"},
+        {CMD_SERVE, "LLAMA_ARG_MMAP", "0", ""},
+        {CMD_SERVE, "LLAMA_ARG_ENDPOINT_METRICS", "1", "--metrics"},
+        {CMD_SERVE, "LLAMA_ARG_CPU_MOE", "on", "-cmoe"},
+        {CMD_SERVE, "LLAMA_ARG_CPU_MOE", "off", ""},
+        {CMD_SERVE, "LLAMA_ARG_AGENT", "0", "-no-ag"},
+        {CMD_SERVE, "LLAMA_ARG_UNKNOWN", "1", ""},
+    };
+    char *const port[] = {"--port", "1", NULL};
+    struct word_list w = {0};
+
+    for (size_t i = 0; i < sizeof list / sizeof list[0]; i++) {
+        char said[200] = "";
+
+        assert_int_equal(
+            llama_variable(&w, list[i].c, list[i].name, list[i].value, 0, NULL),
+            EXIT_DONE);
+        for (int k = 0; k < w.n; k++)
+            snprintf(said + strlen(said), sizeof said - strlen(said), "%s%s",
+                     k > 0 ? " " : "", w.v[k]);
+        if (strcmp(said, list[i].words) != 0)
+            fail_msg("%s=%s is \"%s\", not \"%s\"", list[i].name, list[i].value,
+                     said, list[i].words);
+        word_list_free(&w);
+    }
+    assert_int_equal(
+        llama_variable(&w, CMD_SERVE, "LLAMA_ARG_PORT", "2", 2, (char **)port),
+        EXIT_DONE);
+    assert_int_equal(w.n, 0);
+    word_list_free(&w);
+}
+
+/* ---- help ---------------------------------------------------------------- */
 
 TEST(options_help_is_sentences_of_which_the_first_is_short)
 {
@@ -102,7 +344,6 @@ static bool parse(struct options *o, enum command command,
     char *none[] = {NULL};
 
     assert_int_equal(options_parse(o, command, 0, none), EXIT_DONE);
-    o->word = NULL;
     return row == NULL || row->set(o, row, value, want);
 }
 

@@ -69,23 +69,43 @@ static bool named(const json_t *j, struct span name)
                                            name);
 }
 
-/* Returns the JSON Schema type that `tool` declares for its argument `key`, or
- * NULL if it declares none. */
-static const json_t *type_of(const json_t *tools, struct span tool,
-                             struct span key)
+/* Returns the JSON Schema of the arguments of `tool`, or NULL. */
+static const json_t *schema_of(const json_t *tools, struct span tool)
 {
-    for (size_t i = 0; i < json_array_size(tools); i++) {
-        const json_t *t = json_array_get(tools, i);
+    const json_t *t;
+    size_t i;
+
+    json_array_foreach (tools, i, t) {
         const json_t *f = json_object_get(t, "function");
-        const json_t *of;
 
         f = f ? f : t;
-        of = json_object_get(json_object_get(f, "parameters"), "properties");
-        of = json_object_getn(of, key.s, key.n);
-        if (named(json_object_get(f, "name"), tool))
-            return json_object_get(of, "type");
+        if (named(json_object_get(f, "name"), tool)) {
+            const json_t *p = json_object_get(f, "parameters");
+
+            return p ? p : json_object_get(f, "input_schema");
+        }
     }
     return NULL;
+}
+
+/* Returns the schema of a property in that of its object, or NULL. */
+static const json_t *property(const json_t *schema, struct span key)
+{
+    return json_object_getn(json_object_get(schema, "properties"), key.s,
+                            key.n);
+}
+
+/* Returns true if a schema's "type" is or lists this one. */
+static bool has_type(const json_t *schema, const char *name)
+{
+    const json_t *type = json_object_get(schema, "type"), *one;
+    size_t i;
+
+    json_array_foreach (type, i, one) {
+        if (named(one, span_of(name)))
+            return true;
+    }
+    return named(type, span_of(name));
 }
 
 /* ---- notations ----------------------------------------------------------- */
@@ -116,13 +136,33 @@ static bool unwrap(struct span t, struct reply_text *made, struct span *out)
     return is_object(*out, made);
 }
 
+/* Keys that objects of calls have besides those of the template. */
+static const char *const name_keys[] = {"name", NULL};
+static const char *const argument_keys[] = {"arguments", "parameters", NULL};
+static const char *const other_keys[] = {"id", "type", "function",
+                                         "tool_call_id", NULL};
+
+/* Returns true if `key` is `own` or in the list. If `part`, also if it begins
+ * one of them. */
+static bool is_key(struct span key, struct span own, const char *const *list,
+                   bool part)
+{
+    bool found =
+        part ? span_begins(own, key) : own.n > 0 && span_equal(key, own);
+
+    for (; *list && !found; list++)
+        found = part ? span_begins(span_of(*list), key)
+                     : span_equal(key, span_of(*list));
+    return found;
+}
+
 static bool read_object(const struct reply_format *f, struct span t,
                         struct reply_text *made, struct reply_call *out)
 {
     struct json_walk w = json_walk(t);
-    struct span key, value;
+    struct span key, value, inner = {0};
+    bool exact = false;
 
-    out->arguments = span_of("{}");
     if (!is_object(t, made))
         return false;
     if (f->name_key.n == 0) { /* {"f": {...}}: the only key is the name */
@@ -131,18 +171,63 @@ static bool read_object(const struct reply_format *f, struct span t,
             return false;
     }
     while (json_walk_next(&w, &key, &value)) {
-        if (span_equal(key, f->name_key) && value.s[0] == '"')
+        bool text = value.s[0] == '"';
+
+        if (text && (span_equal(key, f->name_key) ||
+                     (out->name.n == 0 &&
+                      is_key(key, f->name_key, name_keys, false)))) {
             out->name = (struct span){value.s + 1, value.n - 2};
-        else if (span_equal(key, f->arguments_key))
+        } else if (!exact &&
+                   is_key(key, f->arguments_key, argument_keys, false)) {
             out->arguments = value;
-        else if (span_equal(key, span_of("id")) && value.s[0] == '"')
+            exact = span_equal(key, f->arguments_key);
+        } else if (text && span_equal(key, span_of("id"))) {
             out->id = (struct span){value.s + 1, value.n - 2};
+        } else if (span_equal(key, span_of("function"))) {
+            inner = value;
+        }
     }
+    if (out->name.n == 0 && inner.n > 0 && inner.s[0] == '{') {
+        struct span id = out->id;
+        bool ok = read_object(f, inner, made, out);
+
+        out->id = out->id.n > 0 ? out->id : id;
+        return ok;
+    }
+    if (f->guess && out->arguments.n == 0)
+        return false;
+    if (out->arguments.n == 0 || span_equal(out->arguments, span_of("null")) ||
+        span_equal(out->arguments, span_of("\"\"")))
+        out->arguments = span_of("{}");
     if (out->arguments.s[0] == '"' &&
         !unwrap(out->arguments, made, &out->arguments))
         return false;
     return out->name.n > 0 && span_name(out->name) == out->name.n &&
            out->arguments.s[0] == '{';
+}
+
+bool reply_may_be_object(const struct reply_format *f, struct span t)
+{
+    struct span key;
+    size_t n = 0;
+
+    if (t.s[0] == '[')
+        t = span_from(t, 1 + span_blanks(span_from(t, 1)));
+    if (t.n == 0 || t.s[0] != '{')
+        return t.n == 0;
+    t = span_from(t, 1 + span_blanks(span_from(t, 1)));
+    if (!f->guess || t.n == 0)
+        return true;
+    if (t.s[0] != '"')
+        return false;
+    key = span_from(t, 1);
+    while (n < key.n && key.s[n] != '"')
+        n++;
+    t = span_from(key, n);
+    key.n = n;
+    return is_key(key, f->name_key, name_keys, t.n == 0) ||
+           is_key(key, f->arguments_key, argument_keys, t.n == 0) ||
+           is_key(key, (struct span){0}, other_keys, t.n == 0);
 }
 
 /* Returns the function's name without the number in f:0, which counts calls. If
@@ -179,6 +264,8 @@ static bool read_head(const struct reply_format *f, struct span *t,
     gap = rest;
     gap.n = span_find(rest, span_of("{"));
     *t = span_from(rest, gap.n);
+    if (f->exact && !span_equal(span_trim(gap), span_trim(f->args_open)))
+        return false;
     id = span_from(gap, span_find(gap, f->id_open));
     if (f->id_open.n > 0 && id.n > 0) {
         id = span_from(id, f->id_open.n);
@@ -232,40 +319,77 @@ static bool add_python(struct reply_text *made, struct span value)
     return false;
 }
 
-/* Appends a value that is written without quotes as JSON. `type` is the type
- * that the tool declares, or NULL. The value becomes a string if the type is
- * "string". Otherwise it is appended unchanged if it is valid JSON, or
- * converted if it is Python and has a type, or else becomes a string. */
+/* Returns true if a value of this schema that is written without quotes is a
+ * string: its type is "string", or one of several of which no other but null is
+ * there. */
+static bool is_string(const json_t *schema, struct span value)
+{
+    static const char *const others[] = {"number", "integer", "boolean",
+                                         "object", "array"};
+
+    if (!has_type(schema, "string") ||
+        (has_type(schema, "null") &&
+         span_equal(span_trim(value), span_of("null"))))
+        return false;
+    for (int i = 0; i < 5; i++)
+        if (has_type(schema, others[i]))
+            return false;
+    return true;
+}
+
+/* Appends a value that is written without quotes as JSON. `schema` is that of
+ * the value, or NULL. If it does not tell that the value is a string, the value
+ * is appended unchanged if it is valid JSON, or converted if it is Python and
+ * has a type, or else becomes a string. */
 static void add_value(struct reply_text *made, struct span value,
-                      const json_t *type)
+                      const json_t *schema)
 {
     struct span bare = span_trim(value);
 
-    if (named(type, span_of("string"))) {
+    if (is_string(schema, value)) {
         reply_add_string(made, value);
         return;
     }
     if (bare.n > 0 && bare.s[0] != '"' && json_is_valid(bare, &made->failed))
         reply_add(made, bare);
-    else if (!type || !add_python(made, bare))
+    else if (!json_object_get(schema, "type") || !add_python(made, bare))
         reply_add_string(made, value);
 }
 
+/* Returns the first position of `mark` in t, but for blanks between tags, and
+ * sets *n to the length of what is there. Returns t.n if there is none. */
+static size_t find_loosely(struct span t, struct span mark, size_t *n)
+{
+    for (size_t at = 0; at < t.n; at++)
+        if ((*n = span_begins_loosely(span_from(t, at), mark)) > 0)
+            return at;
+    *n = 0;
+    return t.n;
+}
+
 /* Removes a key and the marker that opens its value from the beginning of *t.
- * Sets *json if this marker is f->json_open, that is, if the value is not a
- * string. */
+ * Sets *json if the value is not a string by its marker: that is f->json_open,
+ * or its attributes have another type. */
 static bool take_key(const struct reply_format *f, struct span *t,
                      struct span *key, bool *json)
 {
-    size_t at = span_find(*t, f->value_open);
-    size_t other = span_find(*t, f->json_open);
+    size_t n, n_other = 0;
+    size_t at = find_loosely(*t, f->value_open, &n);
+    size_t other =
+        f->json_open.n > 0 ? find_loosely(*t, f->json_open, &n_other) : t->n;
 
-    *json = f->json_open.n > 0 && other < at;
+    *json = other < at;
     at = *json ? other : at;
-    *key = span_trim((struct span){t->s, at});
+    *key = (struct span){t->s, at};
+    if (f->attributes) {
+        key->n = span_find(*key, span_of("\""));
+        *json = !span_contains((struct span){t->s + key->n, at - key->n},
+                               span_of("\"string\""));
+    }
+    *key = span_trim(*key);
     if (at == t->n || key->n == 0)
         return false;
-    *t = span_from(*t, at + (*json ? f->json_open.n : f->value_open.n));
+    *t = span_from(*t, at + (other < t->n && other == at ? n_other : n));
     return true;
 }
 
@@ -314,10 +438,11 @@ static bool take_argument(const struct reply_format *f, struct span *t,
         return false;
     reply_add_string(made, key);
     add(made, ": ");
-    if (f->json_open.n > 0 && !json)
+    if ((f->json_open.n > 0 || f->attributes) && !json)
         reply_add_string(made, value);
     else
-        add_value(made, plain_text(value), type_of(tools, name, key));
+        add_value(made, plain_text(value),
+                  property(schema_of(tools, name), key));
     return true;
 }
 
@@ -328,6 +453,8 @@ static bool read_tagged(const struct reply_format *f, struct span t,
     const size_t from = made->n;
 
     t = span_trim(span_from(t, out->name.n));
+    if (f->attributes)
+        t = span_from(t, span_find(t, f->name_close));
     if (f->name_close.n > 0 && !span_begins(t, f->name_close))
         return false;
     t = span_from(t, f->name_close.n);
@@ -342,6 +469,145 @@ static bool read_tagged(const struct reply_format *f, struct span t,
         return false;
     out->arguments = (struct span){made->s + from, made->n - from};
     return true;
+}
+
+/* ---- CALLS_NESTED -------------------------------------------------------- */
+
+enum { MOST_DEEP = 32 };
+
+/* Removes `mark` from the beginning of *t, after blanks. */
+static bool take_mark(struct span *t, struct span mark)
+{
+    struct span rest = span_from(*t, span_blanks(*t));
+
+    if (mark.n == 0 || !span_begins(rest, mark))
+        return false;
+    *t = span_from(rest, mark.n);
+    return true;
+}
+
+/* Returns true if `t` begins, after blanks, with an element. */
+static bool begins_element(const struct reply_format *f, struct span t)
+{
+    struct span rest = t;
+
+    return take_mark(&rest, f->key_open) && !take_mark(&t, f->value_close);
+}
+
+/* Returns the position of the tag that closes `key`, or t.n. */
+static size_t find_closing(const struct reply_format *f, struct span t,
+                           struct span key)
+{
+    for (size_t at = 0; at < t.n; at++) {
+        struct span rest;
+
+        at += span_find(span_from(t, at), f->value_close);
+        rest = span_from(t, at + f->value_close.n);
+        if (at < t.n && span_begins(rest, key) &&
+            span_begins(span_from(rest, key.n), f->value_open))
+            return at;
+    }
+    return t.n;
+}
+
+/* Removes elements <k>v</k>, as many as there are, from the beginning of *t and
+ * appends them as a JSON object; as a list if `schema` says so, or if the first
+ * is an <item> and there is no schema. */
+static bool take_elements(const struct reply_format *f, struct span *t,
+                          const json_t *schema, int depth,
+                          struct reply_text *made);
+
+/* Removes the value of element `key` and its closing tag from the beginning of
+ * *t: elements, or a text. */
+static bool take_body(const struct reply_format *f, struct span *t,
+                      struct span key, const json_t *schema, int depth,
+                      struct reply_text *made)
+{
+    size_t n = find_closing(f, *t, key);
+    struct span text = {t->s, n};
+
+    if (begins_element(f, *t) && !has_type(schema, "string")) {
+        if (depth == 0 || !take_elements(f, t, schema, depth - 1, made))
+            return false;
+        *t = span_from(*t, span_blanks(*t));
+        n = find_closing(f, *t, key);
+        if (n != 0)
+            return false;
+    } else if (n == t->n) {
+        return false;
+    } else if (span_trim(text).n == 0 && has_type(schema, "array")) {
+        add(made, "[]");
+    } else if (span_trim(text).n == 0 && has_type(schema, "object")) {
+        add(made, "{}");
+    } else {
+        add_value(made, text, schema);
+    }
+    *t = span_from(*t, n + f->value_close.n + key.n + f->value_open.n);
+    return true;
+}
+
+static bool take_elements(const struct reply_format *f, struct span *t,
+                          const json_t *schema, int depth,
+                          struct reply_text *made)
+{
+    bool list = has_type(schema, "array");
+
+    for (int i = 0;; i++) {
+        const json_t *of;
+        struct span key;
+
+        if (!begins_element(f, *t)) {
+            add(made, i > 0 ? "" : list ? "[" : "{");
+            add(made, list ? "]" : "}");
+            return true;
+        }
+        take_mark(t, f->key_open);
+        key = (struct span){t->s, span_find(*t, f->value_open)};
+        if (key.n == 0 || key.n == t->n)
+            return false;
+        list |= i == 0 && !schema && span_equal(key, span_of("item"));
+        add(made, i > 0 ? ", " : list ? "[" : "{");
+        if (!list) {
+            reply_add_string(made, key);
+            add(made, ": ");
+        }
+        *t = span_from(*t, key.n + f->value_open.n);
+        of = list ? json_object_get(schema, "items") : property(schema, key);
+        if (!take_body(f, t, key, of, depth, made))
+            return false;
+    }
+}
+
+static bool read_nested(const struct reply_format *f, struct span t,
+                        const json_t *tools, struct reply_text *made,
+                        struct reply_call *out)
+{
+    const size_t from = made->n;
+
+    t = span_from(t, out->name.n);
+    if ((f->name_close.n > 0 && !take_mark(&t, f->name_close)) ||
+        !take_elements(f, &t, schema_of(tools, out->name), MOST_DEEP, made) ||
+        span_trim(t).n > 0 || made->failed)
+        return false;
+    out->arguments = (struct span){made->s + from, made->n - from};
+    return true;
+}
+
+/* ---- CALLS_QUOTED -------------------------------------------------------- */
+
+/* Appends a constant of Python as JSON and returns its length, or 0 if `t` does
+ * not begin with one. */
+static size_t add_constant(struct reply_text *made, struct span t)
+{
+    static const char *const words[][2] = {
+        {"None", "null"}, {"True", "true"}, {"False", "false"}};
+
+    for (int i = 0; i < 3; i++)
+        if (span_begins(t, span_of(words[i][0]))) {
+            add(made, words[i][1]);
+            return strlen(words[i][0]);
+        }
+    return 0;
 }
 
 /* Parses a CALLS_QUOTED call: JSON with other quotes around strings and no
@@ -375,8 +641,8 @@ static bool read_quoted(const struct reply_format *f, struct span t,
                 reply_add_string(made, key);
             else
                 n = 1;
-        } else {
-            reply_add(made, (struct span){t.s, 1});
+        } else if ((n = add_constant(made, t)) == 0) {
+            reply_add(made, (struct span){t.s, n = 1});
         }
         t = span_from(t, n);
     }
@@ -401,7 +667,29 @@ bool reply_call_read(const struct reply_format *f, struct span t,
         return false;
     if (f->calls == CALLS_TAGGED)
         return read_tagged(f, t, tools, made, out);
+    if (f->calls == CALLS_NESTED)
+        return read_nested(f, t, tools, made, out);
     return read_quoted(f, t, made, out);
+}
+
+/* Returns how often `mark` is in t. */
+static size_t count(struct span t, struct span mark)
+{
+    size_t n = 0, at;
+
+    while ((at = span_find(t, mark)) < t.n) {
+        t = span_from(t, at + mark.n);
+        n++;
+    }
+    return n;
+}
+
+bool reply_call_in_value(const struct reply_format *f, struct span t)
+{
+    if (f->calls == CALLS_QUOTED)
+        return count(t, f->quote) % 2 > 0;
+    return f->calls == CALLS_TAGGED &&
+           count(t, f->key_open) > count(t, f->value_close);
 }
 
 /* ---- incomplete calls ---------------------------------------------------- */
@@ -466,14 +754,17 @@ static bool object_begins(const struct reply_format *f, struct span t,
         skip_blanks(&t);
         if (f->name_key.n == 0)
             out->name = key;
-        if (f->name_key.n == 0 || span_equal(key, f->arguments_key)) {
+        if (f->name_key.n == 0 ||
+            is_key(key, f->arguments_key, argument_keys, false)) {
             out->arguments = t;
             return t.n > 0 && t.s[0] == '{';
         }
         text = t.n > 0 && t.s[0] == '"';
         if (!take_json(&t, &value))
             return false;
-        if (span_equal(key, f->name_key) && text)
+        if (text &&
+            (span_equal(key, f->name_key) ||
+             (out->name.n == 0 && is_key(key, f->name_key, name_keys, false))))
             out->name = value;
         else if (span_equal(key, span_of("id")) && text)
             out->id = value;
@@ -500,16 +791,30 @@ bool reply_call_begins(const struct reply_format *f, struct span t,
     return rest.n > 0 && out->name.n > 0 && span_name(out->name) == out->name.n;
 }
 
-bool reply_is_tool(const json_t *tools, struct span name)
+/* Returns true if a tool has this name, or, if `part`, one that begins so. */
+static bool has_tool(const json_t *tools, struct span name, bool part)
 {
     const json_t *t;
     size_t i;
 
     json_array_foreach (tools, i, t) {
         const json_t *f = json_object_get(t, "function");
+        const json_t *own = json_object_get(f ? f : t, "name");
 
-        if (named(json_object_get(f ? f : t, "name"), name))
+        if (named(own, name) ||
+            (part && json_is_string(own) &&
+             span_begins(span_of(json_string_value(own)), name)))
             return true;
     }
     return false;
+}
+
+bool reply_is_tool(const json_t *tools, struct span name)
+{
+    return has_tool(tools, name, false);
+}
+
+bool reply_begins_tool(const json_t *tools, struct span name)
+{
+    return has_tool(tools, name, true);
 }

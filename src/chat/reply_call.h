@@ -38,7 +38,15 @@ bool reply_call_read(const struct reply_format *f, struct span t,
  * `t`. Sets out->name and out->id, which point into `t`. */
 bool reply_call_begins(const struct reply_format *f, struct span t,
                        struct reply_call *out, size_t *at);
+/* Returns true if `t`, the beginning of a text that starts with { or [, may
+ * become an object or a list of objects in notation `f`. */
+bool reply_may_be_object(const struct reply_format *f, struct span t);
+/* Returns true if `t`, the text of a call up to a closing marker, ends inside a
+ * value, so that the marker is a part of the value. */
+bool reply_call_in_value(const struct reply_format *f, struct span t);
 /* Returns true if the list `tools` declares a tool of this name. */
 bool reply_is_tool(const json_t *tools, struct span name);
+/* Returns true if it declares a tool whose name begins with this text. */
+bool reply_begins_tool(const json_t *tools, struct span name);
 
 #endif

@@ -4,6 +4,7 @@
 
 #include "base/err.h"
 #include "chat/json_span.h"
+#include "chat/reply_known.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -74,6 +75,35 @@ size_t span_find(struct span t, struct span part)
         part.n > 0 && t.n > 0 ? memmem(t.s, t.n, part.s, part.n) : NULL;
 
     return at ? (size_t)(at - t.s) : t.n;
+}
+
+bool span_contains(struct span t, struct span part)
+{
+    return span_find(t, part) < t.n;
+}
+
+size_t span_begins_loosely(struct span t, struct span mark)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < mark.n;) {
+        size_t blanks = span_blanks(span_from(mark, i));
+        bool between =
+            (i > 0 && mark.s[i - 1] == '>') ||
+            (blanks > 0 && mark.n > i + blanks && mark.s[i + blanks] == '<');
+
+        i += blanks;
+        if (blanks > 0 || (between && mark.s[i] == '<')) {
+            size_t there = span_blanks(span_from(t, n));
+
+            if (there == 0 && !between)
+                return 0;
+            n += there;
+        }
+        if (i < mark.n && (n >= t.n || t.s[n++] != mark.s[i++]))
+            return 0;
+    }
+    return n;
 }
 
 size_t span_name(struct span t)
@@ -227,6 +257,7 @@ enum probe {
     PLAIN,
     REASONED,
     REASONED_CALL,
+    REASONED_PARTS,
     ONE_CALL,
     TWO_CALLS,
     N_PROBE
@@ -250,6 +281,12 @@ static const struct {
                        TOOLS, ON, false,
                        SAID("")
                            THOUGHT CALLED CALL_TEXT(FIRST, FIRST_ID) "]}]"},
+    [REASONED_PARTS] = {ASKED
+                        ", {\"role\": \"assistant\", \"content\": ["
+                        "{\"type\": \"thinking\", \"thinking\": \"" REASONING
+                        "\"}, {\"type\": \"text\", \"text\": \"" CONTENT
+                        "\"}]}]",
+                        NULL, ON, false, NULL},
     [ONE_CALL] = {SAID("") CALLED CALL(FIRST, FIRST_ID) "]}]", TOOLS, NULL,
                   false, SAID("") CALLED CALL_TEXT(FIRST, FIRST_ID) "]}]"},
     [TWO_CALLS] = {SAID("") CALLED CALL(FIRST, FIRST_ID) ", " CALL(
@@ -314,31 +351,67 @@ static bool around(struct span t, const char *known, struct span *before,
     return true;
 }
 
+static bool has_reasoning(const struct reply_format *f)
+{
+    return f->think_open.n > 0 && f->think_close.n > 0 &&
+           !span_equal(f->think_open, f->think_close);
+}
+
+/* Sets the markers of reasoning from a text that shows reasoning. */
+static bool learn_thought(struct reply_format *f, struct span t,
+                          const char *known)
+{
+    struct span before, after;
+    size_t n;
+
+    if (!around(t, known, &before, &after))
+        return false;
+    f->think_open = last_tag(before);
+    f->think_close = first_tag(after);
+    n = span_blanks(after) + f->think_close.n;
+    f->think_end = span_until(after, n + span_blanks(span_from(after, n)));
+    return has_reasoning(f);
+}
+
+static bool is_mentioned(const struct reply_format *f, int pair)
+{
+    return f->mentioned >> pair & 1;
+}
+
+void reply_format_scan(struct reply_format *f, const char *source, size_t len)
+{
+    const struct span t = {source, len};
+
+    for (int i = 0; i < reply_n_pair; i++)
+        if (span_contains(t, span_of(reply_pairs[i].close)) &&
+            (reply_pairs[i].implied ||
+             span_contains(t, span_of(reply_pairs[i].open))))
+            f->mentioned |= 1u << i;
+}
+
 static void learn_reasoning(struct reply_format *f, const struct answers *a)
 {
-    static const enum probe shows[] = {REASONED, REASONED_CALL};
+    static const enum probe shows[] = {REASONED, REASONED_CALL, REASONED_PARTS};
     struct span before, after;
     bool found = false;
 
-    for (int i = 0; i < 2 && !found; i++) {
-        f->thinking = around(a->text[shows[i]], THINKING, &before, &after);
-        found = f->thinking ||
-                around(a->text[shows[i]], REASONING, &before, &after);
-    }
-    if (found) {
-        f->think_open = last_tag(before);
-        f->think_close = first_tag(after);
+    for (int i = 0; i < 3 && !found; i++) {
+        f->thinking = learn_thought(f, a->text[shows[i]], THINKING);
+        found = f->thinking || learn_thought(f, a->text[shows[i]], REASONING);
     }
     /* Some templates omit reasoning, but their prompts, or a reply without
      * reasoning, show that the model reasons. */
     for (int i = PROMPT; i <= PLAIN && !found; i++) {
         found = around(a->text[i], "<think>", &before, &after);
         f->think_open = span_of(found ? "<think>" : "");
-        f->think_close = span_of(found ? "</think>" : "");
+        f->think_close = f->think_end = span_of(found ? "</think>" : "");
     }
-    if (f->think_open.n == 0 || f->think_close.n == 0 ||
-        span_equal(f->think_open, f->think_close))
-        f->think_open = f->think_close = (struct span){0};
+    for (int i = 0; i < reply_n_pair && !found; i++) {
+        found = is_mentioned(f, i) && !reply_pairs[i].content;
+        f->think_open = span_of(found ? reply_pairs[i].open : "");
+        f->think_close = f->think_end =
+            span_of(found ? reply_pairs[i].close : "");
+    }
 }
 
 /* Returns the part of `t`, the start of an assistant's message, that a model
@@ -401,6 +474,11 @@ static void learn_content(struct reply_format *f, const struct answers *a,
         after = span_from(after, span_blanks(after) + f->content_close.n);
     }
     f->end[0] = first_end(after);
+    for (int i = 0; i < reply_n_pair && f->content_open.n == 0; i++)
+        if (is_mentioned(f, i) && reply_pairs[i].content && has_reasoning(f)) {
+            f->content_open = span_of(reply_pairs[i].open);
+            f->content_close = span_of(reply_pairs[i].close);
+        }
 }
 
 /* ---- calls --------------------------------------------------------------- */
@@ -464,6 +542,21 @@ static struct span key_of(struct span unit, const char *value)
     return (struct span){0};
 }
 
+#define CLOSING(key) "</" key ">"
+
+/* Returns true if the key at position `key` of `t` is a tag around its value:
+ * <zq_city>Zq5value</zq_city>. */
+static bool is_element(struct span t, size_t key)
+{
+    struct span v = span_from(t, key + strlen(KEY));
+
+    if (key == 0 || t.s[key - 1] != '<' || !span_begins(v, span_of(">")))
+        return false;
+    v = span_from(v, 1 + span_blanks(span_from(v, 1)));
+    return span_begins(v, span_of(VALUE)) &&
+           span_contains(v, span_of(CLOSING(KEY)));
+}
+
 /* Finds the call of function `name` in `t`. Sets *c and returns its notation,
  * or CALLS_NONE if there is no call. */
 static enum reply_calls look(struct span t, const char *name, struct seen *c,
@@ -496,6 +589,11 @@ static enum reply_calls look(struct span t, const char *name, struct seen *c,
         return CALLS_OBJECT;
     }
     v = span_from(t, key + strlen(KEY));
+    if (is_element(t, key)) {
+        c->unit = (struct span){t.s + at, last - at};
+        c->after = span_from(t, last);
+        return CALLS_NESTED;
+    }
     v = span_from(v, span_blanks(v));
     if (span_begins(c->name_after, span_of("(")) &&
         span_begins(v, span_of("="))) {
@@ -551,6 +649,72 @@ static bool learn_tags(struct reply_format *f, const struct seen *c)
     return f->key_open.n > 0 && f->value_open.n > 0 && f->value_close.n > 0;
 }
 
+/* Learns the markers inside a CALLS_NESTED call. The same text, maybe none,
+ * precedes the < of each tag. */
+static bool learn_elements(struct reply_format *f, const struct seen *c)
+{
+    struct span to_key =
+        span_until(c->name_after, span_find(c->name_after, span_of(KEY)));
+    struct span t =
+        span_from(c->name_after, span_find(c->name_after, span_of(VALUE)));
+    struct span lead;
+
+    t = span_from(t, strlen(VALUE));
+    t = span_from(t, span_blanks(t));
+    lead = span_until(t, span_find(t, span_of(CLOSING(KEY))));
+    if (to_key.n <= lead.n ||
+        !span_equal(lead,
+                    (struct span){to_key.s + to_key.n - 1 - lead.n, lead.n}))
+        return false;
+    f->value_close = span_until(t, lead.n + 2);
+    f->key_open = span_from(to_key, to_key.n - 1 - lead.n);
+    f->value_open = span_of(">");
+    f->name_close = span_trim(span_until(to_key, to_key.n - f->key_open.n));
+    return true;
+}
+
+/* Removes blanks and a tag, which `lead` precedes, from the beginning of *t.
+ * Returns the tag. */
+static struct span take_tag(struct span *t, struct span lead)
+{
+    struct span rest = span_from(*t, span_blanks(*t)), tag;
+    size_t n = span_begins(rest, lead) ? lead.n : 0;
+
+    n += span_find(span_from(rest, n), span_of(">")) + 1;
+    tag = span_until(rest, n);
+    *t = span_from(rest, n);
+    return tag;
+}
+
+/* Learns the markers around CALLS_NESTED calls. `open` is the text before the
+ * first, `rest` that after its last value, `next` the position of the second or
+ * NULL. */
+static void learn_around_elements(struct reply_format *f, struct span open,
+                                  struct span rest, const char *next)
+{
+    struct span lead = span_until(f->key_open, f->key_open.n - 1);
+    size_t at = open.n;
+    const struct span last = span_of(CLOSING(COUNT_KEY));
+
+    while (at > 0 && !span_begins(span_from(open, at), f->key_open))
+        at--;
+    f->call_open = span_from(open, at);
+    f->calls_open = span_trim(span_until(open, at));
+    rest = span_from(rest, span_find(rest, last) + last.n);
+    f->call_close = take_tag(&rest, lead);
+    f->each = next && f->calls_open.n > 0 && next > rest.s &&
+              span_contains((struct span){rest.s, (size_t)(next - rest.s)},
+                            f->calls_open);
+    if (next && !f->each && next > rest.s) { /* only after the last call */
+        rest = span_from(rest, (size_t)(next - rest.s));
+        rest = span_from(rest, span_find(rest, last) + last.n);
+        take_tag(&rest, lead);
+    }
+    if (f->calls_open.n > 0)
+        f->calls_close = take_tag(&rest, lead);
+    f->end[1] = first_end(rest);
+}
+
 /* Learns the markers of name and arguments inside a call. Returns false if they
  * do not allow the call to be parsed. */
 static bool learn_inside(struct reply_format *f, const struct seen *c)
@@ -577,6 +741,8 @@ static bool learn_inside(struct reply_format *f, const struct seen *c)
         return true;
     case CALLS_TAGGED:
         return learn_tags(f, c);
+    case CALLS_NESTED:
+        return learn_elements(f, c);
     default:
         after =
             span_from(c->name_after, span_find(c->name_after, span_of(KEY)));
@@ -649,6 +815,10 @@ static void learn_around(struct reply_format *f, const struct answers *a,
      * reverses them. */
     const char *next = second ? second->before.s + second->before.n : NULL;
 
+    if (f->calls == CALLS_NESTED) {
+        learn_around_elements(f, open, rest, next);
+        return;
+    }
     if (second && next >= rest.s) {
         struct span between = {rest.s, (size_t)(next - rest.s)};
 
@@ -776,12 +946,12 @@ static void learn_calls(struct reply_format *f, const struct answers *a,
 static pl_status keep(struct reply_format *f, pl_err *err)
 {
     struct span *all[] = {
-        &f->think_open, &f->think_close, &f->content_open, &f->content_close,
-        &f->end[0],     &f->end[1],      &f->calls_open,   &f->calls_close,
-        &f->call_open,  &f->call_close,  &f->name_key,     &f->arguments_key,
-        &f->id_open,    &f->name_open,   &f->args_open,    &f->name_close,
-        &f->key_open,   &f->value_open,  &f->value_close,  &f->json_open,
-        &f->value_lead, &f->value_tail,  &f->quote};
+        &f->think_open,    &f->think_close, &f->content_open, &f->content_close,
+        &f->think_end,     &f->end[0],      &f->end[1],       &f->calls_open,
+        &f->calls_close,   &f->call_open,   &f->call_close,   &f->name_key,
+        &f->arguments_key, &f->id_open,     &f->name_open,    &f->args_open,
+        &f->name_close,    &f->key_open,    &f->value_open,   &f->value_close,
+        &f->json_open,     &f->value_lead,  &f->value_tail,   &f->quote};
 
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
         if (all[i]->n > 0)
@@ -792,20 +962,38 @@ static pl_status keep(struct reply_format *f, pl_err *err)
     return PL_OK;
 }
 
+/* Recognizes notations of whole messages. `before` and `after` are the texts
+ * around the content of a message. */
+static void learn_messages(struct reply_format *f, struct span before,
+                           struct span after)
+{
+    f->recipients = span_ends(before, span_of(">>>all\n"));
+    f->channels =
+        f->recipients || (span_ends(before, span_of("<|message|>")) &&
+                          span_contains(before, span_of("<|channel|>")));
+    if (f->recipients)
+        f->end[0] = first_end(after);
+    if (span_ends(before, reply_sectioned.content_open)) {
+        bool thinking = f->thinking;
+
+        *f = reply_sectioned;
+        f->thinking = thinking;
+    }
+}
+
 pl_status reply_format_learn(struct reply_format *f, reply_render_fn *render,
                              void *user, pl_err *err)
 {
     struct answers a = {0};
-    struct span before = {0}, after;
+    struct span before, after;
     pl_status s = ask(&a, render, user, err);
     bool no_memory = false;
 
     if (s == PL_OK) {
         learn_reasoning(f, &a);
-        f->channels = around(a.text[PLAIN], CONTENT, &before, &after) &&
-                      span_ends(before, span_of("<|message|>")) &&
-                      span_find(before, span_of("<|channel|>")) < before.n;
-        if (!f->channels) {
+        if (around(a.text[PLAIN], CONTENT, &before, &after))
+            learn_messages(f, before, after);
+        if (!f->channels && !f->attributes) {
             learn_content(f, &a, &before);
             learn_calls(f, &a, before, &no_memory);
         }

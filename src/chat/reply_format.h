@@ -22,6 +22,8 @@ enum reply_calls {
     CALLS_TAGGED, /* f<key>k</key><value>v</value> */
     CALLS_PYTHON, /* [f(k='v', n=1), g()] */
     CALLS_QUOTED, /* f{k:<|"|>v<|"|>}: JSON with other quotes and bare keys */
+    CALLS_NESTED, /* f<k>v</k><list><item>1</item></list>: a tag a value */
+    CALLS_CODE,   /* a program, the argument of a tool that runs programs */
 };
 
 /* The notation of a template. Markers have no blanks at their ends. In a reply,
@@ -30,6 +32,8 @@ enum reply_calls {
 struct reply_format {
     /* each message is <|channel|>NAME<|message|>...<|end|>, as in gpt-oss */
     bool channels;
+    /* CALLS_NONE, channels: a message is >>>NAME, a line break and the text */
+    bool recipients;
     /* the template reads message.thinking instead of
      * message.reasoning_content */
     bool thinking;
@@ -39,7 +43,17 @@ struct reply_format {
                       functions.f:0 */
     bool listed;   /* CALLS_OBJECT: all calls are in one JSON list */
     bool each;     /* calls_open and calls_close are around each call */
+    /* Only a call of a declared tool is one, because texts that are not calls
+     * look alike. */
+    bool guess;
+    bool line;  /* the marker of a call begins a line */
+    bool exact; /* CALLS_NAMED: args_open directly follows the name */
+    /* CALLS_TAGGED: name and key end at a quote, and attributes follow, up to
+     * name_close and value_open: " type="string"> */
+    bool attributes;
     struct span think_open, think_close;
+    /* the text that ends reasoning: think_close with the blanks around it */
+    struct span think_end;
     struct span content_open, content_close; /* markers before and after all
                                                 content */
     /* The marker after a message, and after one that ends with a call. */
@@ -57,7 +71,8 @@ struct reply_format {
     struct span args_open;  /* CALLS_NAMED: marker before the arguments, with
                                its blanks */
     struct span name_close; /* CALLS_TAGGED: marker after the name */
-    /* CALLS_TAGGED: markers around keys and values. */
+    /* CALLS_TAGGED: markers around keys and values. CALLS_NESTED: a key follows
+     * key_open and value_close, and value_open follows the key. */
     struct span key_open, value_open, value_close;
     /* CALLS_TAGGED: marker before a value that is not a string. Absent if it is
      * the same as value_open. */
@@ -66,6 +81,7 @@ struct reply_format {
     struct span value_lead, value_tail;
     struct span quote; /* CALLS_QUOTED: marker around strings */
 
+    unsigned mentioned; /* see reply_format_scan */
     struct arena arena;
 };
 
@@ -74,10 +90,14 @@ struct reply_format {
 typedef pl_status reply_render_fn(void *user, const pl_conversation *c,
                                   char **text, pl_err *err);
 
+/* Notes which markers of published models a template's source [len] contains.
+ * They are used if the rendered conversations show none. Called for each source
+ * before reply_format_learn. */
+void reply_format_scan(struct reply_format *f, const char *source, size_t len);
 /* Learns the notation of a template. Renders test conversations by calling
- * `render` with `user`. *f must be zeroed. A marker is absent if the template
- * refuses to render the messages that show it. Fails only with PL_NO_MEMORY.
- * The caller calls reply_format_fini in any case. */
+ * `render` with `user`. *f must be zeroed but for reply_format_scan. A marker
+ * is absent if the template refuses to render the messages that show it. Fails
+ * only with PL_NO_MEMORY. The caller calls reply_format_fini in any case. */
 pl_status reply_format_learn(struct reply_format *f, reply_render_fn *render,
                              void *user, pl_err *err);
 void reply_format_fini(struct reply_format *f);
@@ -93,6 +113,10 @@ bool span_begins(struct span t, struct span with);
 /* Returns the first position of `part` in t, or t.n if it is absent or
  * empty. */
 size_t span_find(struct span t, struct span part);
+bool span_contains(struct span t, struct span part);
+/* Returns the length of the beginning of `t` that is `mark` but for the blanks
+ * between tags, or 0 if there is none. */
+size_t span_begins_loosely(struct span t, struct span mark);
 /* Returns the number of blanks at the beginning of `t`. */
 size_t span_blanks(struct span t);
 /* Returns the length of the name at the beginning of `t`: letters, digits and

@@ -4,6 +4,7 @@
 #include "chat/reply_python.h"
 
 #include "chat/json_span.h"
+#include "chat/unicode.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -32,13 +33,35 @@ static bool is_past_string(struct span t)
     return t.n == 0 || strchr(",)]}:", t.s[0]);
 }
 
+/* Decodes \xNN, \uNNNN or \UNNNNNNNN and returns its length, or 0 if `t` does
+ * not begin with one. */
+static size_t escaped_code(struct span t, struct reply_text *out)
+{
+    const size_t n = t.s[1] == 'x' ? 4 : t.s[1] == 'u' ? 6 : 10;
+    char digits[9] = {0}, *end;
+    uint32_t c;
+    char utf8[4];
+
+    if (!strchr("xuU", t.s[1]) || t.n < n)
+        return 0;
+    memcpy(digits, t.s + 2, n - 2);
+    c = (uint32_t)strtoul(digits, &end, 16);
+    if (end != digits + n - 2 || c > 0x10ffff || (c >= 0xd800 && c < 0xe000))
+        return 0;
+    reply_add(out, (struct span){utf8, unicode_put(utf8, c)});
+    return n;
+}
+
 /* Decodes the escape at the beginning of `t` and returns its length. The
  * backslash of an unknown escape is kept. */
 static size_t escape(struct span t, struct reply_text *out)
 {
     static const char from[] = "nrt'\"\\\n", to[] = "\n\r\t'\"\\";
     const char *p = t.n > 1 && t.s[1] ? strchr(from, t.s[1]) : NULL;
+    size_t n;
 
+    if (!p && t.n > 1 && t.s[1] && (n = escaped_code(t, out)) > 0)
+        return n;
     if (!p) {
         reply_add(out, (struct span){t.s, 1});
         return 1;
@@ -180,27 +203,33 @@ bool python_call(struct span *t, struct reply_text *made,
     return true;
 }
 
-bool python_calls(struct span t, struct reply_text *made,
-                  void (*tell)(void *user, const struct reply_call *c),
-                  void *user)
+bool python_calls(struct span t, bool cut, struct reply_text *made,
+                  python_take_fn *each, void *user)
 {
+    int n_call = 0;
+
     t = span_trim(t);
-    if (t.n > 1 && t.s[0] == '[' && t.s[t.n - 1] == ']')
-        t = span_trim((struct span){t.s + 1, t.n - 2});
+    if (t.n > 1 && t.s[0] == '[' && (cut || t.s[t.n - 1] == ']'))
+        t = span_trim(
+            (struct span){t.s + 1, t.n - (t.s[t.n - 1] == ']' ? 2 : 1)});
     for (int pass = 0; pass < 2; pass++) {
         struct span rest = t;
+        int n = 0;
 
-        do {
+        while (pass == 0 ? rest.n > 0 : n < n_call) {
             struct reply_call c;
 
             made->n = 0;
-            if (!python_call(&rest, made, &c))
+            if (!python_call(&rest, made, &c) || !each(user, &c, pass == 0)) {
+                if (cut && n > 0)
+                    break;
                 return false;
-            if (pass == 1)
-                tell(user, &c);
-        } while (take(&rest, ','));
-        if (rest.n > 0)
-            return false;
+            }
+            n++;
+            if (take(&rest, ',') && rest.n == 0 && !cut)
+                return false;
+        }
+        n_call = n;
     }
-    return true;
+    return n_call > 0 && !made->failed;
 }

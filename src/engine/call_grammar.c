@@ -920,12 +920,14 @@ static pl_status write_all(struct caller *c, const json_t *tools,
     struct ends ends = {0};
     int n;
 
-    if (!c->f->channels &&
-        (c->f->calls == CALLS_NONE || c->f->calls == CALLS_QUOTED))
+    if (c->f->recipients || c->f->attributes ||
+        (!c->f->channels &&
+         (c->f->calls == CALLS_NONE || c->f->calls == CALLS_QUOTED ||
+          c->f->calls == CALLS_NESTED)))
         return err_set(
             c->err, PL_UNSUPPORTED,
             "a tool call cannot be forced: the model's chat template %s",
-            c->f->calls == CALLS_NONE
+            c->f->calls == CALLS_NONE && !c->f->channels
                 ? "does not show tool calls"
                 : "quotes calls in its own way, which is not supported");
     if (!put_common(c, &ends))

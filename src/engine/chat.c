@@ -56,8 +56,9 @@ static pl_status read_special(pl_template *t, const struct gguf *g, int i,
     return PL_OK;
 }
 
-static pl_status read_template(struct chat_template **out, const struct gguf *g,
-                               const char *key, pl_err *err)
+static pl_status read_template(pl_template *t, struct chat_template **out,
+                               const struct gguf *g, const char *key,
+                               pl_err *err)
 {
     struct gguf_str text;
     pl_err why;
@@ -66,6 +67,7 @@ static pl_status read_template(struct chat_template **out, const struct gguf *g,
     PL_TRY(gguf_get_str(g, key, &text, err));
     if (!text.s)
         return PL_OK;
+    reply_format_scan(&t->format, text.s, text.len);
     s = chat_template_create(out, text.s, text.len, &why);
     return s == PL_OK
                ? s
@@ -81,8 +83,8 @@ static pl_status read_file(pl_template *t, const struct gguf *g, bool own,
         PL_TRY(read_special(t, g, i, err));
     if (!own)
         return PL_OK;
-    PL_TRY(read_template(&t->usual, g, "tokenizer.chat_template", err));
-    PL_TRY(read_template(&t->tool_use, g, "tokenizer.chat_template.tool_use",
+    PL_TRY(read_template(t, &t->usual, g, "tokenizer.chat_template", err));
+    PL_TRY(read_template(t, &t->tool_use, g, "tokenizer.chat_template.tool_use",
                          err));
     if (!t->usual && !t->tool_use)
         return err_set(
@@ -125,8 +127,10 @@ pl_status pl_template_create(pl_template **out, const char *text, size_t len,
     t = calloc(1, sizeof *t);
     if (!t)
         return err_no_memory(err, "a chat template");
-    if (text)
+    if (text) {
+        reply_format_scan(&t->format, text, len);
         s = chat_template_create(&t->usual, text, len, err);
+    }
     if (s == PL_OK && path)
         s = gguf_open(&g, path, err);
     if (s == PL_OK && path)

@@ -16,6 +16,7 @@
 #include "fit/fit_internal.h"
 #include "quant/format.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -98,6 +99,8 @@ static pl_status find_free_options(struct fit *f, const pl_options *o,
 
     f->ctx_most =
         PLAN_CONFIG_N_CTX > o->fit_ctx ? PLAN_CONFIG_N_CTX : o->fit_ctx;
+    if (o->n_ctx == PL_CTX_MODEL && n_ctx_train > f->ctx_most)
+        f->ctx_most = n_ctx_train;
     f->ctx_least = o->fit_ctx > 0 ? o->fit_ctx : PLAN_CONFIG_N_CTX;
     if (n_ctx_train > 0 && n_ctx_train < f->ctx_most)
         f->ctx_most = n_ctx_train;
@@ -347,6 +350,12 @@ pl_status fit_create(struct compiled **out, char **text, int64_t *n_ctx,
         struct notes told = {.a = &f->arena};
 
         diag_add(&told, PL_LOG_INFO, "fit: %s", *text);
+        if (opt->n_ctx == PL_CTX_MODEL && *n_ctx < f->ctx_most)
+            diag_add(&told, PL_LOG_WARN,
+                     "the context is %" PRId64 " tokens of the model's %" PRId64
+                     ", which memory is too short for; use more devices, or a "
+                     "smaller cache type",
+                     *n_ctx, f->ctx_most);
         diag_emit(&told, opt->log, opt->log_user);
     }
 done:

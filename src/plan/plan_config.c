@@ -31,7 +31,9 @@ static int count_layers(const pl_graph *g)
 static pl_status read_sizes(struct plan_config *in, const pl_options *opt,
                             pl_err *err)
 {
-    in->n_ctx = opt->n_ctx ? opt->n_ctx : PLAN_CONFIG_N_CTX;
+    bool chosen = opt->n_ctx == 0 || opt->n_ctx == PL_CTX_MODEL;
+
+    in->n_ctx = chosen ? PLAN_CONFIG_N_CTX : opt->n_ctx;
     in->n_ubatch = opt->n_ubatch ? opt->n_ubatch : PLAN_CONFIG_N_UBATCH;
     in->n_out = opt->n_out ? opt->n_out : PLAN_CONFIG_N_OUT;
     in->n_seq = opt->n_seq ? opt->n_seq : PLAN_CONFIG_N_SEQ;
@@ -55,7 +57,7 @@ static pl_status read_sizes(struct plan_config *in, const pl_options *opt,
         return err_set(err, PL_BAD_ARGUMENT,
                        "%d checkpoints; up to 4096 are allowed",
                        in->n_checkpoint);
-    in->open.ctx = opt->n_ctx == 0;
+    in->open.ctx = chosen;
     in->open.ubatch = opt->n_ubatch == 0;
     return PL_OK;
 }

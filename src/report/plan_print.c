@@ -569,8 +569,8 @@ static void say_all(const struct page *g)
     say_options(g);
     writer_printf(g->to,
                   "numerics  %016" PRIx64
-                  ", %d rank%s%s%s%s\ncontext   %" PRId64
-                  " tokens, cache %s/%s, %d sequence%s; steps of %" PRId64
+                  ", %d rank%s%s%s%s\ncache     %" PRId64
+                  " tokens of context, %s/%s, %d sequence%s; steps of %" PRId64
                   " tokens, %" PRId64 " logits\n\n",
                   q->numeric_hash, q->place.n_rank,
                   q->place.n_rank > 1 ? "s" : "", q->paper ? "" : ", kernels ",

@@ -975,8 +975,10 @@ static void reply_says(struct walk *w)
 
     pl_reply_in_pieces(r);
     pl_reply_of_document(r);
+    pl_reply_keep_reasoning(r);
     walk_gave(w, !pl_reply_ended(r));
     walk_gave(w, !pl_reply_in_content(r));
+    walk_gave(w, !pl_reply_end_of_reasoning(r));
     walk_gave(w, pl_reply_text(r, walk_may(w, &len))[0] == '\0');
 }
 
@@ -1320,10 +1322,12 @@ static const struct walk_row rows[] = {
     {"pl_reply_free", reply_free},
     {"pl_reply_in_pieces", reply_says},
     {"pl_reply_of_document", reply_says},
+    {"pl_reply_keep_reasoning", reply_says},
     {"pl_reply_add", reply_add},
     {"pl_reply_finish", reply_finish},
     {"pl_reply_ended", reply_says},
     {"pl_reply_in_content", reply_says},
+    {"pl_reply_end_of_reasoning", reply_says},
     {"pl_reply_text", reply_says},
     {"pl_reply_message", reply_message},
     {"pl_sampling_init_size", sampling_init},

@@ -240,7 +240,7 @@ TEST(hub_command_serves_a_model_of_a_hub)
                 "2>said & p=$!; "
                 "until grep -q listening said || ! kill -0 $p; do sleep 0.05; "
                 "done; kill $p; wait $p && cat said >&2"),
-             "fable-Q8_0 is listening on");
+             "fable-Q8_0 listens at");
     assert_int_equal(s.t.n_get, 1);
     close_scene(&s);
 }

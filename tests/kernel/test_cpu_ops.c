@@ -62,8 +62,11 @@ static double ref_unary(enum kernel kernel, double x,
         return x / (1 + exp(-x));
     case KERNEL_gelu:
         return ref_gelu(x);
-    default:
+    case KERNEL_relu:
         return x > 0 ? x : 0;
+    default:
+        fail_msg("%s has no formula in ref_unary", kernel_name(kernel));
+        return 0;
     }
 }
 
@@ -80,6 +83,20 @@ static const struct {
     {KERNEL_sigmoid, 4}, {KERNEL_softplus, 5}, {KERNEL_silu, 4},
     {KERNEL_gelu, 250},  {KERNEL_relu, 0},
 };
+
+/* The rows of kernels.def from scale to relu are the unary kernels. */
+TEST(cpu_ops_unary_are_all_compared_with_double)
+{
+    for (int k = KERNEL_scale; k <= KERNEL_relu; k++) {
+        size_t i = 0;
+
+        while (i < sizeof(unaries) / sizeof(unaries[0]) &&
+               (int)unaries[i].kernel != k)
+            i++;
+        if (i == sizeof(unaries) / sizeof(unaries[0]))
+            fail_msg("%s has no row in unaries", kernel_name((enum kernel)k));
+    }
+}
 
 TEST(cpu_ops_unary_equal_double_in_every_kernel_set)
 {

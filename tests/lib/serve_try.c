@@ -32,7 +32,7 @@ static void run_server(const char *line, const char *log)
 
 void serve_try_run(struct serve_try *s, const char *before, const char *words)
 {
-    static const char mark[] = "is listening on http://127.0.0.1:";
+    static const char mark[] = "listens at http://127.0.0.1:";
     static int n_log;
     char line[4096], name[32];
     const char *at = NULL;

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #define HOST " HTTP/1.1\r\nHost: a\r\n"
@@ -633,6 +634,74 @@ TEST(http_requests_out_of_memory_are_cut)
     }
     assert_true(n_cut > 5);
     try_stop(&t);
+}
+
+/* Asks for /hello through a Unix socket; returns false if nobody listens. */
+static bool asks_at_path(const char *path)
+{
+    struct sockaddr_un a = {.sun_family = AF_UNIX};
+    int fd = socket(AF_UNIX, SOCK_STREAM, 0);
+    struct try_client c = {.fd = fd};
+    struct try_answer got;
+
+    snprintf(a.sun_path, sizeof a.sun_path, "%s", path);
+    if (connect(fd, (struct sockaddr *)(void *)&a, sizeof a) != 0) {
+        close(fd);
+        return false;
+    }
+    try_send(&c, try_get("/hello", ""));
+    try_read(&c, &got, false);
+    assert_string_equal(got.body, "hello");
+    free(got.body);
+    try_close(&c);
+    return true;
+}
+
+/* A server listens at several addresses, Unix sockets among them, whose files
+ * it removes. It replaces a socket that nobody listens at, and no other
+ * file. */
+TEST(http_listens_at_unix_sockets_and_several_addresses)
+{
+    char path[100], hosts[200];
+    struct http_options o = {.host = hosts};
+    struct http *second = NULL;
+    struct http_try t;
+    struct try_client c;
+    struct try_answer got;
+    pl_err err;
+
+    snprintf(path, sizeof path, "%s", test_temp("a.sock"));
+    snprintf(hosts, sizeof hosts, "127.0.0.1,%s", path);
+    for (int again = 0; again < 2; again++) {
+        try_start(&t, &o);
+        assert_true(asks_at_path(path));
+        try_connect(&t, &c);
+        try_send(&c, try_get("/hello", ""));
+        try_read(&c, &got, false);
+        assert_string_equal(got.body, "hello");
+        free(got.body);
+        try_close(&c);
+        assert_int_equal(
+            http_start(&second, &o, NULL, 0, try_error, NULL, &err), PL_IO);
+        assert_non_null(strstr(err.message, path));
+        assert_true(asks_at_path(path));
+        try_stop(&t);
+        assert_int_equal(access(path, F_OK), -1);
+        if (!again) { /* what a server that was killed leaves */
+            struct sockaddr_un a = {.sun_family = AF_UNIX};
+            int fd = socket(AF_UNIX, SOCK_STREAM, 0);
+
+            snprintf(a.sun_path, sizeof a.sun_path, "%s", path);
+            assert_int_equal(bind(fd, (struct sockaddr *)(void *)&a, sizeof a),
+                             0);
+            close(fd);
+        }
+    }
+    fclose(fopen(path, "w"));
+    assert_int_equal(http_start(&second, &o, NULL, 0, try_error, NULL, &err),
+                     PL_IO);
+    assert_int_equal(access(path, F_OK), 0);
+    unlink(path);
 }
 
 TEST(http_listens_at_ipv6_where_there_is_any)

@@ -248,10 +248,14 @@ TEST(http_browsers_of_elsewhere_are_let_in_on_request)
     has(head, "\r\nAccess-Control-Allow-Methods: POST, OPTIONS\r\n");
     has(head, "\r\nAccess-Control-Allow-Headers: authorization, x-own\r\n");
     has(head, "\r\nVary: Origin\r\n");
+    try_ask(&t, try_get("/hello", "Origin: https://page.example\r\n"), 200,
+            "hello", head);
+    has(head, "\r\nAccess-Control-Allow-Origin: https://page.example\r\n");
+    try_ask(&t, try_get("/nowhere", "Origin: https://page.example\r\n"), 404,
+            NULL, head);
+    has(head, "\r\nAccess-Control-Allow-Origin: https://page.example\r\n");
     try_ask(&t, try_get("/hello", ""), 200, "hello", head);
-    has(head, "\r\nAccess-Control-Allow-Origin: https://page.example\r\n");
-    try_ask(&t, try_get("/nowhere", ""), 404, NULL, head);
-    has(head, "\r\nAccess-Control-Allow-Origin: https://page.example\r\n");
+    has(head, "\r\nVary: Origin\r\n");
     try_stop(&t);
     o.origin = "*";
     try_start(&t, &o);
@@ -265,6 +269,34 @@ TEST(http_browsers_of_elsewhere_are_let_in_on_request)
                               "x-api-key: one\r\n"),
             200, "hello", head);
     has_not(head, "Access-Control");
+    try_stop(&t);
+}
+
+TEST(http_browsers_of_each_listed_origin_are_let_in)
+{
+    static const struct {
+        const char *origin;
+        bool let_in;
+    } list[] = {
+        {"https://a.example", true},      {"http://b.example:81", true},
+        {"http://localhost:3000", true},  {"http://127.0.0.1", true},
+        {"https://a.example.net", false}, {"http://b.example", false},
+    };
+    struct http_options o = {
+        .origin = "https://a.example,http://b.example:81,localhost"};
+    char head[4096], line[100];
+    struct http_try t;
+
+    try_start(&t, &o);
+    for (size_t i = 0; i < sizeof list / sizeof list[0]; i++) {
+        snprintf(line, sizeof line, "Origin: %s\r\n", list[i].origin);
+        try_ask(&t, try_get("/hello", line), list[i].let_in ? 200 : 403, NULL,
+                head);
+        snprintf(line, sizeof line, "\r\nAccess-Control-Allow-Origin: %s\r\n",
+                 list[i].origin);
+        if ((strstr(head, line) != NULL) != list[i].let_in)
+            fail_msg("%s: %s", list[i].origin, head);
+    }
     try_stop(&t);
 }
 

@@ -565,6 +565,55 @@ TEST(serve_goes_on_from_what_the_assistant_has_begun)
     serve_try_stop(&s);
 }
 
+/* Reasoning that was cut is continued as reasoning, as if the prompt were given
+ * as a text, and what the client has is not sent again. */
+TEST(serve_goes_on_from_reasoning)
+{
+    static const char form[] =
+        "{% for m in messages %}<|{{ m.role }}|>{% if m.reasoning_content %}"
+        "<think>\n{{ m.reasoning_content }}\n</think>\n\n{% endif %}"
+        "{{ m.content }}<|end|>\n{% endfor %}"
+        "{% if add_generation_prompt %}<|assistant|><think>\n{% endif %}";
+    static const char ask[] =
+        "{\"messages\":[{\"role\":\"user\",\"content\":\"Hello?\"},"
+        "{\"role\":\"assistant\",\"content\":\"\",\"reasoning_content\":"
+        "\"A fox is a </\"}],\"continue_final_message\":true,"
+        "\"temperature\":0,\"max_tokens\":12}";
+    const char *path = test_temp("thinks.jinja");
+    FILE *f = fopen(path, "w");
+    char more[300], request[1000], *body, *plain, *prompt;
+    json_t *j, *m;
+    struct serve_try s;
+
+    assert_non_null(f);
+    assert_int_equal(fwrite(form, 1, sizeof form - 1, f), sizeof form - 1);
+    fclose(f);
+    snprintf(more, sizeof more, "--chat-template-file '%s'", path);
+    serve_try_start(&s, "", more);
+    body = serve_try_post(&s, "/apply-template", ask, 200);
+    j = serve_try_json(body);
+    prompt = json_dumps(json_object_get(j, "prompt"), JSON_ENCODE_ANY);
+    json_decref(j);
+    free(body);
+    assert_non_null(strstr(prompt, "<think>\\nA fox is a </\""));
+    snprintf(request, sizeof request,
+             "{\"prompt\":%s,\"temperature\":0,\"max_tokens\":12}", prompt);
+    body = serve_try_post(&s, "/v1/completions", request, 200);
+    plain = text_of(body);
+    free(body);
+    body = serve_try_post(&s, "/v1/chat/completions", ask, 200);
+    j = serve_try_json(body);
+    m = json_object_get(json_array_get(json_object_get(j, "choices"), 0),
+                        "message");
+    assert_string_equal(
+        json_string_value(json_object_get(m, "reasoning_content")), plain);
+    json_decref(j);
+    free(body);
+    free(plain);
+    free(prompt);
+    serve_try_stop(&s);
+}
+
 /* With a response_format and tools that the model may call, it may do either;
  * here a bias decides. */
 TEST(serve_lets_a_document_or_a_call_come_where_both_are_asked_for)

@@ -816,7 +816,7 @@ TEST(answers_keep_reasoning_where_it_was_asked_for)
     static const struct {
         const char *format, *content, *reasoning;
     } row[] = {
-        {"none", "<think>why \xc3\xbc</think>say", NULL},
+        {"hidden", "say", NULL},
         {"deepseek-legacy", "<think>why \xc3\xbc</think>say", "why \xc3\xbc"},
         {"auto", "say", "why \xc3\xbc"},
     };

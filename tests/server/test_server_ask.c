@@ -82,6 +82,10 @@ static void refused(enum request_kind kind, const char *text, const char *param,
     refused_by(kind, text, param, says, &rules);
 }
 
+#define THINKS                                                                 \
+    "'enable_thinking': true, 'thinking': true, 'thinking_mode': 'enabled'"
+#define THINKS_NOT                                                             \
+    "'enable_thinking': false, 'thinking': false, 'thinking_mode': 'disabled'"
 #define HELLO "'messages': [{'role': 'user', 'content': 'Hi'}]"
 
 /* ---- sampling options ---------------------------------------------------- */
@@ -142,7 +146,8 @@ TEST(ask_takes_all_options)
                 a.ignore_end && a.progress);
     assert_int_equal(a.reasoning, REASONING_WITHIN);
     assert_string_equal(a.model, "m");
-    same_json(a.extra, "{'x': 1, 'reasoning_effort': 'low'}");
+    same_json(a.extra, "{'x': 1, 'reasoning_effort': 'low', 'thinking_effort':"
+                       "'low', " THINKS "}");
     request_fini(&a);
 }
 
@@ -471,6 +476,78 @@ TEST(ask_choice_of_tools_is_kept)
             "tool_choice", "leave grammar out");
 }
 
+/* Reasoning is switched, limited and placed by the fields of several services,
+ * in every protocol. */
+TEST(ask_takes_all_fields_about_reasoning)
+{
+    static const struct {
+        const char *fields, *extra; /* NULL for none */
+        int64_t budget;             /* -1 for none */
+        enum request_reasoning where;
+    } row[] = {
+        {"'enable_thinking': false", "{" THINKS_NOT "}", -1, REASONING_APART},
+        {"'thinking': true", "{" THINKS "}", -1, REASONING_APART},
+        {"'thinking': {'type': 'enabled', 'budget_tokens': 2048}",
+         "{" THINKS "}", 2048, REASONING_APART},
+        {"'thinking': {'type': 'disabled'}", "{" THINKS_NOT "}", -1,
+         REASONING_APART},
+        {"'thinking': {'type': 'adaptive'}", "{'thinking_mode': 'adaptive'}",
+         -1, REASONING_APART},
+        {"'think': 'high'",
+         "{" THINKS ", 'reasoning_effort': 'high', 'thinking_effort': 'high'}",
+         -1, REASONING_APART},
+        {"'reasoning': {'enabled': false}", "{" THINKS_NOT "}", -1,
+         REASONING_APART},
+        {"'reasoning': {'effort': 'minimal', 'exclude': true}",
+         "{'reasoning_effort': 'minimal', 'thinking_effort': 'minimal'}", -1,
+         REASONING_HIDDEN},
+        {"'reasoning': {'max_tokens': 7}", NULL, 7, REASONING_APART},
+        {"'reasoning_effort': 'none'", "{" THINKS_NOT "}", -1, REASONING_APART},
+        {"'reasoning_effort': null", NULL, -1, REASONING_APART},
+        {"'thinking_budget_tokens': 0", "{" THINKS_NOT "}", 0, REASONING_APART},
+        {"'thinking_budget_tokens': -1", NULL, -1, REASONING_APART},
+        {"'reasoning_budget': 5, 'enable_thinking': true", "{" THINKS "}", 5,
+         REASONING_APART},
+        {"'chat_template_kwargs': {'enable_thinking': false},"
+         "'reasoning_effort': 'high'",
+         "{" THINKS_NOT
+         ", 'reasoning_effort': 'high', 'thinking_effort': 'high'}",
+         -1, REASONING_APART},
+        {"'chat_template_kwargs': {'thinking': true}", "{" THINKS "}", -1,
+         REASONING_APART},
+        {"'include_reasoning': false", NULL, -1, REASONING_HIDDEN},
+        {"'reasoning_format': 'none'", NULL, -1, REASONING_WITHIN},
+        {"'reasoning_format': 'hidden'", NULL, -1, REASONING_HIDDEN},
+    };
+    static const enum request_kind kinds[] = {REQUEST_CHAT, REQUEST_MESSAGES,
+                                              REQUEST_RESPONSES};
+
+    for (size_t i = 0; i < sizeof(row) / sizeof(row[0]); i++)
+        for (int k = 0; k < 3; k++) {
+            struct request a;
+            char text[512];
+
+            snprintf(text, sizeof(text), "{%s, 'max_tokens': 9, %s}",
+                     kinds[k] == REQUEST_RESPONSES ? "'input': 'ask'" : HELLO,
+                     row[i].fields);
+            read_by(&a, kinds[k], text, &rules);
+            if (row[i].extra != NULL)
+                same_json(a.extra, row[i].extra);
+            else
+                assert_null(a.extra);
+            assert_int_equal(a.limits_thinking ? a.think_tokens : -1,
+                             row[i].budget);
+            assert_int_equal(a.reasoning, row[i].where);
+            request_fini(&a);
+        }
+    refused(REQUEST_CHAT, "{" HELLO ", 'enable_thinking': 'no'}",
+            "enable_thinking", "true");
+    refused(REQUEST_CHAT, "{" HELLO ", 'thinking': 3}", "thinking", "true");
+    refused(REQUEST_MESSAGES,
+            "{" HELLO ", 'max_tokens': 9, 'thinking': {'budget_tokens': -2}}",
+            "thinking.budget_tokens", "-1");
+}
+
 TEST(ask_messages_become_the_templates)
 {
     struct request a;
@@ -498,7 +575,7 @@ TEST(ask_messages_become_the_templates)
               "{'role': 'tool', 'tool_call_id': 't1', 'content': 'r'},"
               "{'role': 'user', 'content': 'and'}]");
     same_json(a.tools, "[" TOOL "]");
-    same_json(a.extra, "{'enable_thinking': false, 'thinking': false}");
+    same_json(a.extra, "{" THINKS_NOT "}");
     assert_int_equal(a.max_tokens, 9);
     assert_string_equal(a.stop[0], "x");
     request_fini(&a);
@@ -534,7 +611,9 @@ TEST(ask_responses_become_the_templates)
               "'function': {'name': 'f', 'arguments': {'a': 1}}}]},"
               "{'role': 'tool', 'tool_call_id': 't1', 'content': 'r'}]");
     same_json(a.tools, "[" TOOL "]");
-    same_json(a.extra, "{'reasoning_effort': 'high'}");
+    same_json(a.extra,
+              "{'reasoning_effort': 'high', 'thinking_effort': 'high'," THINKS
+              "}");
     assert_int_equal(a.max_tokens, 3);
     request_fini(&a);
     read_by(&a, REQUEST_RESPONSES, "{'input': 'ask'}", &rules);
@@ -854,6 +933,54 @@ TEST(ask_conversations_end_with_what_the_assistant_has_begun)
         request_fini(&a);
         pl_template_free(t);
     }
+}
+
+/* continue_final_message continues also reasoning, and demands a text. */
+TEST(ask_a_final_message_is_continued_on_demand)
+{
+    static const char form[] =
+        "{% for m in messages %}<{{ m.role }}>{% if m.reasoning_content %}"
+        "<think>{{ m.reasoning_content | trim }}</think>{% endif %}"
+        "{{ m.content }}{% endfor %}"
+        "{% if add_generation_prompt %}<assistant>{% endif %}";
+    static const struct {
+        const char *body, *want;
+    } cases[] = {
+        {"'content': 'On'}], 'continue_final_message': true", "On"},
+        {"'content': 'On'}], 'continue_final_message': true,"
+         "'add_generation_prompt': false",
+         "On"},
+        {"'reasoning_content': ' So '}], 'continue_final_message': true",
+         "<think>So "},
+        {"'reasoning_content': 'So', 'content': 'On'}],"
+         "'continue_final_message': true",
+         "<think>So</think>On"},
+        {"'reasoning_content': 'So'}]", "<think>So</think><assistant>"},
+    };
+    pl_template *t = NULL;
+    pl_err err;
+
+    TEST_OK(pl_template_create(&t, form, strlen(form), NULL, &err), err);
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct request a;
+        char body[300], want[300], *text = NULL;
+
+        snprintf(body, sizeof body, "{'messages': [{'role': 'assistant', %s}",
+                 cases[i].body);
+        snprintf(want, sizeof want, "<assistant>%s", cases[i].want);
+        read_by(&a, REQUEST_CHAT, body, &rules);
+        TEST_OK(request_render(&a, t, 1, &text, NULL, &err), err);
+        assert_string_equal(text, want);
+        free(text);
+        request_fini(&a);
+    }
+    pl_template_free(t);
+    refused(REQUEST_CHAT,
+            "{" HELLO ", 'continue_final_message': true, "
+            "'add_generation_prompt': true}",
+            "continue_final_message", "add_generation_prompt");
+    refused(REQUEST_CHAT, "{" HELLO ", 'continue_final_message': true}",
+            "continue_final_message", "not a text of the assistant");
 }
 
 TEST(ask_jobs_of_choices_differ_by_their_seed)

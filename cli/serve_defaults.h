@@ -1,0 +1,15 @@
+/* The options of `plait serve` that stand for a field of each request, such as
+ * --reasoning-format. */
+#ifndef CLI_SERVE_DEFAULTS_H
+#define CLI_SERVE_DEFAULTS_H
+
+#include "options.h"
+
+#include <jansson.h>
+
+/* Sets *out to an object with the fields, which a request has unless it says
+ * otherwise; see request_rules.defaults. The caller releases it in all
+ * cases. */
+pl_status serve_defaults(json_t **out, const struct options *o, pl_err *err);
+
+#endif

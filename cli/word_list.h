@@ -1,0 +1,17 @@
+/* A list of words, such as those of a command line. */
+#ifndef CLI_WORD_LIST_H
+#define CLI_WORD_LIST_H
+
+#include <stdbool.h>
+
+struct word_list {
+    char **v; /* owned, [n], and each element */
+    int n;
+};
+
+/* Append copies. Return false if out of memory. */
+bool word_list_add(struct word_list *w, const char *word);
+bool word_list_join(struct word_list *w, const struct word_list *more);
+void word_list_free(struct word_list *w); /* {0} is allowed */
+
+#endif

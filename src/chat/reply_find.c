@@ -1,0 +1,457 @@
+/* Finds the calls in a reply, in whatever notation; see reply_inner.h. Where a
+ * marker of a call is, the notations that have it are tried one by one. The
+ * first in which the text is a call, or may still become one, is taken. */
+#include "chat/reply_inner.h"
+#include "chat/reply_known.h"
+#include "chat/reply_python.h"
+
+#include <string.h>
+
+void reply_begin_call(struct pl_reply *r, size_t open, bool bare)
+{
+    r->behind = r->state;
+    r->state = IN_CALL;
+    r->open = r->body = r->seen = open;
+    r->form = NULL;
+    r->n_tried = 0;
+    r->bare = bare;
+    r->cut = r->costly = false;
+    r->scan = (struct json_scan){0};
+}
+
+/* NOT_YET: more text is needed. NO_CALL: the text is not a call. */
+enum found { NOT_YET, A_CALL, NO_CALL };
+
+/* Returns true if a call in notation `f` may be without a marker. */
+static bool is_unmarked(const struct pl_reply *r, const struct reply_format *f)
+{
+    return f->call_open.n == 0 &&
+           (f == r->f ? f->calls == CALLS_OBJECT : f->calls_open.n == 0);
+}
+
+/* Sets r->form to the next notation whose marker is at r->open. A call that
+ * begins with { or [ has no marker. Returns NO_CALL if no notation is left. */
+static enum found choose_form(struct pl_reply *r, bool last)
+{
+    for (; r->n_tried <= reply_n_known; r->n_tried++) {
+        const struct reply_format *f = reply_form_at(r, r->n_tried);
+        enum marker m = NO_MARKER;
+        size_t n = 0;
+
+        if (f && r->bare)
+            m = is_unmarked(r, f) ? MARKER_CALL : NO_MARKER;
+        else if (f)
+            m = reply_try_form(r, f, reply_rest(r, r->open), last, &n);
+        if (m == MARKER_PART)
+            return NOT_YET;
+        if (m != MARKER_CALL)
+            continue;
+        r->n_tried++;
+        r->form = f;
+        r->body = r->seen = r->open + n;
+        r->scan = (struct json_scan){0};
+        return A_CALL;
+    }
+    return NO_CALL;
+}
+
+/* Returns true if a call of this name may be one: the notation is certain, or
+ * the tool is declared. */
+static bool is_believed(const struct pl_reply *r, struct span name)
+{
+    bool certain = !r->form->guess && r->behind != IN_REASONING &&
+                   (r->form == r->f || r->f->calls == CALLS_NONE);
+
+    return certain || reply_is_tool(r->tools, name);
+}
+
+static bool read_call(struct pl_reply *r, struct span t)
+{
+    struct reply_call c;
+
+    r->made.n = 0;
+    if (!reply_call_read(r->form, t, r->tools, &r->made, &c) ||
+        !is_believed(r, c.name))
+        return false;
+    reply_tell_call(r, &c);
+    return true;
+}
+
+/* Removes an object from the beginning of *list, after blanks and, unless it is
+ * the first, a comma. Returns false if there is no complete object. */
+static bool take_object(struct span *list, bool first, struct span *object)
+{
+    struct json_scan scan = {0};
+    struct span t = span_from(*list, span_blanks(*list));
+
+    if (!first && t.n > 0 && t.s[0] == ',')
+        t = span_from(t, 1 + span_blanks(span_from(t, 1)));
+    if (t.n == 0 || t.s[0] != '{' || !json_scan(&scan, t))
+        return false;
+    *object = (struct span){t.s, scan.at};
+    *list = span_from(t, scan.at);
+    return true;
+}
+
+/* Parses `t`, an object or a list of objects, as calls. If all objects are
+ * calls, reports them and returns true. If `cut`, the list ends too early, and
+ * the objects before its end count. Otherwise reports none; returns false. */
+static bool read_objects(struct pl_reply *r, struct span t, bool cut)
+{
+    struct reply_call c;
+    int n_call = 0;
+
+    if (t.s[0] == '{')
+        return !cut && read_call(r, t);
+    if (!cut && !json_is_valid(t, &r->made.failed))
+        return false;
+    for (int pass = 0; pass < 2; pass++) {
+        struct span rest = span_from(t, 1), one;
+        int n = 0;
+
+        for (; (pass == 0 || n < n_call) && take_object(&rest, n == 0, &one);
+             n++) {
+            r->made.n = 0;
+            if (pass == 0 &&
+                (!reply_call_read(r->form, one, r->tools, &r->made, &c) ||
+                 !is_believed(r, c.name)))
+                return false;
+            if (pass == 1)
+                read_call(r, one);
+        }
+        rest = span_from(rest, span_blanks(rest));
+        if (n == 0 || (pass == 0 && !cut && (rest.n == 0 || rest.s[0] != ']')))
+            return false;
+        n_call = n;
+    }
+    return true;
+}
+
+/* Returns the name of the tool in f.call, or in a beginning of it. */
+static struct span without_call(struct span name)
+{
+    for (size_t n = name.n; n-- > 1;)
+        if (name.s[n] == '.' &&
+            span_begins(span_of(".call"), span_from(name, n)))
+            return (struct span){name.s, n};
+    return name;
+}
+
+/* Reports a call in Python, which may be f.call(...). A python_take_fn. */
+static bool take_python(void *reply, const struct reply_call *c, bool check)
+{
+    struct pl_reply *r = reply;
+    struct reply_call own = *c;
+
+    if (!reply_is_tool(r->tools, own.name))
+        own.name = without_call(own.name);
+    if (check)
+        return is_believed(r, own.name);
+    reply_tell_call(r, &own);
+    return true;
+}
+
+bool reply_read_program(struct pl_reply *r, struct span name, struct span t)
+{
+    static const char *const names[] = {"python", "ipython",
+                                        "code_interpreter"};
+    struct reply_call c = {0};
+
+    for (int i = 0; i < 3 && c.name.n == 0; i++)
+        if (name.n > 0 ? span_equal(name, span_of(names[i]))
+                       : reply_is_tool(r->tools, span_of(names[i])))
+            c.name = span_of(names[i]);
+    if (c.name.n == 0 || t.n == 0)
+        return false;
+    r->made.n = 0;
+    reply_add(&r->made, span_of("{\"code\": "));
+    reply_add_string(&r->made, t);
+    reply_add(&r->made, span_of("}"));
+    c.arguments = (struct span){r->made.s, r->made.n};
+    if (!r->made.failed)
+        reply_tell_call(r, &c);
+    return true;
+}
+
+static bool read_delimited(struct pl_reply *r, struct span t, bool cut)
+{
+    switch (r->form->calls) {
+    case CALLS_PYTHON:
+        return python_calls(t, cut, &r->made, take_python, r);
+    case CALLS_CODE:
+        return !r->cut && /* it is the beginning of something else */
+               reply_read_program(r, (struct span){0}, span_trim(t));
+    default:
+        return read_call(r, t);
+    }
+}
+
+/* Returns true if `t`, the beginning of the text of a call, may continue as
+ * one: it is a part of a name, or it begins with the name of a tool. */
+static bool may_continue(const struct pl_reply *r, struct span t)
+{
+    struct span name = span_trim(t);
+    size_t n;
+
+    if (r->form->calls == CALLS_PYTHON && name.n > 0 && name.s[0] == '[')
+        name = span_trim(span_from(name, 1));
+    n = span_name(name);
+    if (n == name.n && (!r->tools || reply_begins_tool(r->tools, name)))
+        return true;
+    name.n = n;
+    return reply_is_tool(r->tools, name) ||
+           reply_is_tool(r->tools, without_call(name));
+}
+
+/* Returns the text from r->body to the marker that ends the message, or to the
+ * end. */
+static struct span until_end(const struct pl_reply *r)
+{
+    struct span t = reply_rest(r, r->body);
+
+    for (int i = 0; i < 2; i++)
+        t.n = span_find(t, r->f->end[i]);
+    return t;
+}
+
+bool reply_leave_out(struct span *t, struct span mark)
+{
+    bool whole;
+
+    *t = span_trim(*t);
+    whole = reply_ends_with(*t, mark);
+    while (mark.n > 0 && !reply_ends_with(*t, mark))
+        mark.n--;
+    t->n -= mark.n;
+    return whole;
+}
+
+/* Returns true if a text in notation `f` that was cut after an argument looks
+ * like a whole call. */
+static bool is_open(const struct reply_format *f)
+{
+    return f->calls == CALLS_TAGGED || f->calls == CALLS_NESTED;
+}
+
+/* Searches for the end of a call whose text ends at a marker, and reports it as
+ * find_call does. A marker inside a value is a part of it. */
+static enum found find_delimited(struct pl_reply *r, bool last, size_t *end)
+{
+    const struct reply_format *f = r->form;
+
+    for (;;) {
+        struct span rest = reply_rest(r, r->seen), t;
+        size_t at = span_find(rest, f->call_close);
+        size_t keep = f->call_close.n > 0 ? f->call_close.n - 1 : 0;
+
+        if (at == rest.n && !last) {
+            if (f->guess && f->call_close.n == 0 &&
+                !may_continue(r, reply_rest(r, r->body)))
+                return NO_CALL;
+            r->seen += rest.n > keep ? rest.n - keep : 0;
+            return NOT_YET;
+        }
+        if (at == rest.n) { /* the marker is missing, or the text was cut */
+            bool whole, ended;
+
+            t = until_end(r);
+            whole = r->body + t.n < r->raw.n;
+            *end = r->body + t.n;
+            ended = reply_leave_out(&t, f->calls_close);
+            reply_leave_out(&t, f->call_close);
+            r->costly = true;
+            if ((whole || ended || !is_open(f)) && read_delimited(r, t, true))
+                return A_CALL;
+            return may_continue(r, t) ? NOT_YET : NO_CALL;
+        }
+        t = reply_piece(r, r->body, r->seen + at);
+        *end = r->seen + at + f->call_close.n;
+        r->costly = true;
+        if (read_delimited(r, t, false))
+            return A_CALL;
+        if (!reply_call_in_value(f, t))
+            return NO_CALL;
+        r->seen = *end;
+    }
+}
+
+/* The same for a call whose text ends where its JSON does. */
+static enum found find_json(struct pl_reply *r, bool last, size_t *end)
+{
+    const struct reply_format *f = r->form;
+    bool object = f->calls == CALLS_OBJECT;
+    struct span t = reply_rest(r, r->body), json, name;
+
+    t = span_from(t, span_blanks(t));
+    json = object ? t : span_from(t, span_find(t, span_of("{")));
+    name = (struct span){t.s, span_name(t)};
+    if (!object && (t.n - json.n >= MOST_BETWEEN || (t.n > 0 && name.n == 0)))
+        return NO_CALL;
+    if (json.n == 0)
+        return NOT_YET;
+    if (!(object ? reply_may_be_object(f, json) : json.s[0] == '{'))
+        return NO_CALL;
+    if (!json_scan(&r->scan, json)) {
+        *end = r->raw.n;
+        if (last && object && r->scan.depth > 0 && read_objects(r, json, true))
+            return A_CALL;
+        return r->scan.depth <= 0 ? NO_CALL : NOT_YET;
+    }
+    *end = (size_t)(json.s - r->raw.s) + r->scan.at;
+    r->costly = true;
+    if (object)
+        return read_objects(r, (struct span){json.s, r->scan.at}, false)
+                   ? A_CALL
+                   : NO_CALL;
+    return read_call(r, reply_piece(r, r->body, *end)) ? A_CALL : NO_CALL;
+}
+
+/* Searches for the end of the call that begins at r->body, and reports the call
+ * if it is complete. Sets *end to the offset after the call. */
+static enum found find_call(struct pl_reply *r, bool last, size_t *end)
+{
+    if (r->form->calls == CALLS_OBJECT || r->form->calls == CALLS_NAMED)
+        return find_json(r, last, end);
+    return find_delimited(r, last, end);
+}
+
+static void go_through_arguments(struct pl_reply *r)
+{
+    struct reply_call c;
+    size_t at;
+
+    if (!r->pieces)
+        return;
+    if (r->args == 0 &&
+        reply_call_begins(r->form, reply_rest(r, r->body), &c, &at) &&
+        reply_is_tool(r->tools, c.name))
+        reply_begin_arguments(r, &c, r->body + at);
+    if (r->args > 0)
+        reply_tell_arguments(r);
+}
+
+bool reply_is_begun(const struct pl_reply *r, struct span t)
+{
+    const struct reply_format *c = r->form ? r->form : r->f;
+    const struct span marks[] = {
+        c->call_close, c->calls_close, c->call_open,      c->calls_open,
+        r->f->end[0],  r->f->end[1],   r->f->think_close, span_of("```")};
+
+    for (size_t i = 0; i < sizeof marks / sizeof marks[0]; i++)
+        if (span_begins(marks[i], t))
+            return true;
+    if (c->calls_open.n == 0 || !span_begins(t, c->calls_open))
+        return false;
+    t = span_from(t, c->calls_open.n);
+    return span_begins(c->call_open, span_from(t, span_blanks(t)));
+}
+
+/* Handles a text that is a call in no notation. It is content, or reasoning if
+ * it is there; or a document, if one may begin here. The beginning of another
+ * call after the first, cut off by the end of the reply, is dropped. */
+static void reject_call(struct pl_reply *r, bool last)
+{
+    const struct span before = reply_piece(r, r->at, r->open);
+
+    r->n_bad += r->costly;
+    r->state = r->behind;
+    if (r->calls.n > 0 &&
+        (r->cut || (last && reply_is_begun(r, reply_rest(r, r->open))))) {
+        r->at = r->seen = r->raw.n;
+        return;
+    }
+    if (r->state == IN_CONTENT && span_blanks(before) == before.n &&
+        reply_document_start(r) == r->open && reply_take_document(r, r->open))
+        return;
+    if (r->state == IN_CONTENT)
+        r->fresh = false;
+    r->seen = r->open + 1;
+    reply_give(r,
+               r->state == IN_CONTENT ? PL_REPLY_CONTENT : PL_REPLY_REASONING,
+               r->seen);
+}
+
+bool reply_go_through_call(struct pl_reply *r, bool last)
+{
+    enum found found = r->form ? A_CALL : choose_form(r, last);
+    size_t end;
+
+    if (found == NOT_YET)
+        return false;
+    if (found == NO_CALL) {
+        reject_call(r, last);
+        return true;
+    }
+    go_through_arguments(r);
+    found = find_call(r, last, &end);
+    if (found == A_CALL) {
+        r->state = AFTER_CALL;
+        r->at = r->seen = end;
+        return true;
+    }
+    if (found == NOT_YET && !last)
+        return false;
+    r->cut |= found == NOT_YET;
+    r->form = NULL;
+    if (r->args > 0) {
+        r->state = r->behind;
+        r->fresh = false;
+        reply_leave_arguments(r);
+    }
+    return true;
+}
+
+/* Begins the next object and returns true if it follows without a marker of its
+ * own, maybe after a comma or semicolon. Sets *part if only that has
+ * arrived. */
+static bool begin_next_object(struct pl_reply *r, struct span t, bool *part)
+{
+    const struct reply_format *f = r->form;
+    const enum state behind = r->behind;
+    size_t n = 0;
+
+    if (f->calls != CALLS_OBJECT || f->call_open.n > 0)
+        return false;
+    if (t.s[0] == ',' || t.s[0] == ';')
+        n = 1 + span_blanks(span_from(t, 1));
+    *part = n == t.n;
+    if (n == t.n || t.s[n] != '{')
+        return false;
+    reply_begin_call(r, r->at + n, false);
+    r->behind = behind;
+    r->form = f;
+    r->n_tried = reply_n_known + 1;
+    return true;
+}
+
+bool reply_go_after_call(struct pl_reply *r, bool last)
+{
+    bool part = false;
+    struct span t;
+    size_t n = 0;
+    enum marker m;
+
+    r->at += span_blanks(reply_rest(r, r->at));
+    r->seen = r->at;
+    t = reply_rest(r, r->at);
+    if (t.n == 0)
+        return false;
+    m = reply_marker_at(r, t, last, &n);
+    if (m == MARKER_CALL_CLOSE) {
+        r->at += n;
+        return true;
+    }
+    if (m == MARKER_PART)
+        return false;
+    if (begin_next_object(r, t, &part))
+        return true;
+    if (part && !last)
+        return false;
+    if (last && (part || reply_is_begun(r, t))) {
+        r->at = r->seen = r->raw.n;
+        return false;
+    }
+    r->state = r->behind;
+    r->fresh = r->trimmed = true;
+    return true;
+}

@@ -1,0 +1,220 @@
+/* Finds markers in replies; see reply_inner.h. */
+#include "chat/reply_inner.h"
+#include "chat/reply_known.h"
+
+/* If `t` begins with `mark`, returns `is` and sets *n to the marker's length.
+ * Returns MARKER_PART if it may begin with `mark` once more text has arrived;
+ * `last` means that no more text follows. Otherwise returns NO_MARKER. */
+static enum marker match_marker(struct span t, bool last, struct span mark,
+                                enum marker is, size_t *n)
+{
+    if (mark.n == 0)
+        return NO_MARKER;
+    if (span_begins(t, mark)) {
+        *n = mark.n;
+        return is;
+    }
+    return span_begins(mark, t) && !last ? MARKER_PART : NO_MARKER;
+}
+
+/* Returns the i-th notation to try, or NULL. The first is the template's. The
+ * others need declared tools, because nothing else tells a call from text. */
+const struct reply_format *reply_form_at(const struct pl_reply *r, int i)
+{
+    if (i == 0)
+        return r->f->calls != CALLS_NONE ? r->f : NULL;
+    return r->tools ? &reply_known[i - 1] : NULL;
+}
+
+/* Returns true if only blanks precede offset `at` in its line, or in the
+ * content. */
+static bool begins_line(const struct pl_reply *r, size_t at)
+{
+    const enum state in = r->state == IN_CALL ? r->behind : r->state;
+
+    if ((in == IN_CONTENT ? r->fresh : !r->begun) &&
+        reply_before_blanks(r, at) == r->at)
+        return true;
+    while (at > 0 && (r->raw.s[at - 1] == ' ' || r->raw.s[at - 1] == '\t'))
+        at--;
+    return at == 0 || r->raw.s[at - 1] == '\n';
+}
+
+/* Like match_marker, for the beginning of a call in notation `f`: either the
+ * marker of one call, or the marker around all calls, blanks, and the marker of
+ * the first call. */
+enum marker reply_try_form(const struct pl_reply *r,
+                           const struct reply_format *f, struct span t,
+                           bool last, size_t *n)
+{
+    enum marker m;
+    size_t outer;
+
+    if (f->line && !begins_line(r, (size_t)(t.s - r->raw.s)))
+        return NO_MARKER;
+    m = match_marker(t, last, f->call_open, MARKER_CALL, n);
+    if (m != NO_MARKER)
+        return m;
+    m = match_marker(t, last, f->calls_open, MARKER_CALL, &outer);
+    if (m == MARKER_CALL) {
+        t = span_from(t, outer);
+        outer += span_blanks(t);
+        t = span_from(t, span_blanks(t));
+        if (f->call_open.n > 0)
+            m = match_marker(t, last, f->call_open, MARKER_CALL, n);
+        else
+            *n = 0;
+        *n += outer;
+    }
+    return m;
+}
+
+/* Returns MARKER_CALL if a call in any notation may begin with `t`, or
+ * MARKER_PART as match_marker does. */
+static enum marker try_forms(const struct pl_reply *r, struct span t, bool last)
+{
+    enum marker found = NO_MARKER;
+
+    if (r->n_bad >= MOST_BAD ||
+        !(r->state == IN_CONTENT || (r->state == IN_REASONING && r->tools)))
+        return NO_MARKER;
+    for (int i = 0; i <= reply_n_known && found != MARKER_CALL; i++) {
+        const struct reply_format *f = reply_form_at(r, i);
+        size_t n;
+        enum marker m = f ? reply_try_form(r, f, t, last, &n) : NO_MARKER;
+
+        found = m != NO_MARKER ? m : found;
+    }
+    return found;
+}
+
+/* Returns true if a marker is spelled as special tokens are, so that it is not
+ * part of a text. */
+static bool is_special(struct span mark)
+{
+    return span_contains(mark, span_of("|")) ||
+           span_contains(mark, span_of("\xef\xbd\x9c")) ||
+           (mark.n > 0 && mark.s[0] == '[');
+}
+
+/* Returns true if only blanks precede `t` in the reply. */
+static bool is_first(const struct pl_reply *r, struct span t)
+{
+    return !r->begun &&
+           reply_before_blanks(r, (size_t)(t.s - r->raw.s)) == r->at;
+}
+
+/* Returns true if `t` may begin with the marker that ends reasoning although
+ * none began, because only blanks precede it in the reply. */
+static bool begins_with_close(const struct pl_reply *r, struct span t)
+{
+    const struct span close = r->f->think_close;
+
+    return close.n > 0 && t.s[0] == close.s[0] && is_first(r, t);
+}
+
+/* A marker and the states in which it is valid, 1 << each enum state. */
+struct mark {
+    unsigned states;
+    struct span mark;
+    enum marker is;
+};
+
+/* Returns the kind of the first marker in the list that `t` begins with. */
+static enum marker find_mark(const struct pl_reply *r, const struct mark *list,
+                             size_t n_list, struct span t, bool last, size_t *n)
+{
+    enum marker m = NO_MARKER;
+
+    for (size_t i = 0; i < n_list && !m; i++)
+        if (list[i].states & 1u << r->state)
+            m = match_marker(t, last, list[i].mark, list[i].is, n);
+    return m;
+}
+
+/* The same for messages that have headers. */
+static enum marker channel_mark_at(const struct pl_reply *r, struct span t,
+                                   bool last, size_t *n)
+{
+    const unsigned in = 1 << IN_CHANNEL;
+    const struct mark marks[] = {
+        {in, span_of("<|end|>"), MARKER_NEXT},
+        {in, span_of("<|call|>"), MARKER_END},
+        {in, span_of("<|return|>"), MARKER_END},
+        {in, span_of("<|start|>"), MARKER_HEADER},
+        {in, span_of("<|channel|>"), MARKER_HEADER},
+        {in, span_of("<|message|>"), MARKER_STRAY},
+        {in, span_of("<|constrain|>"), MARKER_STRAY},
+    };
+    const struct mark lines[] = {
+        {in, span_of(">>>"), MARKER_NEXT},
+        {in, r->f->end[0], MARKER_END},
+        {in, r->f->end[1], MARKER_END},
+    };
+
+    if (r->f->recipients)
+        return find_mark(r, lines, sizeof lines / sizeof lines[0], t, last, n);
+    return find_mark(r, marks, sizeof marks / sizeof marks[0], t, last, n);
+}
+
+/* Returns the kind of the marker at the beginning of `t` that is valid in the
+ * present state, and sets *n to its length. A row of the table takes precedence
+ * over later ones, even if only a part of its marker has arrived. */
+enum marker reply_marker_at(const struct pl_reply *r, struct span t, bool last,
+                            size_t *n)
+{
+    const struct reply_format *f = r->f, *c = r->form ? r->form : f;
+    const struct span none = {0}, fence = span_of("```");
+    const bool repeats = r->state == IN_REASONING && is_first(r, t);
+    const struct mark marks[] = {
+        {1 << IN_CONTENT, f->think_open, MARKER_THINK_OPEN},
+        {repeats ? 1 << IN_REASONING : 0, f->think_open, MARKER_STRAY},
+        {1 << IN_REASONING | (begins_with_close(r, t) ? 1 << IN_CONTENT : 0),
+         f->think_close, MARKER_THINK_CLOSE},
+        {1 << IN_CONTENT, f->content_open, MARKER_CONTENT},
+        {1 << IN_CONTENT, f->content_close, MARKER_CONTENT},
+        {1 << IN_CONTENT, r->fenced ? fence : none, MARKER_CONTENT},
+        {1 << AFTER_CALL, c->call_close, MARKER_CALL_CLOSE},
+        {1 << AFTER_CALL, c->calls_close, MARKER_CALL_CLOSE},
+        {1 << AFTER_CALL, span_contains(c->args_open, fence) ? fence : none,
+         MARKER_CALL_CLOSE},
+        {1 << IN_CONTENT | 1 << IN_REASONING, f->end[0], MARKER_END},
+        {1 << IN_CONTENT | 1 << IN_REASONING, f->end[1], MARKER_END},
+    };
+    /* Markers without what they belong to; those of a call may be a part of
+     * what looked like a call. */
+    const unsigned in_text = r->n_bad == 0 ? 1 << IN_CONTENT : 0;
+    const struct mark strays[] = {
+        {1 << IN_CONTENT, is_special(f->think_close) ? f->think_close : none,
+         MARKER_STRAY},
+        {in_text, is_special(f->call_close) ? f->call_close : none,
+         MARKER_STRAY},
+        {in_text, is_special(f->calls_close) ? f->calls_close : none,
+         MARKER_STRAY},
+    };
+    enum marker m;
+
+    if (f->channels)
+        return channel_mark_at(r, t, last, n);
+    m = find_mark(r, marks, sizeof marks / sizeof marks[0], t, last, n);
+    if (m == NO_MARKER)
+        m = try_forms(r, t, last);
+    if (m == NO_MARKER)
+        m = find_mark(r, strays, sizeof strays / sizeof strays[0], t, last, n);
+    return m;
+}
+
+/* Advances r->seen to the next marker and returns its kind, with its length in
+ * *n. Returns MARKER_PART if only the beginning of a marker has arrived.
+ * Returns NO_MARKER if there is no marker; r->seen is then the end of the text.
+ */
+enum marker reply_next_marker(struct pl_reply *r, bool last, size_t *n)
+{
+    for (; r->seen < r->raw.n; r->seen++) {
+        enum marker m = reply_marker_at(r, reply_rest(r, r->seen), last, n);
+
+        if (m != NO_MARKER)
+            return m;
+    }
+    return NO_MARKER;
+}

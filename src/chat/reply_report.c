@@ -1,0 +1,137 @@
+/* Reports the parts of a reply to its callback, and keeps them for the message;
+ * see reply_inner.h. */
+#include "chat/reply_inner.h"
+
+/* ---- reported parts ------------------------------------------------------ */
+
+void reply_tell(struct pl_reply *r, pl_reply_kind kind, struct span t)
+{
+    struct reply_text *all;
+
+    if (t.n == 0)
+        return;
+    if (r->keep)
+        kind = PL_REPLY_CONTENT;
+    all = kind == PL_REPLY_CONTENT ? &r->content : &r->reasoning;
+    reply_add(all, t);
+    if (r->part)
+        r->part(r->user,
+                &(pl_reply_part){.kind = kind, .text = t.s, .len = t.n});
+}
+
+/* Reports the text from r->at to `end` as `kind`, without leading blanks if
+ * r->trimmed. Sets r->at to `end`. */
+void reply_give(struct pl_reply *r, pl_reply_kind kind, size_t end)
+{
+    struct span t = reply_piece(r, r->at, end);
+
+    if (r->trimmed)
+        t = span_from(t, span_blanks(t));
+    if (t.n > 0)
+        r->trimmed = false;
+    if (t.n > 0 && kind == PL_REPLY_CONTENT)
+        r->fresh = false;
+    if (span_blanks(t) < t.n)
+        r->begun = true;
+    reply_tell(r, kind, t);
+    r->at = end;
+    r->seen = r->seen > end ? r->seen : end;
+}
+
+static void add(struct reply_text *t, const char *s)
+{
+    reply_add(t, span_of(s));
+}
+
+static void tell_part(struct pl_reply *r, pl_reply_kind kind, struct span t)
+{
+    if (r->part && !r->name.failed && !r->id.failed)
+        r->part(r->user, &(pl_reply_part){.kind = kind,
+                                          .text = t.s,
+                                          .len = t.n,
+                                          .name = r->name.s,
+                                          .id = r->id.n ? r->id.s : NULL});
+}
+
+static void name_call(struct pl_reply *r, const struct reply_call *c)
+{
+    r->name.n = r->id.n = 0;
+    reply_add(&r->name, c->name);
+    reply_add(&r->id, c->id);
+}
+
+/* Appends a call to r->calls, the JSON texts of the message's calls. The
+ * arguments become a JSON string if `text`, else an object. */
+static void keep_call(struct pl_reply *r, const struct reply_call *c, bool text)
+{
+    add(&r->calls, r->calls.n > 0 ? ", " : "");
+    add(&r->calls, "{\"type\": \"function\", ");
+    if (c->id.n > 0) {
+        add(&r->calls, "\"id\": ");
+        reply_add_string(&r->calls, c->id);
+        add(&r->calls, ", ");
+    }
+    add(&r->calls, "\"function\": {\"name\": ");
+    reply_add_string(&r->calls, c->name);
+    add(&r->calls, ", \"arguments\": ");
+    if (text)
+        reply_add_string(&r->calls, c->arguments);
+    else
+        reply_add(&r->calls, c->arguments);
+    add(&r->calls, "}}");
+}
+
+void reply_tell_call(struct pl_reply *r, const struct reply_call *c)
+{
+    bool is_told = r->args > 0;
+
+    if (!is_told)
+        name_call(r, c);
+    keep_call(r, c, r->f->as_text);
+    if (!is_told)
+        tell_part(r, PL_REPLY_CALL, c->arguments);
+    r->args = 0;
+}
+
+/* ---- arguments reported in fragments ------------------------------------- */
+
+/* Begins to report the arguments of a call in fragments. The arguments begin at
+ * offset `at`. */
+void reply_begin_arguments(struct pl_reply *r, const struct reply_call *c,
+                           size_t at)
+{
+    r->args = r->told = at;
+    r->args_whole = false;
+    r->args_scan = (struct json_scan){0};
+    name_call(r, c);
+    tell_part(r, PL_REPLY_CALL, span_of(""));
+}
+
+/* Reports the arguments received since the last report. */
+void reply_tell_arguments(struct pl_reply *r)
+{
+    size_t end;
+
+    if (r->args_whole)
+        return;
+    r->args_whole = json_scan(&r->args_scan, reply_rest(r, r->args));
+    end = r->args + r->args_scan.at;
+    if (end > r->told)
+        tell_part(r, PL_REPLY_CALL_MORE, reply_piece(r, r->told, end));
+    r->told = end;
+}
+
+/* Ends a call of which arguments were reported, but whose text is incomplete or
+ * invalid. It remains a call with these arguments. The text after them is
+ * parsed as content. */
+void reply_leave_arguments(struct pl_reply *r)
+{
+    keep_call(
+        r,
+        &(struct reply_call){.name = {r->name.s, r->name.n},
+                             .id = {r->id.s, r->id.n},
+                             .arguments = reply_piece(r, r->args, r->told)},
+        true);
+    r->at = r->seen = r->told;
+    r->args = 0;
+}

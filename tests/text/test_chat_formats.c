@@ -1,0 +1,785 @@
+/* Replies in the notations of published models: reasoning, content and calls
+ * come out whole, however the text arrives and wherever it is cut. A row is a
+ * template, the text that a model writes, and what it means. */
+#include "lib/support.h"
+
+#include <jansson.h>
+#include <pl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- templates ----------------------------------------------------------- */
+
+#define TURNS(calls)                                                           \
+    "{% for m in messages %}<{{ m.role }}>{{ m.content }}"                     \
+    "{% for c in m.tool_calls or [] %}" calls "{% endfor %}<end>\n"            \
+    "{% endfor %}{% if add_generation_prompt %}<assistant>{% endif %}"
+#define F    "c.function.name"
+#define ARGS "c.function.arguments"
+
+/* Templates of this file, for models whose published ones are not at hand. A
+ * name that is not here is one of ../templates. */
+static const struct {
+    const char *name, *text;
+} forms[] = {
+    {"none", TURNS("")}, /* shows no calls */
+    {"hermes",
+     TURNS("\n<tool_call>\n{\"name\": \"{{ " F " }}\", \"arguments\": "
+           "{{ " ARGS " | tojson }}}\n</tool_call>")},
+    {"mentions", TURNS("{# <think> </think> <response> </response> #}")},
+    {"llama", TURNS("{\"name\": \"{{ " F " }}\", \"parameters\": "
+                    "{{ " ARGS " | tojson }}}")},
+    {"nemo", TURNS("{{ '[TOOL_CALLS] [' if loop.first else ', ' }}{\"name\": "
+                   "\"{{ " F " }}\", \"arguments\": {{ " ARGS " | tojson }}, "
+                   "\"id\": \"{{ c.id }}\"}{{ ']' if loop.last }}")},
+    {"ministral", /* reasoning is a part of the content's list */
+     "{% for m in messages %}<{{ m.role }}>{% if m.content is string %}"
+     "{{ m.content }}{% else %}{% for p in m.content %}"
+     "{% if p.type == 'thinking' %}[THINK]{{ p.thinking }}[/THINK]"
+     "{% else %}{{ p.text }}{% endif %}{% endfor %}{% endif %}"
+     "{% for c in m.tool_calls or [] %}[TOOL_CALLS]{{ " F " }}[ARGS]"
+     "{{ " ARGS " | tojson }}{% endfor %}</s>{% endfor %}"
+     "{% if add_generation_prompt %}<assistant>{% endif %}"},
+    {"functionary", /* a line names the recipient */
+     "{% for m in messages %}<{{ m.role }}>"
+     "{% if m.role == 'assistant' %}{% if m.content %}>>>all\n{{ m.content }}"
+     "{% endif %}{% for c in m.tool_calls or [] %}>>>{{ " F " }}\n"
+     "{{ " ARGS " | tojson }}{% endfor %}{% else %}{{ m.content }}{% endif %}"
+     "<|eot_id|>{% endfor %}"
+     "{% if add_generation_prompt %}<assistant>>>>{% endif %}"},
+    {"apriel", /* a sentence opens reasoning, and its prompt has it */
+     "{% for m in messages %}<|{{ m.role }}|>\n{% if m.reasoning_content %}"
+     "{{ m.reasoning_content }}\n[BEGIN FINAL RESPONSE]\n{% endif %}"
+     "{{ m.content }}{% if m.tool_calls %}\n<tool_calls>[{% for c in "
+     "m.tool_calls %}{\"name\": \"{{ " F " }}\", \"arguments\": "
+     "{{ " ARGS " | tojson }}}{{ ', ' if not loop.last }}{% endfor %}]"
+     "</tool_calls>{% endif %}\n<|end|>\n{% endfor %}"
+     "{% if add_generation_prompt %}<|assistant|>\nHere are my reasoning "
+     "steps:\n{% endif %}"},
+    {"r1", /* forgets reasoning, but its prompt opens it */
+     "{% for m in messages %}<{{ m.role }}>{{ m.content }}</s>{% endfor %}"
+     "{% if add_generation_prompt %}<assistant><think>\n{% endif %}"},
+    {"elements", /* tags named by keys, without a text before them */
+     TURNS("{{ '<calls>' if loop.first }}<call name=\"{{ " F " }}\">"
+           "{% for k, v in " ARGS " | items %}<{{ k }}>{{ v }}</{{ k }}>"
+           "{% endfor %}</call>{{ '</calls>' if loop.last }}")},
+};
+
+static const char tools[] =
+    "[{\"type\": \"function\", \"function\": {\"name\": \"get_weather\", "
+    "\"description\": \"d\", \"parameters\": {\"type\": \"object\", "
+    "\"properties\": {\"place\": {\"type\": \"string\"}, "
+    "\"days\": {\"type\": \"integer\"}, \"wind\": {\"type\": \"boolean\"}, "
+    "\"note\": {\"type\": [\"string\", \"null\"]}, "
+    "\"hours\": {\"type\": \"array\", \"items\": {\"type\": \"number\"}}, "
+    "\"more\": {\"type\": \"object\", \"properties\": {\"deep\": {\"type\": "
+    "\"string\"}}}}, \"required\": [\"place\"]}}}, "
+    "{\"type\": \"function\", \"function\": {\"name\": \"now\", "
+    "\"description\": \"d\", \"parameters\": {\"type\": \"object\", "
+    "\"properties\": {}}}}, "
+    "{\"type\": \"function\", \"function\": {\"name\": \"python\", "
+    "\"description\": \"d\", \"parameters\": {\"type\": \"object\", "
+    "\"properties\": {\"code\": {\"type\": \"string\"}}}}}]";
+
+/* ---- cases --------------------------------------------------------------- */
+
+/* ENDLESS: nothing shows where the call's text ends, so a cut shows nowhere. */
+enum { NO_TOOLS = 1, KEEP = 2, DOCUMENT = 4, ENDLESS = 8 };
+
+/* A ^ stands for a double quote. `calls` is a list of [name, arguments] without
+ * its brackets; arguments that were cut are a string. */
+struct row {
+    const char *form, *prompt, *text, *content, *reasoning, *calls;
+    int flags;
+};
+
+#define WEATHER "[^get_weather^, {^place^: ^Oslo^}]"
+#define NOW     "[^now^, {}]"
+#define JSON_W  "{^name^: ^get_weather^, ^arguments^: {^place^: ^Oslo^}}"
+#define JSON_N  "{^name^: ^now^, ^arguments^: {}}"
+#define BAR     "\xef\xbd\x9c"
+#define LOW     "\xe2\x96\x81"
+#define DS(s)   "<" BAR "tool" LOW s BAR ">"
+#define NS      "]<]minimax[>["
+#define SEP     "<|sep|>"
+
+static const struct row rows[] = {
+    /* Hermes, Qwen 2.5 and 3 */
+    {"hermes", "", "<tool_call>\n" JSON_W "\n</tool_call><end>", "", "",
+     WEATHER, 0},
+    {"hermes", "",
+     "Let me see.\n<tool_call>\n" JSON_W "\n</tool_call>\n"
+     "<tool_call>\n" JSON_N "\n</tool_call><end>",
+     "Let me see.", "", WEATHER ", " NOW, 0},
+    {"hermes", "", "<tool_call>" JSON_W "</tool_call>\nDone.", "Done.", "",
+     WEATHER, 0},
+    {"hermes", "", "<tool_call>\n" JSON_W "\n</tool_call>\n<tool_call>\n{^name",
+     "", "", WEATHER, 0},
+    {"hermes", "", "<tool_call>\n" JSON_W "\n</tool_call>\n<tool_c", "", "",
+     WEATHER, 0},
+    {"hermes", "", "<tool_call>\n" JSON_W "\n</tool_c", "", "", WEATHER, 0},
+    {"hermes", "",
+     "<tool_call>{^name^: ^get_weather^, ^parameters^: {^place^: "
+     "^a </tool_call> \\^b\\^ \\\\ {[^}}</tool_call>",
+     "", "", "[^get_weather^, {^place^: ^a </tool_call> \\^b\\^ \\\\ {[^}]", 0},
+    {"hermes", "",
+     "<tool_call>{^type^: ^function^, ^function^: " JSON_W "}</tool_call>", "",
+     "", WEATHER, 0},
+    {"hermes", "", "<tool_call>{^name^: ^now^, ^arguments^: null}</tool_call>",
+     "", "", NOW, 0},
+    {"hermes", "",
+     "<tool_call>\n<function=get_weather>\n<parameter=place>\n"
+     "Oslo\n</parameter>\n</function>\n</tool_call>",
+     "", "", WEATHER, 0},
+    {"hermes", "", "<function=get_weather>{^place^: ^Oslo^}</function>", "", "",
+     WEATHER, 0},
+    {"hermes", "",
+     "<function name=^get_weather^>\n{^place^: ^Oslo^}\n"
+     "</function>",
+     "", "", WEATHER, 0},
+    {"hermes", "",
+     "<tool_call>get_weather\n<arg_key>place</arg_key>\n"
+     "<arg_value>Oslo</arg_value>\n</tool_call>",
+     "", "", WEATHER, 0},
+    {"hermes", "", "So:\n```json\n" JSON_W "\n```", "So:", "", WEATHER, 0},
+    {"hermes", "", "```\n" JSON_W "\n```\n", "", "", WEATHER, 0},
+    {"hermes", "", JSON_W, "", "", WEATHER, 0},
+    {"hermes", "", "[" JSON_W ", " JSON_N "]", "", "", WEATHER ", " NOW, 0},
+    {"hermes", "", "{^name^: ^Ann^, ^arguments^: {}}",
+     "{^name^: ^Ann^, ^arguments^: {}}", "", "", 0},
+    {"hermes", "", "{^a^: [1, 2]} is JSON", "{^a^: [1, 2]} is JSON", "", "", 0},
+    {"hermes", "", "```json\n{^a^: 1}\n```\nand\n```c\nint x;\n```",
+     "```json\n{^a^: 1}\n```\nand\n```c\nint x;\n```", "", "", 0},
+    {"hermes", "", "[1] A note.", "[1] A note.", "", "", 0},
+    {"hermes", "", "Write <tool_call> and </tool_call>.",
+     "Write <tool_call> and </tool_call>.", "", "", 0},
+    {"hermes", "",
+     "<tool_call>" JSON_W "</tool_call> I used <tool_call> above.",
+     "I used <tool_call> above.", "", WEATHER, 0},
+    {"hermes", "", "Use functools or [TOOL_CALLS] here.",
+     "Use functools or [TOOL_CALLS] here.", "", "", 0},
+    {"hermes", "", JSON_W, JSON_W, "", "", NO_TOOLS},
+    /* xLAM, and templates that show no calls */
+    {"none", "", "[" JSON_W "]<end>", "", "", WEATHER, 0},
+    {"none", "", "<tool_call>\n" JSON_W "\n</tool_call>", "", "", WEATHER, 0},
+    {"none", "",
+     "<|tool_call_start|>[get_weather(place=^Oslo^), now()]"
+     "<|tool_call_end|>",
+     "", "", WEATHER ", " NOW, 0},
+    {"none", "", "<|tool_call_start|>[" JSON_W "]<|tool_call_end|>Done", "Done",
+     "", WEATHER, 0},
+    {"none", "", " functools[" JSON_W ", " JSON_N "]", "", "", WEATHER ", " NOW,
+     0},
+    {"none", "", "<|tool_call|>[" JSON_W "]<|/tool_call|><end>", "", "",
+     WEATHER, 0},
+    {"none", "", "<TOOLCALL>[" JSON_W "]</TOOLCALL>", "", "", WEATHER, 0},
+    {"none", "", "<tool_calls>[" JSON_W "]</tool_calls>", "", "", WEATHER, 0},
+    {"none", "",
+     "<|tools_prefix|>[{^get_weather^: {^place^: ^Oslo^}}, "
+     "{^now^: {}}]<|tools_suffix|>",
+     "", "", WEATHER ", " NOW, 0},
+    {"none", "",
+     "<|START_ACTION|>[\n {^tool_call_id^: ^0^, ^tool_name^: "
+     "^get_weather^, ^parameters^: {^place^: ^Oslo^}}\n]<|END_ACTION|>",
+     "", "", WEATHER, 0},
+    {"none", "",
+     "<function_calls>\nget_weather(place=^Oslo^)\nnow()\n"
+     "</function_calls>",
+     "", "", WEATHER ", " NOW, 0},
+    {"none", "",
+     "<function_calls>\n<invoke name=^get_weather^>\n<parameter "
+     "name=^place^>Oslo</parameter>\n</invoke>\n</function_calls>",
+     "", "", WEATHER, 0},
+    {"none", "",
+     "<start_function_call>call:get_weather{place:<escape>Oslo"
+     "<escape>}<end_function_call>",
+     "", "", WEATHER, 0},
+    {"none", "",
+     "<seed:tool_call>\n<function=get_weather>\n<parameter=place>"
+     "Oslo</parameter>\n</function>\n</seed:tool_call>",
+     "", "", WEATHER, 0},
+    {"none", "", "[get_weather(place='Oslo'), no", "", "", WEATHER, 0},
+    {"none", "", "[get_weather(place='Oslo'), now()]<end>", "", "",
+     WEATHER ", " NOW, 0},
+    {"none", "", "<|python_start|>[get_weather(place=^Oslo^)]<|python_end|>",
+     "", "", WEATHER, 0},
+    {"none", "",
+     "```tool_code\nget_weather(place=^\\u00d8\\x41^, wind=True)\n"
+     "```",
+     "", "",
+     "[^get_weather^, {^place^: ^\xc3\x98"
+     "A^, ^wind^: true}]",
+     0},
+    {"none", "", "<think>why</think>Hello", "<think>why</think>Hello", "", "",
+     0},
+    /* reasoning that only the template's source mentions */
+    {"mentions", "", "<think>why</think>\n<response>Hello</response><end>",
+     "Hello", "why", "", 0},
+    {"mentions", "", "<think>why", "", "why", "", 0},
+    /* Llama 3, Functionary 3.1 */
+    {"llama", "",
+     "{^name^: ^get_weather^, ^parameters^: {^place^: ^Oslo^}}<end>", "", "",
+     WEATHER, 0},
+    {"llama", "", JSON_W "; " JSON_N, "", "", WEATHER ", " NOW, 0},
+    {"llama", "", JSON_W "\n" JSON_N "<end>", "", "", WEATHER ", " NOW, 0},
+    {"llama", "", JSON_W "; {^name^: ^no", "", "", WEATHER, 0},
+    {"llama", "", "<|python_tag|>" JSON_W "; " JSON_N, "", "", WEATHER ", " NOW,
+     0},
+    {"llama", "", "<|python_tag|>get_weather.call(place=^Oslo^)", "", "",
+     WEATHER, 0},
+    {"llama", "", "<|python_tag|>import os\nprint('^')<end>", "", "",
+     "[^python^, {^code^: ^import os\\nprint('\\^')^}]", ENDLESS},
+    {"llama", "", "Hm.\n```json\n" JSON_N "\n```", "Hm.", "", NOW, 0},
+    /* Mistral */
+    {"nemo", "",
+     "[TOOL_CALLS] [" JSON_W ", {^name^: ^now^, ^arguments^: {}, "
+     "^id^: ^abcdefghi^}]<end>",
+     "", "", WEATHER ", " NOW, 0},
+    {"nemo", "", "[TOOL_CALLS]get_weather[ARGS]{^place^: ^Oslo^}", "", "",
+     WEATHER, 0},
+    {"nemo", "", "[TOOL_CALLS] [" JSON_W ", {^name^: ^no", "", "", WEATHER, 0},
+    {"nemo", "", "[TOOL_CALLS] [{^name^: ^get_w",
+     "[TOOL_CALLS] [{^name^: ^get_w", "", "", 0},
+    {"ministral", "", "[THINK]why[/THINK]Hello</s>", "Hello", "why", "", 0},
+    {"ministral", "",
+     "[THINK]why\n\nnot[/THINK][TOOL_CALLS]get_weather[ARGS]"
+     "{^place^: ^Oslo^}[TOOL_CALLS]now[ARGS]{}</s>",
+     "", "why\n\nnot", WEATHER ", " NOW, 0},
+    {"ministral", "", "[THINK]why[TOOL_CALLS]now[ARGS]{}</s>", "", "why", NOW,
+     0},
+    {"ministral", "", "[TOOL_CALLS]get_weather{^place^: ^Oslo^}</s>", "", "",
+     WEATHER, 0},
+    {"ministral", "", "[TOOL_CALLS][" JSON_W "]</s>", "", "", WEATHER, 0},
+    {"ministral", "", "Hello[/THINK] you", "Hello you", "", "", 0},
+    {"ministral", "", "[TOOL_CALLS]now[ARGS]{}[TOOL_CALLS]get_wea", "", "", NOW,
+     0},
+    {"Mistral-Small-3.2-24B-Instruct-2506", "",
+     "[TOOL_CALLS]get_weather"
+     "[CALL_ID]abcdefghi[ARGS]{^place^: ^Oslo^}[TOOL_CALLS]now[ARGS]{}",
+     "", "", WEATHER ", " NOW, 0},
+    /* Functionary 3.2 */
+    {"functionary", "<assistant>>>>", "all\nHello<|eot_id|>", "Hello", "", "",
+     0},
+    {"functionary", "<assistant>>>>",
+     "all\nSo\n>>>get_weather\n"
+     "{^place^: ^Oslo^}\n>>>now\n{}<|eot_id|>",
+     "So\n", "", WEATHER ", " NOW, 0},
+    {"functionary", "<assistant>>>>", "python\nprint(1)", "", "",
+     "[^python^, {^code^: ^print(1)^}]", ENDLESS},
+    /* Apriel */
+    {"apriel", "<|assistant|>\nHere are my reasoning steps:\n",
+     "why\n[BEGIN FINAL RESPONSE]\nHello\n<|end|>", "Hello", "why", "", 0},
+    {"apriel", "<|assistant|>\nHere are my reasoning steps:\n",
+     "why\n[BEGIN FINAL RESPONSE]\n<tool_calls>[" JSON_W ", " JSON_N
+     "]</tool_calls>\n<|end|>",
+     "", "why", WEATHER ", " NOW, 0},
+    /* DeepSeek */
+    {"r1", "<assistant><think>\n", "why\n</think>\n\nHello</s>", "Hello", "why",
+     "", 0},
+    {"r1", "<assistant><think>\n", "<think>\nwhy</think>Hello", "Hello", "why",
+     "", 0},
+    {"r1", "<assistant><think>\n",
+     "why</think>" DS("calls" LOW "begin") DS("call" LOW "begin") "function" DS(
+         "sep") "get_weather\n```json\n"
+                "{^place^: ^Oslo^}\n```" DS("call" LOW "end") "\n" DS(
+                    "call" LOW
+                    "begin") "function" DS("sep") "now\n```json\n{}\n``"
+                                                  "`" DS("call" LOW "end")
+                                                      DS("calls" LOW "end"),
+     "", "why", WEATHER ", " NOW, 0},
+    {"r1", "<assistant><think>\n",
+     "why</think>" DS("calls" LOW "begin") "function" DS(
+         "sep") "get_weather\n```json\n{^place^: ^Oslo^}\n```" DS("calls" LOW
+                                                                  "end"),
+     "", "why", WEATHER, 0},
+    {"deepseek-ai-DeepSeek-V3.1", "<think>",
+     "why</think>" DS("calls" LOW "begin")
+         DS("call" LOW "begin") "get_weather" DS("sep") "{^place^: ^Oslo^}" DS(
+             "call" LOW "end")
+             DS("call" LOW "begin") "now" DS("sep") "{}" DS("call" LOW "end")
+                 DS("calls" LOW "end"),
+     "", "why", WEATHER ", " NOW, 0},
+    {"deepseek-ai-DeepSeek-V4", "<think>",
+     "why</think>So\n\n<" BAR "DSML" BAR "tool_calls>\n<" BAR "DSML" BAR
+     "invoke name=^get_weather^>\n<" BAR "DSML" BAR
+     "parameter name=^place^ string=^true^>Oslo</" BAR "DSML" BAR
+     "parameter>\n</" BAR "DSML" BAR "invoke>\n</" BAR "DSML" BAR "tool_calls>",
+     "So", "why", WEATHER, 0},
+    {"deepseek-ai-DeepSeek-V4", "</think>",
+     "<" BAR "DSML" BAR "function_calls>\n<" BAR "DSML" BAR
+     "invoke name=^get_weather^>\n<" BAR "DSML" BAR
+     "parameter name=^place^ string=^true^>7</" BAR "DSML" BAR
+     "parameter>\n</" BAR "DSML" BAR "invoke>\n</" BAR "DSML" BAR
+     "function_calls>",
+     "", "", "[^get_weather^, {^place^: ^7^}]", 0},
+    /* GLM, Laguna, Ling: a call in reasoning that was not closed */
+    {"GLM-4.6", "",
+     "\n<think>why</think>\n<tool_call>get_weather\n"
+     "<arg_key>place</arg_key>\n<arg_value>Oslo</arg_value>\n</tool_call>\n"
+     "<tool_call>now\n</tool_call>",
+     "", "why", WEATHER ", " NOW, 0},
+    {"GLM-4.6", "",
+     "<think>why</think><tool_call>get_weather<arg_key>place"
+     "</arg_key><arg_value>a <b> </tool_call> ^c^</arg_value></tool_call>",
+     "", "why", "[^get_weather^, {^place^: ^a <b> </tool_call> \\^c\\^^}]", 0},
+    {"GLM-4.6", "<think></think>", "\nHello", "Hello", "", "", 0},
+    {"GLM-4.6", "", "<tool_call>" JSON_W "</tool_call>", "", "", WEATHER, 0},
+    {"GLM-4.6", "",
+     "<tool_call>now</tool_call><tool_call>get_weather<arg_key>p", "", "", NOW,
+     0},
+    {"poolside-Laguna-XS-2.1", "<think>",
+     "why\n</think>\n<tool_call>now\n"
+     "</tool_call>\n</assistant>",
+     "", "why", NOW, 0},
+    {"inclusionai-ling-3.0-flash", "<think>",
+     "why <tool_call>get_weather\n"
+     "<arg_key>place</arg_key>\n<arg_value>Oslo</arg_value>\n</tool_call>"
+     "<|role_end|>",
+     "", "why", WEATHER, 0},
+    {"inclusionai-ling-3.0-flash", "<think>",
+     "I would write <tool_call>f"
+     "</tool_call>.</think>Hello<|role_end|>",
+     "Hello", "I would write <tool_call>f</tool_call>.", "", 0},
+    /* Qwen3-Coder, Qwen3.5, Nemotron 3 */
+    {"Qwen3-Coder", "",
+     "So\n<tool_call>\n<function=get_weather>\n"
+     "<parameter=place>\nOslo\n</parameter>\n<parameter=days>\n3\n</"
+     "parameter>\n"
+     "<parameter=wind>\nTrue\n</parameter>\n<parameter=note>\n7\n</parameter>\n"
+     "<parameter=hours>\n[6, 1.5]\n</parameter>\n<parameter=more>\n"
+     "{^deep^: ^x^}\n</parameter>\n</function>\n</tool_call><|im_end|>",
+     "So", "",
+     "[^get_weather^, {^place^: ^Oslo^, ^days^: 3, ^wind^: true, "
+     "^note^: ^7^, ^hours^: [6, 1.5], ^more^: {^deep^: ^x^}}]",
+     0},
+    {"Qwen3-Coder", "",
+     "<function=get_weather>\n<parameter=place>\nOslo\n"
+     "</parameter>\n</function>\n</tool_call>",
+     "", "", WEATHER, 0},
+    {"Qwen3-Coder", "",
+     "<tool_call>\n<function=get_weather>\n<parameter=place>"
+     "\nOslo\n</parameter>\n</tool_call><|im_end|>",
+     "", "", WEATHER, 0},
+    {"Qwen3-Coder", "",
+     "<tool_call>\n<function=get_weather>\n<parameter=place>"
+     "\n</function>\n</parameter>\n</function>\n</tool_call>",
+     "", "", "[^get_weather^, {^place^: ^</function>^}]", 0},
+    {"Qwen3-Coder", "", "<tool_call>\n" JSON_W "\n</tool_call>", "", "",
+     WEATHER, 0},
+    {"Qwen3-Coder", "",
+     "<tool_call>\n<function=now>\n</function>\n</tool_call>"
+     "\n<tool_call>\n<function=get_weather>\n<parameter=place>\nOs",
+     "", "", NOW, 0},
+    {"Qwen3.5-4B", "<think>\n",
+     "why\n\n<tool_call>\n<function=get_weather>\n"
+     "<parameter=place>\nOslo\n</parameter>\n</function>\n</tool_call>"
+     "<|im_end|>",
+     "", "why", WEATHER, 0},
+    {"Qwen3.5-4B", "<think>\n",
+     "why <tool_call>\n<function=now>\n</function>\n"
+     "</tool_call>\n<tool_call>\n<function=get_weather>\n<parameter=place>\n"
+     "Oslo\n</parameter>\n</function>\n</tool_call>\n</think>\n\nHello",
+     "Hello", "why", NOW ", " WEATHER, 0},
+    {"Qwen3.5-4B", "<think>\n\n</think>\n\n", "Hello<|im_end|>", "Hello", "",
+     "", 0},
+    {"Qwen-Qwen3-0.6B", "", "<think>\nwhy\n</think>\n\nHello", "Hello", "why",
+     "", 0},
+    {"NVIDIA-Nemotron-3-Nano-30B-A3B-BF16", "<think>\n", "why\n</think>\nHello",
+     "Hello", "why", "", 0},
+    /* Command R7B */
+    {"CohereForAI-c4ai-command-r7b-12-2024-tool_use", "",
+     "<|START_THINKING|>"
+     "why<|END_THINKING|><|START_ACTION|>[\n    {^tool_call_id^: ^0^, "
+     "^tool_name^: ^get_weather^, ^parameters^: {^place^: ^Oslo^}}\n]"
+     "<|END_ACTION|>",
+     "", "why", WEATHER, 0},
+    {"CohereForAI-c4ai-command-r7b-12-2024-tool_use", "",
+     "<|START_RESPONSE|>"
+     "Hello<|END_RESPONSE|><|END_OF_TURN_TOKEN|>",
+     "Hello", "", "", 0},
+    /* Kimi */
+    {"Kimi-K2-Instruct", "",
+     "So<|tool_calls_section_begin|><|tool_call_begin|>"
+     "functions.get_weather:0<|tool_call_argument_begin|>{^place^: ^Oslo^}"
+     "<|tool_call_end|><|tool_call_begin|>functions.now:1"
+     "<|tool_call_argument_begin|>{}<|tool_call_end|><|tool_calls_section_end|>"
+     "<|im_end|>",
+     "So", "", WEATHER ", " NOW, 0},
+    {"Kimi-K2-Instruct", "",
+     "<|tool_calls_section_begin|><|tool_call_begin|>"
+     "functions.now:0<|tool_call_argument_begin|>{}<|tool_call_end|>"
+     "<|tool_call_begin|>functions.get_w",
+     "", "", NOW, 0},
+    {"Kimi-K3", "<|open|>think" SEP,
+     "why<|close|>think" SEP "<|open|>response" SEP "Hello<|close|>response" SEP
+     "<|close|>message" SEP "<|end_of_msg|>",
+     "Hello", "why", "", 0},
+    {"Kimi-K3", "<|open|>think" SEP,
+     "<|close|>think" SEP "<|open|>response" SEP "<|close|>response" SEP
+     "<|open|>tools" SEP "<|open|>call "
+     "tool=^get_weather^ index=^1^" SEP "<|open|>argument key=^place^ "
+     "type=^string^" SEP "7<|close|>argument" SEP "<|open|>argument key=^days^ "
+     "type=^number^" SEP "3<|close|>argument" SEP "<|close|>call" SEP
+     "<|open|>call tool=^now^ index=^2^" SEP "<|close|>call" SEP
+     "<|close|>tools" SEP "<|close|>message" SEP,
+     "", "", "[^get_weather^, {^place^: ^7^, ^days^: 3}], " NOW, 0},
+    /* MiniMax */
+    {"MiniMax-M2", "<think>\n",
+     "why\n</think>\n\nSo\n<minimax:tool_call>\n"
+     "<invoke name=^get_weather^>\n<parameter name=^place^>Oslo</parameter>\n"
+     "</invoke>\n<invoke name=^now^>\n</invoke>\n</minimax:tool_call>[e~[",
+     "So", "why", WEATHER ", " NOW, 0},
+    {"MiniMax-M3", "",
+     "<mm:think>why</mm:think>So" NS "<tool_call>\n" NS
+     "<invoke name=^get_weather^>" NS "<place>a <b> ^c^" NS "</place>" NS
+     "<hours>" NS "<item>6" NS "</item>" NS "<item>1.5" NS "</item>" NS
+     "</hours>" NS "<more>" NS "<deep>7" NS "</deep>" NS "</more>" NS
+     "</invoke>\n" NS "<invoke name=^now^>" NS "</invoke>\n" NS
+     "</tool_call>[e~[",
+     "So", "why",
+     "[^get_weather^, {^place^: ^a <b> \\^c\\^^, ^hours^: [6, 1.5], "
+     "^more^: {^deep^: ^7^}}], " NOW,
+     0},
+    {"MiniMax-M3", "", "</mm:think>Hello[e~[", "Hello", "", "", 0},
+    {"MiniMax-M3", "",
+     NS "<tool_call>\n" NS "<invoke name=^now^>" NS "</invoke>\n" NS
+        "<invoke name=^get_weather^>" NS "<pl",
+     "", "", NOW, 0},
+    {"elements", "",
+     "<calls><call name=^get_weather^><place>Oslo</place>"
+     "<days>3</days></call><call name=^now^></call></calls><end>",
+     "", "", "[^get_weather^, {^place^: ^Oslo^, ^days^: 3}], " NOW, 0},
+    /* gpt-oss */
+    {"openai-gpt-oss-120b", "",
+     "<|channel|>analysis<|message|>why<|end|>"
+     "<|start|>assistant<|channel|>commentary to=functions.get_weather "
+     "<|constrain|>json<|message|>{^place^: ^Oslo^}<|call|>",
+     "", "why", WEATHER, 0},
+    {"openai-gpt-oss-120b", "",
+     "<|channel|>commentary<|message|>So.<|end|>"
+     "<|start|>assistant to=functions.now<|channel|>analysis<|message|>{}"
+     "<|call|>",
+     "So.", "", NOW, 0},
+    {"openai-gpt-oss-120b", "",
+     "<|channel|>analysis<|message|>why"
+     "<|channel|>final<|message|>Hello<|return|>",
+     "Hello", "why", "", 0},
+    {"openai-gpt-oss-120b", "",
+     "<|channel|>analysis<|message|>why<|start|>"
+     "assistant<|channel|>final <|constrain|>json<|message|>{^a^: 1}<|return|>",
+     "{^a^: 1}", "why", "", 0},
+    {"openai-gpt-oss-120b", "", "<|channel|>final<|message|><|message|>Hello",
+     "Hello", "", "", 0},
+    {"openai-gpt-oss-120b", "",
+     "<|channel|>analysis<|message|>why<|end|>"
+     "<|start|>assistant<|chan",
+     "", "why", "", 0},
+    {"openai-gpt-oss-120b", "",
+     "<|channel|>commentary to=functions.now"
+     "<|message|>{}<|end|><|start|>assistant<|channel|>commentary "
+     "to=functions.get_weather<|message|>{^place^: ^Oslo^}<|call|>",
+     "", "", NOW ", " WEATHER, 0},
+    /* Gemma */
+    {"google-gemma-4-31B-it", "",
+     "<|channel>thought\nwhy\n<channel|>Hello"
+     "<turn|>",
+     "Hello", "why", "", 0},
+    {"google-gemma-4-31B-it", "",
+     "<|channel>thought\n<channel|>Hello<channel|>"
+     "<turn|>",
+     "Hello", "", "", 0},
+    {"google-gemma-4-31B-it", "",
+     "<|channel>thought\nwhy<channel|><|tool_call>"
+     "call:get_weather{place:<|\"|>a ^b^ {}<|\"|>,note:None,hours:[6,1.5]}"
+     "<tool_call|><|tool_call>call:now{}<tool_call|><|tool_response>",
+     "", "why",
+     "[^get_weather^, {^place^: ^a \\^b\\^ {}^, ^note^: null, "
+     "^hours^: [6, 1.5]}], " NOW,
+     0},
+    {"google-gemma-4-31B-it", "",
+     "<|tool_call>call:now{}<tool_call|>"
+     "<|tool_call>call:get_weather{place:<|\"|>Os",
+     "", "", NOW, 0},
+    {"google-gemma-2-2b-it", "", "```json\n" JSON_W "\n```<end_of_turn>", "",
+     "", WEATHER, 0},
+    /* Granite, LFM, SmolLM, Hy */
+    {"ibm-granite-granite-4.0", "",
+     "<tool_call>\n" JSON_W "\n</tool_call>"
+     "<|end_of_text|>",
+     "", "", WEATHER, 0},
+    {"ibm-granite-granite-4.0", "", "<|tool_call|>[" JSON_W "]", "", "",
+     WEATHER, 0},
+    {"LFM2-8B-A1B", "",
+     "<|tool_call_start|>[get_weather(place='it\\'s')]"
+     "<|tool_call_end|>So<|im_end|>",
+     "So", "", "[^get_weather^, {^place^: ^it's^}]", 0},
+    {"HuggingFaceTB-SmolLM3-3B", "", "<think>\nwhy\n</think>\nHello<|im_end|>",
+     "Hello", "why", "", 0},
+    {"HuggingFaceTB-SmolLM3-3B", "",
+     "<think>\nwhy\n</think>\n<tool_call>" JSON_W "</tool_call><|im_end|>", "",
+     "why", WEATHER, 0},
+    {"tencent-Hy3", "<think:opensource></think:opensource>",
+     "So<tool_calls:opensource>\n<tool_call:opensource>get_weather"
+     "<tool_sep:opensource>\n<arg_key:opensource>place</arg_key:opensource>\n"
+     "<arg_value:opensource>Oslo</arg_value:opensource>\n"
+     "</tool_call:opensource>\n</tool_calls:opensource>",
+     "So", "", WEATHER, 0},
+    {"microsoft-Phi-3.5-mini-instruct", "",
+     "<|tool_call|>[" JSON_W "]"
+     "<|/tool_call|><|end|>",
+     "", "", WEATHER, 0},
+    {"NousResearch-Hermes-3-Llama-3.1-8B-tool_use", "",
+     "<tool_call>\n" JSON_W "\n</tool_call>\n<tool_call>\n" JSON_N
+     "\n</tool_call><|im_end|>",
+     "", "", WEATHER ", " NOW, 0},
+    /* reasoning as a part of the content */
+    {"Qwen-Qwen3-0.6B", "", "<think>\nwhy\n</think>\n\nHello<|im_end|>",
+     "<think>\nwhy\n</think>\n\nHello", "", "", KEEP},
+    {"Qwen3.5-4B", "<think>\n", "why\n</think>\n\nHello",
+     "<think>\nwhy\n</think>\n\nHello", "", "", KEEP},
+    {"Qwen3.5-4B", "<think>\n",
+     "why\n</think>\n\n<tool_call>\n<function=now>\n"
+     "</function>\n</tool_call>",
+     "<think>\nwhy\n</think>", "", NOW, KEEP},
+    {"ministral", "", "[THINK]why[/THINK]Hello", "[THINK]why[/THINK]Hello", "",
+     "", KEEP},
+    {"MiniMax-M3", "", "<mm:think>why</mm:think>Hello[e~[",
+     "<mm:think>why</mm:think>Hello", "", "", KEEP},
+    {"openai-gpt-oss-120b", "",
+     "<|channel|>analysis<|message|>why<|end|>"
+     "<|start|>assistant<|channel|>final<|message|>Hello<|return|>",
+     "<|channel|>analysis<|message|>why<|end|>Hello", "", "", KEEP},
+    /* documents between fences */
+    {"ministral", "", "[THINK]why[/THINK]```json\n{^a^: [1]}\n```",
+     "{^a^: [1]}", "why", "", NO_TOOLS | DOCUMENT},
+    {"ministral", "", "```\n[1, ^```^]\n```\n", "[1, ^```^]", "", "", DOCUMENT},
+    {"hermes", "", "```json\n{^a^: 1", "{^a^: 1", "", "", DOCUMENT},
+};
+
+/* ---- parsing ------------------------------------------------------------- */
+
+struct told {
+    struct test_text content, reasoning;
+    json_t *calls; /* owned: [name, text of arguments] of each */
+};
+
+static const char *text_of(const struct test_text *t)
+{
+    return t->s ? t->s : "";
+}
+
+static void tell(void *user, const pl_reply_part *p)
+{
+    struct told *t = user;
+    size_t n = json_array_size(t->calls);
+    json_t *last = json_array_get(t->calls, n > 0 ? n - 1 : 0);
+
+    if (p->kind == PL_REPLY_CONTENT)
+        test_text_add(&t->content, p->text, p->len);
+    else if (p->kind == PL_REPLY_REASONING)
+        test_text_add(&t->reasoning, p->text, p->len);
+    else if (p->kind == PL_REPLY_CALL)
+        json_array_append_new(t->calls,
+                              json_pack("[ss%]", p->name, p->text, p->len));
+    else
+        json_array_set_new(
+            last, 1,
+            json_sprintf("%s%.*s", json_string_value(json_array_get(last, 1)),
+                         (int)p->len, p->text));
+}
+
+static void told_free(struct told *t)
+{
+    free(t->content.s);
+    free(t->reasoning.s);
+    json_decref(t->calls);
+}
+
+/* Parses the first n bytes of a row's text, `piece` at a time. */
+static struct told parse(const pl_template *t, const struct row *row,
+                         const char *text, size_t n, size_t piece, bool pieces)
+{
+    const char *given = row->flags & NO_TOOLS ? NULL : tools;
+    struct told told = {.calls = json_array()};
+    pl_reply *r;
+    pl_err err;
+    json_t *one;
+    size_t i;
+
+    TEST_OK(pl_reply_create(&r, t, row->prompt, strlen(row->prompt), given,
+                            tell, &told, &err),
+            err);
+    if (pieces)
+        pl_reply_in_pieces(r);
+    if (row->flags & KEEP)
+        pl_reply_keep_reasoning(r);
+    if (row->flags & DOCUMENT)
+        pl_reply_of_document(r);
+    for (size_t at = 0; at < n; at += piece)
+        TEST_OK(
+            pl_reply_add(r, text + at, piece < n - at ? piece : n - at, &err),
+            err);
+    TEST_OK(pl_reply_finish(r, &err), err);
+    pl_reply_free(r);
+    json_array_foreach (told.calls, i, one) {
+        json_t *v =
+            json_loads(json_string_value(json_array_get(one, 1)), 0, NULL);
+
+        if (v)
+            json_array_set_new(one, 1, v);
+    }
+    return told;
+}
+
+static bool is_same(const struct told *a, const struct told *b)
+{
+    return strcmp(text_of(&a->content), text_of(&b->content)) == 0 &&
+           strcmp(text_of(&a->reasoning), text_of(&b->reasoning)) == 0 &&
+           json_equal(a->calls, b->calls);
+}
+
+static char *quoted(const char *s, bool list)
+{
+    char *all;
+    int n = asprintf(&all, list ? "[%s]" : "%s", s);
+
+    assert_true(n >= 0);
+    for (char *p = all; *p; p++)
+        *p = *p == '^' ? '"' : *p;
+    return all;
+}
+
+static pl_template *open_form(const char *name)
+{
+    char path[200], *text = NULL;
+    pl_template *t;
+    size_t n;
+    pl_err err;
+
+    for (size_t i = 0; i < sizeof forms / sizeof forms[0] && !text; i++)
+        if (strcmp(forms[i].name, name) == 0)
+            text = strdup(forms[i].text);
+    if (!text) {
+        snprintf(path, sizeof path, "../templates/%s.jinja", name);
+        text = test_read(test_ref_or_skip(path), &n);
+    }
+    TEST_OK(pl_template_create(&t, text, strlen(text), test_model(), &err),
+            err);
+    free(text);
+    return t;
+}
+
+/* Compares a row's meaning with what is expected; prints what differs. */
+static bool is_right(const struct row *row, const struct told *told)
+{
+    char *content = quoted(row->content, false), *calls;
+    json_t *want;
+    bool right;
+
+    calls = quoted(row->calls, true);
+    want = json_loads(calls, 0, NULL);
+    assert_non_null(want);
+    right = strcmp(text_of(&told->content), content) == 0 &&
+            strcmp(text_of(&told->reasoning), row->reasoning) == 0 &&
+            json_equal(told->calls, want);
+    if (!right) {
+        char *got = json_dumps(told->calls, 0);
+
+        print_message("%s: %s\n  gave \"%s\", \"%s\", %s\n", row->form,
+                      row->text, text_of(&told->content),
+                      text_of(&told->reasoning), got);
+        free(got);
+    }
+    json_decref(want);
+    free(content);
+    free(calls);
+    return right;
+}
+
+TEST(replies_of_published_notations_are_taken_apart)
+{
+    int n_wrong = 0, n_uneven = 0;
+
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        pl_template *t = open_form(rows[i].form);
+        char *text = quoted(rows[i].text, false);
+        const size_t n = strlen(text);
+        struct told whole = parse(t, &rows[i], text, n, n, false);
+
+        n_wrong += !is_right(&rows[i], &whole);
+        for (int k = 0; k < 3; k++) {
+            struct told again =
+                parse(t, &rows[i], text, n, k == 1 ? 7 : 1, k > 1);
+            bool same = is_same(&whole, &again);
+
+            /* A call that was cut is reported as far as it was. */
+            if (k > 1 && json_array_size(again.calls) ==
+                             json_array_size(whole.calls) + 1) {
+                json_array_remove(again.calls, json_array_size(whole.calls));
+                same = json_equal(again.calls, whole.calls);
+            }
+            if (!same)
+                print_message("%s: %s\n  in pieces gives \"%s\", \"%s\"\n",
+                              rows[i].form, text, text_of(&again.content),
+                              text_of(&again.reasoning));
+            n_uneven += !same;
+            told_free(&again);
+        }
+        told_free(&whole);
+        free(text);
+        pl_template_free(t);
+    }
+    if (n_wrong + n_uneven > 0)
+        fail_msg("%d of %zu are wrong, %d differ in pieces", n_wrong,
+                 sizeof rows / sizeof rows[0], n_uneven);
+}
+
+/* Returns true if `t` is the beginning of `whole`, but for a part of the marker
+ * that ends the message. */
+static bool is_beginning(const struct test_text *t,
+                         const struct test_text *whole)
+{
+    const char *s = text_of(t), *all = text_of(whole);
+    size_t n = strlen(all) < strlen(s) ? strlen(all) : strlen(s);
+
+    return strncmp(s, all, n) == 0 && (s[n] == '\0' || s[n] == '<') &&
+           !strstr(s + n, "call");
+}
+
+/* Once there was a call, a cut adds neither content nor another call. */
+TEST(replies_that_are_cut_lose_only_their_last_call)
+{
+    uint64_t seed = test_seed();
+
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        pl_template *t = open_form(rows[i].form);
+        char *text = quoted(rows[i].text, false);
+        const size_t n = strlen(text);
+        struct told whole = parse(t, &rows[i], text, n, n, false);
+
+        for (int draw = 0;
+             draw < test_draws(6, 200) && !(rows[i].flags & ENDLESS); draw++) {
+            const size_t at = (size_t)test_below(&seed, (int64_t)n) + 1;
+            struct told cut = parse(t, &rows[i], text, at, at, false);
+            struct told again = parse(t, &rows[i], text, at, 1, false);
+            const size_t n_call = json_array_size(cut.calls);
+            bool ok = is_same(&cut, &again);
+
+            for (size_t k = 0; k < n_call && ok; k++)
+                ok = json_equal(json_array_get(cut.calls, k),
+                                json_array_get(whole.calls, k));
+            if (n_call > 0)
+                ok = ok && is_beginning(&cut.content, &whole.content);
+            if (!ok)
+                fail_msg("%s: %.*s\n gave \"%s\", in pieces \"%s\"",
+                         rows[i].form, (int)at, text, text_of(&cut.content),
+                         text_of(&again.content));
+            told_free(&cut);
+            told_free(&again);
+        }
+        told_free(&whole);
+        free(text);
+        pl_template_free(t);
+    }
+}
