@@ -51,6 +51,14 @@ static pl_status open_template(struct service *v, const struct options *o,
     }
     s = pl_template_create(&v->form, text.s, text.len, o->model, &v->no_form);
     input_free(&text);
+    if (s == PL_NOT_FOUND) {
+        const char *chatml = chat_template_named("chatml");
+
+        cli_error(CMD_SERVE, EXIT_DONE,
+                  "the model has no chat template: chats use ChatML");
+        s = pl_template_create(&v->form, chatml, strlen(chatml), o->model,
+                               &v->no_form);
+    }
     if (s == PL_NO_MEMORY || (s != PL_OK && chat_template_given(o))) {
         *err = v->no_form;
         return s;
@@ -220,6 +228,8 @@ static pl_status open_service(struct service *v, const struct options *o,
 
     if (s != PL_OK)
         return s;
+    v->log = log_line;
+    v->log_user = (void *)o;
     v->words = pl_model_tokenizer(v->model);
     if (v->words == NULL)
         return fail(
@@ -272,7 +282,9 @@ pl_status serve_model_open(void *user, const struct model_about *about,
                         "its download failed; see the server's log");
     }
     v->name = about->name;
+    v->path = e->o->model;
     metrics_init(&v->metrics);
+    response_store_init(&v->stored);
     grammars_init(&v->grammars, NULL);
     s = open_service(v, e->o, user, e->o != &e->own, cancel, err);
     v->grammars.words = v->words;
@@ -295,6 +307,7 @@ void serve_model_close(void *user, struct service *v)
     tiers_free(v->tiers);
     grammars_fini(&v->grammars);
     metrics_fini(&v->metrics);
+    response_store_fini(&v->stored);
     pl_template_free(v->form);
     json_decref(v->defaults);
     pl_engine_free(v->engine);

@@ -741,12 +741,18 @@ enum {
 PL_API pl_status pl_tokenize(const pl_tokenizer *t, const char *text,
                              size_t len, int flags, int32_t **ids, int64_t *n,
                              pl_err *err);
-/* pl_token_wants_bos returns true if the tokenizer asks for a BOS token.
- * pl_token_bos returns the id of that token, or -1 if there is none. */
+/* pl_tokenizer_adds_bos returns true if the tokenizer asks for a BOS token. The
+ * others return the ids of BOS and EOS, or -1 if there is none. */
 PL_API bool pl_tokenizer_adds_bos(const pl_tokenizer *t);
 PL_API int32_t pl_tokenizer_bos(const pl_tokenizer *t);
+PL_API int32_t pl_tokenizer_eos(const pl_tokenizer *t);
 /* Returns true if the token ends a generation (EOS, end of turn, ...). */
 PL_API bool pl_token_is_eog(const pl_tokenizer *t, int32_t id);
+/* Writes the bytes of a token to buf [size], as far as they fit, without a
+ * terminator. They may be a part of a character. Returns how many bytes the
+ * token has, which may exceed `size`; 0 for an id that does not exist. */
+PL_API size_t pl_token_bytes(const pl_tokenizer *t, int32_t id, char *buf,
+                             size_t size);
 
 /* Special tokens with which code models mark the parts of a prompt that has a
  * gap to fill. Each precedes one part. In the order of the enum: the text
@@ -782,7 +788,8 @@ PL_API const char *pl_detokenize_flush(pl_detokenizer *d);
 /* A chat template turns a list of messages into the prompt format that a model
  * was trained on. It is Jinja with Hugging Face's additions and settings.
  * Templates come with model files and are not trusted, so that rendering is
- * limited to 2 * 10^7 interpreter steps and 64 MiB of text.
+ * limited to 64 MiB of text and to 2 * 10^7 interpreter steps, or up to 10^9
+ * more for conversations of many bytes.
  *
  * `text` [len] is the template. If it is NULL, the template is the file's
  * tokenizer.chat_template, or tokenizer.chat_template.tool_use for
@@ -795,6 +802,10 @@ PL_API const char *pl_detokenize_flush(pl_detokenizer *d);
 PL_API pl_status pl_template_create(pl_template **out, const char *text,
                                     size_t len, const char *path, pl_err *err);
 PL_API void pl_template_free(pl_template *t);
+/* Returns the text of the template, terminated and owned by `t`: if `tools`,
+ * that of the separate template for conversations with tools. Returns NULL if
+ * there is no such template. */
+PL_API const char *pl_template_text(const pl_template *t, bool tools);
 
 /* The input of a template, as JSON texts. */
 typedef struct pl_conversation {
@@ -808,6 +819,15 @@ typedef struct pl_conversation {
      * answer */
     bool no_generation_prompt;
     int64_t now; /* seconds since 1970, for dates; 0 for the current time */
+    /* Changes the conversation so that the template takes it, where it refuses
+     * it or drops a part: joins system messages, lets user and assistant take
+     * turns, sets ids of calls, completes tools, and so on. Contents must be
+     * texts, and reasoning is in the field reasoning_content of messages. The
+     * variables are those of llama.cpp's server: enable_thinking is true,
+     * date_string and datetime are today's date, bos_token and eos_token are
+     * empty if the file has none, and tools is undefined if there are none.
+     * Else the template gets exactly what is given, and None for no tools. */
+    bool adapt;
 } pl_conversation;
 
 static inline void pl_conversation_init(pl_conversation *c)
@@ -857,7 +877,8 @@ typedef void pl_reply_fn(void *user, const pl_reply_part *part);
 /* Creates a parser. `t` is borrowed until pl_reply_free. `prompt` [len] is the
  * prompt that the model continues, which may end within reasoning; it is not
  * kept. `tools` are those of the conversation, whose schemas tell which
- * arguments are strings; NULL if none. `part` is called with each new part and
+ * arguments are strings. With "[]" nothing is a call, so what looks like one is
+ * content. NULL if they are not known. `part` is called with each new part and
  * may be NULL. */
 PL_API pl_status pl_reply_create(pl_reply **out, const pl_template *t,
                                  const char *prompt, size_t len,

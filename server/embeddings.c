@@ -404,6 +404,10 @@ static bool make_text(struct embeddings *g, int i, struct task_params *params,
 
     if (s != PL_OK)
         return api_error_set_status(why, s, &err);
+    if (!service_check_length(g->service, t->n, why)) {
+        free(ids);
+        return false;
+    }
     t->of = g;
     n_row = (size_t)rows_of(t);
     g->n_number += rows_of(t) * g->width;

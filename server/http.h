@@ -137,7 +137,8 @@ bool http_hand(struct http_request *r, http_handler_fn *act, void *user);
 void http_set_header(struct http_request *r, const char *name,
                      const char *value);
 /* Sends a whole response and ends the request. `type` is the Content-Type.
- * `body` is copied. */
+ * `body` is copied. Responses with status 429 or 503 get a Retry-After header
+ * if they have none. */
 void http_respond(struct http_request *r, int status, const char *type,
                   const void *body, size_t len);
 /* Begins a chunked response by sending the status and headers at once. */

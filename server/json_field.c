@@ -82,7 +82,7 @@ bool fields_read(struct fields *f, json_t **root, const char *body, size_t len,
                              "the request body has more than the limit of %d "
                              "JSON values; send less at once",
                              FIELD_MOST_VALUES);
-    *root = json_text_wide(body, len, 0, &e);
+    *root = json_text_load(body, len, 0, &e);
     /* For jansson an unknown error also means out of memory. */
     if (*root == NULL && (json_error_code(&e) == json_error_unknown ||
                           json_error_code(&e) == json_error_out_of_memory))

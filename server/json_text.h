@@ -35,15 +35,16 @@ bool utf8_add(struct utf8_tail *tail, struct text *out, const char *s,
  * Returns false if out of memory. */
 bool utf8_end(struct utf8_tail *tail, struct text *out);
 
-/* Parses JSON as json_loadb does. An integer beyond 64 bits becomes a real
- * number, rounded. `e` may be NULL. */
-json_t *json_text_wide(const char *s, size_t n, size_t flags, json_error_t *e);
-
 /* Repairs a truncated JSON text: copies it to *out up to the last complete
  * value, and closes the open lists and objects. An empty list or object that is
  * still open counts as a complete value. Returns false if there is no complete
  * value, or if out of memory. */
 bool json_text_close(const char *s, size_t n, struct text *out);
+
+/* Parses JSON as json_loadb does, but integers of more than 64 bits become
+ * reals, and the escape of half a surrogate pair, which programs in JavaScript
+ * write where they cut a text, becomes U+FFFD. `e` may be NULL. */
+json_t *json_text_load(const char *s, size_t n, size_t flags, json_error_t *e);
 
 /* Returns a NUL-terminated copy of s [n] as valid UTF-8, malloc'ed; NULL if out
  * of memory. */

@@ -16,6 +16,7 @@ struct models_waiting {
 struct model {
     struct models *of;
     struct model_about about;
+    atomic_bool hidden; /* see models_hide */
     /* The following fields are guarded by the table's lock. */
     enum model_state state;
     struct service *service; /* owned; NULL unless loaded or being unloaded */
@@ -36,14 +37,18 @@ struct model {
     pl_err why;     /* error of a failed or cancelled load */
     char *past;     /* metrics text with the totals of earlier loads; owned;
                        NULL if none */
+    char *props;    /* response of /props while it is unloaded, made when it was
+                       loaded; owned; NULL if it never was */
     int cancel;     /* nonzero cancels its load; accessed atomically */
     struct models_waiting *first, *last;
 };
 
 struct models {
     struct models_options o;
-    struct model *model; /* owned, [n] */
-    int n;
+    struct model *model; /* owned, [max] */
+    atomic_int n;        /* grows while requests read it (models_add) */
+    int max;
+    pthread_mutex_t scan_lock; /* held during a scan */
     struct http_route *route; /* owned, [n_route]: the table's own n_own routes,
                                  then those of a model */
     int n_route, n_own;
@@ -64,8 +69,10 @@ struct models {
     uint64_t n_load;           /* guarded; number of successful loads */
 };
 
-/* Returns the index of the model with this name, or -1. */
+/* Returns the index of the model with this name or alias, or -1. */
 int models_find(const struct models *m, const char *name);
+/* Looks for added and removed models. */
+void models_scan(struct models *m);
 /* Fills *why for a name that is unknown, or missing (NULL). Returns false. */
 bool models_reject_name(const struct models *m, const char *name,
                         struct api_error *why);
@@ -100,9 +107,10 @@ struct models_text {
     const char *model, *text; /* name of a model; its metrics text */
 };
 /* Appends the metrics of n models as one text, with a label that names the
- * model of each sample. Returns false if out of memory. */
+ * model of each sample; if `only`, there is one model, and samples with
+ * llama-server's names have no label. Returns false if out of memory. */
 bool models_join_metrics(struct text *out, const struct models_text *part,
-                         int n);
+                         int n, bool only);
 /* Appends the metrics text `now` with totals added: each sample of a family
  * that is not a gauge is the sum of those in `now` and `past`. Returns false if
  * out of memory. */
@@ -117,6 +125,9 @@ char *models_saved_totals(struct service *v, const char *past);
 void models_on_metrics(void *models, struct http_request *r);
 
 /* ---- models_routes.c ----------------------------------------------------- */
+/* Returns the response of /props for the time when service `v` is unloaded,
+ * malloc'ed; NULL if out of memory. */
+char *models_saved_props(const struct service *v);
 void models_on_request(void *models, struct http_request *r);
 extern const struct http_route models_own_routes[];
 extern const int models_n_own_route;

@@ -179,6 +179,7 @@ static void load(struct models *m, struct model *a)
 {
     double began = loop_now();
     struct service *v = NULL;
+    char *props = NULL;
     pl_status s;
     pl_err err = {0};
 
@@ -186,6 +187,8 @@ static void load(struct models *m, struct model *a)
     __atomic_store_n(&a->cancel, 0, __ATOMIC_RELAXED);
     pthread_mutex_unlock(&m->lock);
     s = open_model(m, a, &v, &err);
+    if (s == PL_OK)
+        props = models_saved_props(v);
     if (s == PL_OK)
         log_line(m, PL_LOG_INFO, "%s: loaded in %.1f s", a->about.name,
                  loop_now() - began);
@@ -207,6 +210,8 @@ static void load(struct models *m, struct model *a)
         v->n_response = m->n_load++ << 24; /* so that ids of responses differ
                                               from those of earlier loads */
         a->service = v;
+        free(a->props);
+        a->props = props;
     }
     a->why = err;
     a->why.status = s;

@@ -64,6 +64,7 @@ static const struct {
      "probabilities after sampling are"},
     {TALKS | WRITES, "lora", 0, "LoRA adapters are"},
     {TALKS | WRITES, "grammar_lazy", 0, "lazy grammars are"},
+    {TALKS | WRITES, "adaptive_target", -1, "adaptive sampling is"},
     {TALKS, "functions", 0, "functions (use \"tools\" instead) are"},
     {TALKS, "audio", 0, "audio is"},
     {TALKS, "prediction", 0, "predicted outputs are"},
@@ -71,12 +72,8 @@ static const struct {
     {WRITES, "suffix", 0, "text after the completion is"},
     {WRITES, "best_of", 1, "best-of sampling is"},
     {WRITES, "image_data", 0, "images are"},
-    {WRITES, "n_indent", 0, "indented output is"},
-    {WRITES, "t_max_predict_ms", 0, "a time limit is"},
     {BLOCKS, "mcp_servers", 0, "MCP servers are"},
     {BLOCKS, "container", 0, "containers are"},
-    {ITEMS, "previous_response_id", 0,
-     "conversations stored by the server are"},
     {ITEMS, "conversation", 0, "conversations stored by the server are"},
     {ITEMS, "background", 0, "background mode is"},
     {ITEMS, "prompt", 0, "prompts stored by the server are"},
@@ -136,6 +133,30 @@ bool request_dump(struct request_reader *r, const json_t *j, char **out)
     free(*out);
     *out = json_dumps(j, JSON_COMPACT | JSON_ENCODE_ANY);
     return *out != NULL || api_error_set_memory(r->f.why);
+}
+
+bool request_pass_over(struct request_reader *r, const char *name)
+{
+    const struct text *t = &r->passed;
+
+    if (t->n > 0 && strstr(t->s, name) != NULL)
+        return true; /* once is enough */
+    return ((t->n == 0 || text_add(&r->passed, ", ", 2)) &&
+            text_add(&r->passed, name, strlen(name))) ||
+           api_error_set_memory(r->f.why);
+}
+
+static void log_passed(const struct request_reader *r)
+{
+    char line[512];
+
+    if (r->passed.n == 0 || r->rules->log == NULL)
+        return;
+    snprintf(line, sizeof(line),
+             "request: passed over, because only functions can be called here: "
+             "%.400s",
+             r->passed.s);
+    r->rules->log(r->rules->log_user, PL_LOG_INFO, line);
 }
 
 bool request_set_extra(struct request_reader *r, const char *name,
@@ -304,8 +325,11 @@ bool request_parse(struct request *a, enum request_kind kind, const char *body,
         .f = {.why = why}, .a = a, .rules = rules, .prompt = "prompt"};
     bool ok;
 
-    *a = (struct request){.kind = kind, .n = 1, .n_prompt = 1, .slot = -1};
+    *a = (struct request){
+        .kind = kind, .n = 1, .n_prompt = 1, .slot = -1, .words = rules->words};
     ok = read_all(&r, body, len);
+    log_passed(&r);
+    text_free(&r.passed);
     json_decref(r.messages);
     json_decref(r.extra);
     if (!ok)
@@ -331,6 +355,7 @@ void request_fini(struct request *a)
     free(a->stop);
     free(a->schema);
     free(a->choices);
+    json_decref(a->earlier);
     json_decref(a->body);
     *a = (struct request){0};
 }

@@ -91,7 +91,7 @@ static bool take_schema(struct request_reader *r, const struct fields *f,
     bool ok;
 
     if (s != NULL) {
-        parsed = json_text_wide(s, strlen(s), JSON_DECODE_ANY, NULL);
+        parsed = json_text_load(s, strlen(s), JSON_DECODE_ANY, NULL);
         v = parsed != NULL ? parsed : v;
     }
     ok = json_is_object(v) || json_is_boolean(v)

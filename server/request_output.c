@@ -2,15 +2,15 @@
 #include "request_parse.h"
 
 /* Reads which token probabilities to return. "logprobs" is a number in
- * completions, and true or false in chats. */
+ * completions, of both kinds, and true or false in chats. */
 static bool read_probs(struct request_reader *r)
 {
     struct request *a = r->a;
     const json_t *v = field(&r->f, "logprobs");
     int64_t top = 0;
 
-    if (a->kind == REQUEST_COMPLETIONS && json_is_integer(v)) {
-        a->probs = true;
+    if (a->kind != REQUEST_CHAT && json_is_integer(v)) {
+        a->probs = a->kind == REQUEST_COMPLETIONS || json_integer_value(v) > 0;
         if (!field_int(&r->f, "logprobs", 0, REQUEST_MAX_TOP, &top))
             return false;
     } else if (!field_bool(&r->f, "logprobs", &a->probs)) {
@@ -37,8 +37,12 @@ bool request_read_output(struct request_reader *r)
     struct fields stream;
     bool cache = true;
 
-    if (!field_bool(&r->f, "stream", &a->stream) || !request_read_format(r))
+    if (!field_bool(&r->f, "stream", &a->stream) ||
+        !field_bool(&r->f, "timings_per_token", &a->timings) ||
+        !field_bool(&r->f, "return_progress", &a->progress) ||
+        !field_bool(&r->f, "cache_prompt", &cache) || !request_read_format(r))
         return false;
+    a->no_cache = !cache;
     if (a->kind == REQUEST_MESSAGES)
         return true;
     if (a->kind == REQUEST_RESPONSES) {
@@ -50,14 +54,17 @@ bool request_read_output(struct request_reader *r)
     }
     if (!fields_within(&r->f, "stream_options", &stream) ||
         !field_bool(&stream, "include_usage", &a->usage) ||
-        !field_bool(&r->f, "return_progress", &a->progress) ||
+        !field_bool(&r->f, "verbose", &a->verbose) ||
         !field_bool(&r->f, "return_tokens", &a->ids) ||
-        !field_bool(&r->f, "echo", &a->echo) ||
-        !field_bool(&r->f, "cache_prompt", &cache) || !read_probs(r))
+        !field_bool(&r->f, "echo", &a->echo) || !read_probs(r))
         return false;
-    a->no_cache = !cache;
-    if (a->echo && a->probs)
+    if (a->echo && a->probs && a->kind != REQUEST_COMPLETIONS)
         return field_unsupported(&r->f, "echo",
                                  "prompt token probabilities are");
+    a->prompt_probs = a->echo && a->probs;
+    a->no_cache |= a->prompt_probs;
+    /* llama-server's streams have the ids of all tokens. */
+    a->ids |= a->stream &&
+              (a->kind == REQUEST_COMPLETION || a->kind == REQUEST_INFILL);
     return true;
 }

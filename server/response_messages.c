@@ -53,10 +53,11 @@ static bool begin(struct response *w, struct response_choice *c)
 static json_t *input_json(const struct text *t)
 {
     struct text whole = {0};
-    json_t *input = json_loadb(t->s ? t->s : "", t->n, JSON_ALLOW_NUL, NULL);
+    json_t *input =
+        json_text_load(t->s ? t->s : "", t->n, JSON_ALLOW_NUL, NULL);
 
     if (!input && json_text_close(t->s ? t->s : "", t->n, &whole))
-        input = json_loadb(whole.s, whole.n, JSON_ALLOW_NUL, NULL);
+        input = json_text_load(whole.s, whole.n, JSON_ALLOW_NUL, NULL);
     text_free(&whole);
     if (json_is_object(input))
         return input;

@@ -134,6 +134,13 @@ bool pl_token_is_eog(const pl_tokenizer *t, int32_t id)
     return t && tokenizer_is_eog(t->t, id);
 }
 
+size_t pl_token_bytes(const pl_tokenizer *t, int32_t id, char *buf, size_t size)
+{
+    return t ? tokenizer_piece(t->t, id, TOKENIZER_SHOW_SPECIAL, buf,
+                               buf ? size : 0)
+             : 0;
+}
+
 bool pl_tokenizer_adds_bos(const pl_tokenizer *t)
 {
     return t && tokenizer_adds_bos(t->t);
@@ -142,6 +149,11 @@ bool pl_tokenizer_adds_bos(const pl_tokenizer *t)
 int32_t pl_tokenizer_bos(const pl_tokenizer *t)
 {
     return t ? tokenizer_bos(t->t) : -1;
+}
+
+int32_t pl_tokenizer_eos(const pl_tokenizer *t)
+{
+    return t ? tokenizer_eos(t->t) : -1;
 }
 
 int32_t pl_token_fim(const pl_tokenizer *t, pl_fim which)

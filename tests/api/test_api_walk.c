@@ -794,12 +794,16 @@ static void tokenizer_free(struct walk *w)
 static void tokenizer_says(struct walk *w)
 {
     const pl_tokenizer *t = a_tokenizer(w);
+    char bytes[4];
 
     walk_gave(w, pl_tokenizer_n_vocab(t) == 0);
     walk_gave(w, !pl_tokenizer_adds_bos(t));
     walk_gave(w, pl_tokenizer_bos(t) == -1);
+    walk_gave(w, pl_tokenizer_eos(t) == -1);
     walk_gave(w, !pl_token_is_eog(t, walk_i(w, 2)));
     walk_gave(w, pl_token_fim(t, (pl_fim)walk_i(w, 2)) == -1);
+    walk_gave(w, pl_token_bytes(t, walk_i(w, 2), walk_may(w, bytes),
+                                sizeof bytes) == 0);
 }
 
 static void tokenize(struct walk *w)
@@ -883,6 +887,12 @@ static void template_free(struct walk *w)
     drop_template(of(w));
 }
 
+static void template_says(struct walk *w)
+{
+    walk_gave(
+        w, !pl_template_text(walk_may(w, of(w)->template), walk_chance(w, 2)));
+}
+
 static void template_render(struct walk *w)
 {
     const pl_template *t = NEED(w, t, of(w)->template);
@@ -896,6 +906,7 @@ static void template_render(struct walk *w)
     c.tools = walk_chance(w, 2) ? walk_string(w, tools) : NULL;
     c.extra = walk_chance(w, 2) ? walk_string(w, "{\"a\": 1}") : NULL;
     c.now = walk_int(w, 0);
+    c.adapt = walk_chance(w, 2);
     given = NEED(w, c, &c);
     to = NEED(w, text, &text);
     s = pl_template_render(t, given, to, p, walk_err(w));
@@ -1307,8 +1318,10 @@ static const struct walk_row rows[] = {
     {"pl_tokenizer_n_vocab", tokenizer_says},
     {"pl_tokenizer_adds_bos", tokenizer_says},
     {"pl_tokenizer_bos", tokenizer_says},
+    {"pl_tokenizer_eos", tokenizer_says},
     {"pl_token_is_eog", tokenizer_says},
     {"pl_token_fim", tokenizer_says},
+    {"pl_token_bytes", tokenizer_says},
     {"pl_tokenize", tokenize},
     {"pl_detokenizer_create", detokenizer_create},
     {"pl_detokenizer_free", detokenizer_free},
@@ -1316,6 +1329,7 @@ static const struct walk_row rows[] = {
     {"pl_detokenize_flush", detokenize},
     {"pl_template_create", template_create},
     {"pl_template_free", template_free},
+    {"pl_template_text", template_says},
     {"pl_template_render", template_render},
     {"pl_template_calls", template_calls},
     {"pl_reply_create", reply_create},

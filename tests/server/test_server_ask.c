@@ -227,8 +227,6 @@ TEST(ask_refuses_wrong_values_by_field_value_and_range)
         {"'chat_template_kwargs': []", "chat_template_kwargs", "an object"},
         {"'tools': {}", "tools", "a list"},
         {"'tools': [{}]", "tools[0].function", "missing"},
-        {"'tools': [{'type': 'web_search'}]", "tools[0].type",
-         "not supported; leave it out"},
         {"'tool_choice': 'required'", "tool_choice", "no tools"},
         {"'tool_choice': 'maybe'", "tool_choice", "\"auto\""},
         {"'messages': []", "messages", "a non-empty list"},
@@ -389,25 +387,6 @@ TEST(ask_chat_gives_the_template_texts_and_objects)
               "{'name': 'f', 'arguments': {'x': [1]}}}]},"
               "{'role': 'tool', 'tool_call_id': 'c1', 'content': 'r'}]");
     same_json(a.tools, "[" TOOL "]");
-    request_fini(&a);
-}
-
-TEST(ask_chat_gives_arguments_as_texts_where_templates_want_them)
-{
-    struct request_rules by = rules;
-    struct request a;
-
-    by.calls_as_text = true;
-    read_by(&a, REQUEST_CHAT,
-            "{'messages': [{'role': 'assistant', 'tool_calls': [{'function':"
-            "{'name': 'f', 'arguments': {'x': 1}}}, {'function': {'name': 'g',"
-            "'arguments': 'no JSON'}}]}]}",
-            &by);
-    same_json(a.messages,
-              "[{'role': 'assistant', 'content': '', 'tool_calls': ["
-              "{'type': 'function', 'function': {'name': 'f', 'arguments':"
-              "'{\\'x\\': 1}'}}, {'type': 'function', 'function':"
-              "{'name': 'g', 'arguments': 'no JSON'}}]}]");
     request_fini(&a);
 }
 
@@ -620,9 +599,7 @@ TEST(ask_responses_become_the_templates)
     same_json(a.messages, "[{'role': 'user', 'content': 'ask'}]");
     request_fini(&a);
     refused(REQUEST_RESPONSES, "{'input': 'x', 'previous_response_id': 'r'}",
-            "previous_response_id", "stored by the server");
-    refused(REQUEST_RESPONSES, "{'input': [{'type': 'computer_call'}]}",
-            "input[0].type", "not supported; leave it out");
+            "previous_response_id", "not found");
 }
 
 TEST(ask_schemas_of_all_protocols_are_kept)
@@ -1039,6 +1016,24 @@ TEST(logprobs_are_those_of_all_tokens_in_order)
 }
 
 /* ---- rejections ---------------------------------------------------------- */
+
+/* Clients send a request again that got 429, so only a full queue gives it
+ * (submit_tasks). */
+TEST(refusals_of_limits_are_no_rate_limits)
+{
+    const pl_err err = {.message = "too many steps"};
+    struct api_error why;
+    static const pl_status all[] = {
+        PL_BAD_ARGUMENT, PL_NOT_FOUND, PL_UNSUPPORTED, PL_BAD_FILE,
+        PL_NO_MEMORY,    PL_DEVICE,    PL_CANCELLED,   PL_IO};
+
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
+        assert_false(api_error_set_status(&why, all[i], &err));
+        assert_true(why.status >= 400 && why.status != 429);
+    }
+    api_error_set_status(&why, PL_FULL, &err);
+    assert_int_equal(why.status, 400);
+}
 
 TEST(refusals_have_the_shape_of_their_protocol)
 {

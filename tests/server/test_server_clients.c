@@ -56,8 +56,7 @@ static void answer_all(const struct request *a, FILE *f)
                                .n_prompt = 10,
                                .n_cached = 4,
                                .n_written = 8,
-                               .prompt_s = 0.5,
-                               .written_s = 2};
+                               .times = {0.5, 2}};
     struct response_token token = {
         .id = 7, .text = "say", .len = 3, .logprob = -0.5};
     bool talks = a->messages != NULL;
@@ -67,7 +66,7 @@ static void answer_all(const struct request *a, FILE *f)
     TEST_OK(response_create(&w, a, &about, &err), err);
     assert_true(response_progress(w, 0, 5, 10, 4, 0.1));
     assert_true(response_prompt(w, 0, 10, 4, NULL));
-    assert_true(response_token(w, 0, &token));
+    assert_true(response_token(w, 0, &token, &end.times));
     for (int i = talks ? 0 : 1; i < (talks ? 4 : 2); i++) {
         pl_reply_part part = said[i];
 
