@@ -1070,15 +1070,18 @@ typedef enum pl_grammar_form {
     /* GBNF from pl_template_calls, in which a control token may match the text
      * of a marker (of a tool call, for example) */
     PL_GRAMMAR_CALLS,
+    /* a regular expression, as in JSON Schema, that matches the whole text */
+    PL_GRAMMAR_REGEX,
 } pl_grammar_form;
 
 /* Compiles a grammar from `text` [len], which is not kept. `t` is the tokenizer
  * of the tokens that it will constrain; it may be freed afterwards. `name` is
  * used for the grammar in messages; NULL for "grammar". PL_BAD_ARGUMENT: the
  * text has an error (the message gives line and column), is left-recursive or
- * too large, or the schema is invalid. PL_UNSUPPORTED: a schema has an
- * unsupported keyword or is too complex. Messages about a schema give the path
- * in it. */
+ * too large, or the schema is invalid. PL_UNSUPPORTED: a schema is too complex,
+ * or a regular expression has an unsupported construct. Messages about a schema
+ * give the path in it. In GBNF, <[12]> and <text> are tokens of `t`, and
+ * !<[12]> is any other one. */
 PL_API pl_status pl_grammar_create(pl_grammar **out, const pl_tokenizer *t,
                                    pl_grammar_form form, const char *text,
                                    size_t len, const char *name, pl_err *err);
@@ -1100,6 +1103,10 @@ PL_API pl_status pl_template_calls(const pl_template *t, const char *tools,
                                    const char *only, bool single,
                                    const char *content, char **gbnf,
                                    bool *reasons, pl_err *err);
+/* Returns what the grammar's schemas require and the grammar does not enforce,
+ * a line each: the path, the keyword and the reason. "" if nothing. Valid until
+ * the grammar is freed. */
+PL_API const char *pl_grammar_notes(const pl_grammar *g);
 /* Frees a grammar. Samplers that use it must be freed before. */
 PL_API void pl_grammar_free(pl_grammar *g);
 /* Makes pl_sample allow only tokens that continue a text of the grammar; other

@@ -42,6 +42,7 @@ struct embeddings {
     int norm;
     int64_t width, n_number; /* width: values of a row; n_number: values of all
                                 rows kept */
+    int64_t kept;            /* values of a row that are returned */
     atomic_bool gone;
     bool failed;
     struct api_error why; /* set if `failed` */
@@ -164,11 +165,11 @@ static json_t *vectors(const struct embedded *t)
     json_t *list;
 
     if (g->as != EMBEDDINGS_AS_LLAMA)
-        return g->base64 ? packed(t->row, g->width) : floats(t->row, g->width);
+        return g->base64 ? packed(t->row, g->kept) : floats(t->row, g->kept);
     list = json_array();
     for (int64_t i = 0; i < rows_of(t); i++)
         if (json_array_append_new(
-                list, floats(t->row + i * g->width, g->width)) != 0) {
+                list, floats(t->row + i * g->width, g->kept)) != 0) {
             json_decref(list);
             return NULL;
         }
@@ -342,7 +343,7 @@ static void on_end(void *user, const struct task_report *report)
         atomic_store(&g->gone, true);
     }
     if (g->service->pooling != EMBEDDINGS_NONE && !g->failed)
-        embeddings_norm(t->row, (size_t)g->width, g->norm);
+        embeddings_norm(t->row, (size_t)g->kept, g->norm);
     if (!g->failed && (!check_numbers(t) || !write_part(t))) {
         g->failed = true;
         atomic_store(&g->gone, true);
@@ -364,22 +365,21 @@ static bool read_form(struct embeddings *g, const struct fields *f)
     static const char *const formats[] = {"float", "base64"};
     int format = 0;
     /* the older route of Ollama returns vectors as they are */
-    int64_t norm = g->as == EMBEDDINGS_AS_OLLAMA_ONE ? -1 : 2, width = g->width;
+    int64_t norm = g->as == EMBEDDINGS_AS_OLLAMA_ONE ? -1 : 2;
     bool cut = g->as >= EMBEDDINGS_AS_OLLAMA;
 
+    /* The first values of a vector are one, too, for models that were trained
+     * so (Matryoshka Representation Learning). */
+    g->kept = g->width;
     if (!field_choice(f, "encoding_format", formats, 2, &format) ||
         !field_int(f, "embd_normalize", -1, 100, &norm) ||
         !field_bool(f, "truncate", &cut) ||
-        !field_int(f, "dimensions", 1, INT32_MAX, &width))
+        !field_int(f, "dimensions", 1, g->width, &g->kept))
         return false;
     g->base64 = format == 1 && g->as < EMBEDDINGS_AS_OLLAMA;
     g->cut = cut && g->as >= EMBEDDINGS_AS_OLLAMA;
     g->norm = (int)norm;
-    return width == g->width ||
-           api_error_set(f->why, 400, "unsupported_value", "dimensions",
-                         "dimensions: only %lld is supported, the width of the "
-                         "model; leave it out",
-                         (long long)g->width);
+    return true;
 }
 
 /* Returns true if a request of Ollama's API has no text, which gives no

@@ -753,12 +753,52 @@ static pl_status set_tool_grammar(struct generation *g, const char *content,
     return s;
 }
 
+/* Names in a header of the response what the schemas require and the grammar
+ * does not enforce. */
+static void send_notes(struct generation *g)
+{
+    const char *notes = pl_grammar_notes(g->grammar);
+    char line[1024];
+    size_t n = 0;
+
+    for (; *notes && n + 4 < sizeof line; notes++) {
+        if (*notes == '\n')
+            line[n++] = ';';
+        line[n++] = *notes;
+        if (line[n - 1] < ' ' || line[n - 1] > '~')
+            line[n - 1] = ' ';
+    }
+    line[n] = '\0';
+    if (n > 0)
+        http_set_header(g->r, "Plait-Warning", line);
+}
+
+/* Sets the grammar of the field that constrains the content, if there is
+ * one. */
+static bool set_content_grammar(struct generation *g, struct api_error *why)
+{
+    const struct request *a = &g->request;
+    const char *text = a->schema ? a->schema : a->grammar;
+    pl_err err;
+    pl_status s;
+
+    if (!text)
+        return true;
+    s = grammars_take(&g->service->grammars,
+                      a->schema  ? PL_GRAMMAR_JSON_SCHEMA
+                      : a->regex ? PL_GRAMMAR_REGEX
+                                 : PL_GRAMMAR_GBNF,
+                      text, a->format, &g->grammar, &err);
+    if (s == PL_OK)
+        return true;
+    api_error_set_status(why, s, &err);
+    if (why->status == 400)
+        snprintf(why->param, sizeof why->param, "%s", a->format);
+    return false;
+}
+
 static bool set_grammar(struct generation *g, struct api_error *why)
 {
-    const char *text =
-        g->request.schema ? g->request.schema : g->request.grammar;
-    pl_grammar_form form =
-        g->request.schema ? PL_GRAMMAR_JSON_SCHEMA : PL_GRAMMAR_GBNF;
     pl_err err;
     pl_status s = PL_OK;
 
@@ -773,14 +813,9 @@ static bool set_grammar(struct generation *g, struct api_error *why)
     }
     /* If no grammar can be made for the tool calls, the grammar allows only the
      * document, no calls. */
-    if (g->request.schema && g->request.tools &&
-        set_tool_grammar(g, g->request.schema, &err) == PL_OK)
-        return true;
-    if (text)
-        s = grammars_take(&g->service->grammars, form, text,
-                          g->request.schema ? "the schema" : "grammar",
-                          &g->grammar, &err);
-    return s == PL_OK || api_error_set_status(why, s, &err);
+    return (g->request.schema && g->request.tools &&
+            set_tool_grammar(g, g->request.schema, &err) == PL_OK) ||
+           set_content_grammar(g, why);
 }
 
 static bool has_role(const json_t *messages, size_t i, const char *role)
@@ -926,7 +961,10 @@ void generation_start(struct service *v, struct http_request *r,
         g->load_s = load_s;
     if (ok && g->request.messages)
         ok = render(g, &why);
-    ok = ok && set_grammar(g, &why) && make_response(g, &why) && go(g, &why);
+    ok = ok && set_grammar(g, &why) && make_response(g, &why);
+    if (ok)
+        send_notes(g);
+    ok = ok && go(g, &why);
     if (ok)
         return;
     if (g)

@@ -115,14 +115,9 @@ static bool check_needs(const struct request_reader *r)
         bool needed;
         const char *param, *what;
     } row[] = {
-        {REQUEST_GRAMMAR, a->grammar != NULL, "grammar",
+        {REQUEST_GRAMMAR, a->grammar != NULL, a->format,
          "grammar-constrained output is"},
-        {REQUEST_SCHEMA, a->schema != NULL,
-         a->kind == REQUEST_MESSAGES           ? "output_config"
-         : a->kind == REQUEST_RESPONSES        ? "text.format"
-         : field(&r->f, "json_schema") != NULL ? "json_schema"
-                                               : "response_format",
-         "JSON Schema output is"},
+        {REQUEST_SCHEMA, a->schema != NULL, a->format, "JSON Schema output is"},
         {REQUEST_CALL, a->must_call, "tool_choice", "a required tool call is"},
     };
 
@@ -370,6 +365,7 @@ void request_fini(struct request *a)
     free(a->dry_breaker);
     free(a->stop);
     free(a->schema);
+    free(a->choices);
     json_decref(a->earlier);
     json_decref(a->body);
     *a = (struct request){0};

@@ -129,6 +129,9 @@ struct request {
 
     char *schema;        /* JSON Schema of the content; owned; NULL if none */
     const char *grammar; /* GBNF grammar; NULL if none */
+    bool regex;          /* `grammar` is a regular expression instead */
+    char *choices;       /* owned: a grammar that was made of choices */
+    char format[64];     /* the field that has the schema or the grammar */
     bool must_call;      /* the answer must call a tool */
     const char *call;    /* name of the tool that must be called; NULL for
                             any */

@@ -12,6 +12,7 @@ struct request_reader {
     struct request *a;
     const struct request_rules *rules;
     const char *prompt; /* name of the field with the prompts */
+    char format[64];    /* the field that is read by request_read_format */
     json_t *messages;   /* list of the conversation's messages; owned */
     json_t *extra;      /* template variables; owned; NULL if none */
     size_t n_value;     /* number of JSON values in call arguments parsed so
@@ -29,6 +30,8 @@ bool request_read_prompt(struct request_reader *r);
 /* request_infill.c: the prompt of /infill, which asks for the text between two
  * given texts. */
 bool request_read_infill(struct request_reader *r);
+/* request_format.c: what constrains the output. */
+bool request_read_format(struct request_reader *r);
 /* request_output.c: the format of the output, and which details are
  * returned. */
 bool request_read_output(struct request_reader *r);

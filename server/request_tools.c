@@ -156,8 +156,9 @@ static bool read_choice(struct request_reader *r, json_t *tools, bool *none)
     if (a->must_call && a->grammar != NULL)
         return api_error_set(
             r->f.why, 400, "invalid_value", "tool_choice",
-            "tool_choice: a required call cannot be combined with grammar; "
-            "leave grammar out, or set tool_choice to \"auto\" or \"none\"");
+            "tool_choice: a required call cannot be combined with %s; leave %s "
+            "out, or set tool_choice to \"auto\" or \"none\"",
+            r->a->format, r->a->format);
     if (a->call != NULL && !has_tool(tools, a->call))
         return api_error_set(r->f.why, 400, "invalid_value", "tool_choice",
                              "tool_choice: function \"%.100s\" is not in "

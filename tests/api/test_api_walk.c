@@ -1189,6 +1189,13 @@ static void grammar_create(struct walk *w)
     a->grammar = g;
 }
 
+static void grammar_notes(struct walk *w)
+{
+    const pl_grammar *g = walk_may(w, of(w)->grammar);
+
+    assert_non_null(pl_grammar_notes(g));
+}
+
 static void grammar_free(struct walk *w)
 {
     struct world *a = of(w);
@@ -1373,6 +1380,7 @@ static const struct walk_row rows[] = {
     {"pl_sampler_accept", sampler_accept},
     {"pl_grammar_create", grammar_create},
     {"pl_grammar_free", grammar_free},
+    {"pl_grammar_notes", grammar_notes},
     {"pl_sampler_set_grammar", set_grammar},
     {"pl_sampler_prepare", sampler_accept},
     {"pl_devices_print", devices_print},
