@@ -361,6 +361,8 @@ int main(int argc, char **argv)
     run_attention(&k, "attention_f16_decode_c4096", PL_F16, D, 1, 4096);
     run_attention(&k, "attention_q8_0_decode_c512", PL_Q8_0, D, 1, 512);
     run_attention(&k, "attention_q8_0_decode_c4096", PL_Q8_0, D, 1, 4096);
+    run_attention(&k, "attention_q4_0_decode_c4096", PL_Q4_0, D, 1, 4096);
+    run_attention(&k, "attention_q5_1_decode_c4096", PL_Q5_1, D, 1, 4096);
     run_attention(&k, "attention_f16_prefill_512", PL_F16, D, 512, 512);
     run_attention(&k, "attention_q8_0_prefill_512", PL_Q8_0, D, 512, 512);
     run_attention(&k, "attention_f16_d64_prefill_512", PL_F16, 64, 512, 512);

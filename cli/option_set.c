@@ -331,7 +331,9 @@ bool option_set_bytes(struct options *o, const struct option_row *row,
 bool option_set_cache_format(struct options *o, const struct option_row *row,
                              const char *value, char want[static OPTION_WANT])
 {
-    static const pl_format formats[] = {PL_F16, PL_F32, PL_BF16, PL_Q8_0};
+    static const pl_format formats[] = {PL_F16,  PL_F32,  PL_BF16,
+                                        PL_Q8_0, PL_Q5_1, PL_Q5_0,
+                                        PL_Q4_1, PL_Q4_0, PL_IQ4_NL};
     char lower[8] = "";
     int i;
 

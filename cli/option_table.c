@@ -57,7 +57,8 @@ WORDS(efforts, "default", "none", "minimal", "low", "medium", "high", "xhigh",
       "max");
 WORDS(on_off, "on", "off");
 /* option_set_cache_format maps these words to formats. */
-WORDS(cache_formats, "f16", "f32", "bf16", "q8_0");
+WORDS(cache_formats, "f16", "f32", "bf16", "q8_0", "q5_1", "q5_0", "q4_1",
+      "q4_0", "iq4_nl");
 WORDS(layer_counts, "auto", "all");
 WORDS(devices, "cpu", "gpu", "cuda", "hip", "opencl", "none");
 WORDS(shapes, "qwen3-0.6b", "qwen3moe-2.75b", "llama-1.2b", "qwen3-8b",
@@ -685,11 +686,12 @@ const struct option_row option_table[] = {
      "sequences share them.",
      PLANNED, option_set_int, AT(pl.n_checkpoint), 1, 4096, NULL},
     {{"-ctk", "--cache-type-k"}, "FORMAT", "f16",
-     "Format of keys or latents in the cache. It is f16, f32, bf16 or q8_0.",
+     "Format of keys or latents in the cache. It is f16, f32, bf16, q8_0, "
+     "q5_1, q5_0, q4_1, q4_0 or iq4_nl.",
      PLANNED | OPTION_COMMA, option_set_cache_format, AT(pl.cache_k), 0, 0,
      cache_formats},
     {{"-ctv", "--cache-type-v"}, "FORMAT", "f16",
-     "Format of values in the cache. It is f16, f32, bf16 or q8_0.",
+     "Format of values in the cache, one of the same.",
      PLANNED | OPTION_COMMA, option_set_cache_format, AT(pl.cache_v), 0, 0,
      cache_formats},
 

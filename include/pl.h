@@ -339,7 +339,7 @@ typedef struct pl_options {
      * sequences; 0 for 4. */
     int n_checkpoint;
     bool cache_set; /* use cache_k and cache_v; if false, caches are F16 */
-    pl_format cache_k, cache_v; /* F16, F32, BF16 or Q8_0 */
+    pl_format cache_k, cache_v; /* F32 .. Q5_1 or IQ4_NL */
     /* Names of a model's intermediate values to keep readable after a step:
      * attn_norm-N, kqv_out-N, ffn_inp-N, ffn_norm-N, l_out-N of layer N,
      * result_hidden, result_norm, logits. Shell patterns such as "l_out-*" are

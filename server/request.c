@@ -342,9 +342,9 @@ bool request_parse(struct request *a, enum request_kind kind, const char *body,
     *a = (struct request){
         .kind = kind, .n = 1, .n_prompt = 1, .slot = -1, .words = rules->words};
     ok = read_all(&r, body, len);
-    a->kind = kind; /* readers of Ollama's requests change it */
     log_passed(&r);
     text_free(&r.passed);
+    a->kind = kind; /* readers of Ollama's requests change it */
     json_decref(r.messages);
     json_decref(r.extra);
     if (!ok)

@@ -39,20 +39,20 @@ struct service {
     struct response_store stored; /* conversations of /v1/responses */
     const char *name;             /* the model's name for clients */
     const char *path;             /* its file; NULL if unknown */
-    int64_t created;              /* seconds since 1970 */
-    pl_sampling sampling;         /* defaults of requests */
-    json_t *defaults;   /* the same, as fields of requests; owned, may be
+    pl_log_fn *log;               /* for notes on requests; NULL for none */
+    void *log_user;
+    int64_t created;      /* seconds since 1970 */
+    pl_sampling sampling; /* defaults of requests */
+    json_t *defaults;     /* the same, as fields of requests; owned, may be
                            NULL */
-    int64_t max_tokens; /* default of requests; -1 for no limit */
+    int64_t max_tokens;   /* default of requests; -1 for no limit */
     enum request_reasoning reasoning; /* where reasoning is returned; default of
                                          requests */
     bool limits_thinking;             /* see request_rules */
     int64_t think_tokens;
-    double time_s;  /* time limit per request in seconds; 0 if none */
-    double ping_s;  /* seconds without output after which a stream sends a
+    double time_s; /* time limit per request in seconds; 0 if none */
+    double ping_s; /* seconds without output after which a stream sends a
                              ping; 0 for never */
-    pl_log_fn *log; /* for notes on requests; NULL for none */
-    void *log_user;
     enum embeddings_pooling pooling;
     _Atomic(struct http *) http;     /* its connections are reported in metrics;
                                         NULL until it has started */

@@ -210,7 +210,7 @@ TEST(cli_usage_errors_exit_2_and_name_option_and_remedy)
         {"plait run " MODEL "-p x --fit-ctx 0", "from 1"},
         {"plait run " MODEL "-p x --fit-margin 1024,512", "2GiB"},
         {"plait run " MODEL "-p x --fit-margin 5XB", "2GiB"},
-        {"plait run " MODEL "-p x -ctk q4_0", "bf16"},
+        {"plait run " MODEL "-p x -ctk q4_k", "bf16, q8_0, q5_1"},
         {"plait run " MODEL "-p x -l 5", "ID+VALUE"},
         {"plait run " MODEL "-p x -l 5+inf", "ID+VALUE"},
         {"PLAIT_CPU=abacus plait run " MODEL "-p x", "abacus"},

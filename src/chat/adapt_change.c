@@ -99,23 +99,63 @@ static void replace(struct conversation *w, json_t *list)
     w->failed = w->failed || !list;
 }
 
+/* Returns the texts of a list with blank lines between those that are not
+ * empty. NULL if out of memory. A value that is not a string counts as
+ * empty. */
+static json_t *joined_all(const json_t *list)
+{
+    size_t n = 0, at = 0, i;
+    json_t *text, *out;
+    char *s;
+
+    json_array_foreach ((json_t *)list, i, text)
+        n += json_string_length(text) + 2;
+    s = malloc(n + 1);
+    if (!s)
+        return NULL;
+    json_array_foreach ((json_t *)list, i, text) {
+        size_t len = json_string_length(text);
+
+        if (len == 0)
+            continue;
+        if (at > 0) {
+            memcpy(s + at, "\n\n", 2);
+            at += 2;
+        }
+        memcpy(s + at, json_string_value(text), len);
+        at += len;
+    }
+    out = json_stringn_nocheck(s, at);
+    free(s);
+    return out;
+}
+
+/* Appends a text of a message to a list, if the message has it. */
+static void collect(struct conversation *w, json_t *list, const json_t *message,
+                    const char *key)
+{
+    json_t *text = json_object_get(message, key);
+
+    if (text)
+        add(w, list, json_incref(text));
+}
+
 /* ---- system messages ----------------------------------------------------- */
 
-/* Inserts a text that no message of the user follows. */
-static void place_rest(struct conversation *w, json_t *out, const json_t *rest,
+/* Inserts the texts of a list that no message of the user follows. */
+static void place_rest(struct conversation *w, json_t *out, const json_t *list,
                        bool keep)
 {
     size_t n = json_array_size(out);
-    json_t *first = json_array_get(out, 0);
     bool last = n > 0 && !has_role(json_array_get(out, n - 1), "assistant");
+    json_t *rest = joined_all(list);
 
-    if (keep && first && has_role(first, "system"))
-        join(w, first, "content", rest, false);
-    else if (keep || !last)
+    if (keep || !last)
         w->failed |= json_array_insert_new(
                          out, 0, turn(keep ? "system" : "user", rest)) != 0;
     else
         add(w, out, turn("user", rest));
+    json_decref(rest);
 }
 
 /* Joins the system messages at the beginning, and makes all others a part of
@@ -123,37 +163,35 @@ static void place_rest(struct conversation *w, json_t *out, const json_t *rest,
  * too. */
 static void place_system(struct conversation *w, bool keep)
 {
-    json_t *out = json_array(), *m, *rest = NULL;
-    bool begun = false;
+    json_t *out = json_array(), *m, *first = NULL;
+    json_t *lead = json_array(), *rest = json_array();
+    bool begun = !keep;
     size_t i;
 
     json_array_foreach (w->messages, i, m) {
-        json_t *first = json_array_get(out, 0);
+        bool system = has_role(m, "system");
 
-        if (has_role(m, "system") && keep && !begun) {
-            if (first)
-                join(w, first, "content", json_object_get(m, "content"), false);
-            else
-                add(w, out, json_incref(m));
-        } else if (has_role(m, "system")) {
-            json_t *more = joined(rest, "\n\n", json_object_get(m, "content"));
-
-            w->changed = true;
-            w->failed |= !more;
-            json_decref(rest);
-            rest = more;
-        } else {
-            if (has_role(m, "user")) {
-                join(w, m, "content", rest, true);
-                json_decref(rest);
-                rest = NULL;
-            }
-            add(w, out, json_incref(m));
-            begun = true;
+        w->changed |= system && (begun || first);
+        if (system) {
+            collect(w, begun ? rest : lead, m, "content");
+        } else if (has_role(m, "user") && json_array_size(rest) > 0) {
+            collect(w, rest, m, "content");
+            set(w, m, "content", joined_all(rest));
+            json_array_clear(rest);
         }
+        if (!system || (!begun && !first))
+            add(w, out, json_incref(m));
+        if (system && !begun && !first)
+            first = m;
+        begun |= !system;
     }
-    if (json_string_length(rest) > 0)
+    if (first)
+        w->failed |= json_array_extend(lead, rest) != 0;
+    else if (json_array_size(rest) > 0)
         place_rest(w, out, rest, keep);
+    if (json_array_size(lead) > 1)
+        set(w, first, "content", joined_all(lead));
+    json_decref(lead);
     json_decref(rest);
     replace(w, out);
 }
@@ -222,35 +260,47 @@ static void add_turn(struct conversation *w, json_t *out, json_t *m)
     add(w, out, json_incref(m));
 }
 
-/* Joins a message with the one before it, which has the same role. */
-static void merge(struct conversation *w, json_t *into, const json_t *m)
+/* Joins message `at`, which has no calls, with those of the same role after it,
+ * up to one with calls. Returns where the last of them is. */
+static size_t merge(struct conversation *w, size_t at)
 {
-    const json_t *calls = calls_of(m);
+    json_t *m = json_array_get(w->messages, at), *next;
+    const char *role = has_role(m, "user") ? "user" : "assistant";
+    json_t *content = json_array(), *thoughts = json_array();
+    size_t last = at;
 
-    join(w, into, "content", json_object_get(m, "content"), false);
-    join(w, into, "reasoning_content", json_object_get(m, "reasoning_content"),
-         false);
-    w->changed = true;
-    if (calls)
-        set(w, into, "tool_calls", json_incref((json_t *)calls));
+    while (!calls_of(json_array_get(w->messages, last)) &&
+           has_role(next = json_array_get(w->messages, last + 1), role)) {
+        if (last++ == at) {
+            collect(w, content, m, "content");
+            collect(w, thoughts, m, "reasoning_content");
+        }
+        collect(w, content, next, "content");
+        collect(w, thoughts, next, "reasoning_content");
+        if (calls_of(next))
+            set(w, m, "tool_calls", json_incref((json_t *)calls_of(next)));
+    }
+    if (last > at)
+        set(w, m, "content", joined_all(content));
+    if (json_array_size(thoughts) > 0)
+        set(w, m, "reasoning_content", joined_all(thoughts));
+    json_decref(content);
+    json_decref(thoughts);
+    return last;
 }
 
 static void take_turns(struct conversation *w)
 {
-    json_t *out = json_array(), *m;
-    size_t i;
+    json_t *out = json_array();
 
     user_first(w);
-    json_array_foreach (w->messages, i, m) {
-        size_t n = json_array_size(out);
-        json_t *last = n > 0 ? json_array_get(out, n - 1) : NULL;
-        bool user = has_role(m, "user"), reply = has_role(m, "assistant");
+    for (size_t i = 0; i < json_array_size(w->messages); i++) {
+        json_t *m = json_array_get(w->messages, i);
+        bool speaks = has_role(m, "user") || has_role(m, "assistant");
 
-        if (last && !calls_of(last) &&
-            ((user && has_role(last, "user")) ||
-             (reply && has_role(last, "assistant"))))
-            merge(w, last, m);
-        else if (user || (reply && !calls_of(m)))
+        if (speaks && !calls_of(m))
+            i = merge(w, i);
+        if (speaks && !calls_of(m))
             add_turn(w, out, m);
         else
             add(w, out, json_incref(m));
@@ -259,28 +309,6 @@ static void take_turns(struct conversation *w)
 }
 
 /* ---- calls --------------------------------------------------------------- */
-
-/* Returns the call to which message `at`, the result of a tool, belongs: the
- * last before it with its id, else the one at its position. NULL if none. */
-static const json_t *call_of(const struct conversation *w, size_t at)
-{
-    const json_t *m = json_array_get(w->messages, at), *call;
-    const json_t *id = json_object_get(m, "tool_call_id");
-    size_t i = at, k;
-
-    while (i-- > 0) {
-        const json_t *calls = calls_of(json_array_get(w->messages, i));
-
-        json_array_foreach ((json_t *)calls, k, call)
-            if (id && json_equal(json_object_get(call, "id"), id))
-                return call;
-    }
-    for (i = at; i > 0 && has_role(json_array_get(w->messages, i - 1), "tool");)
-        i--;
-    return i > 0 ? json_array_get(calls_of(json_array_get(w->messages, i - 1)),
-                                  at - i)
-                 : NULL;
-}
 
 /* Writes an id of nine letters and digits, the same one for the same text. */
 static void nine_of(const char *id, char out[static 10])
@@ -300,17 +328,38 @@ static void nine_of(const char *id, char out[static 10])
     out[9] = '\0';
 }
 
-/* Returns for each message the call of which it is the result, or NULL. The
+/* Returns for each message the call of which it is the result: the last before
+ * it with its id, else the one at its position. NULL if there is none. The
  * caller frees the list. NULL if out of memory. */
 static const json_t **all_calls(struct conversation *w)
 {
-    size_t n = json_array_size(w->messages);
+    size_t n = json_array_size(w->messages), i, k, first = 0;
     const json_t **of = calloc(n + 1, sizeof *of);
+    json_t *by_id = json_object(), *m, *call;
 
-    w->failed = w->failed || !of;
-    for (size_t i = 0; of && i < n; i++)
-        if (has_role(json_array_get(w->messages, i), "tool"))
-            of[i] = call_of(w, i);
+    w->failed = w->failed || !of || !by_id;
+    json_array_foreach (w->messages, i, m) {
+        const json_t *calls = calls_of(m);
+        const char *id = json_string_value(json_object_get(m, "tool_call_id"));
+
+        json_array_foreach ((json_t *)calls, k, call) {
+            const json_t *own = json_object_get(call, "id");
+
+            if (json_is_string(own) &&
+                json_object_set(by_id, json_string_value(own), call) != 0)
+                w->failed = true;
+        }
+        if (!has_role(m, "tool")) {
+            first = i + 1;
+        } else if (of) {
+            of[i] = json_object_get(by_id, id ? id : "");
+            if (!of[i] && first > 0)
+                of[i] = json_array_get(
+                    calls_of(json_array_get(w->messages, first - 1)),
+                    i - first);
+        }
+    }
+    json_decref(by_id);
     return of;
 }
 
@@ -454,12 +503,13 @@ static void split_calls(struct conversation *w)
     const json_t **of = all_calls(w);
     json_t *out = json_array(), *m;
     size_t n = of ? json_array_size(w->messages) : 0;
+    enum { MOST = 256 }; /* no model makes more calls at once */
 
     for (size_t i = 0; i < n; i++) {
         json_t *caller = json_array_get(w->messages, i);
         size_t n_call = json_array_size(calls_of(caller));
 
-        if (n_call < 2) {
+        if (n_call < 2 || n_call > MOST) {
             add(w, out, json_incref(caller));
             continue;
         }
@@ -521,19 +571,21 @@ static void calls_to_content(struct conversation *w)
 
     json_array_foreach (w->messages, i, m) {
         const json_t *calls = calls_of(m);
+        json_t *texts = json_array();
 
+        collect(w, texts, m, "content");
         json_array_foreach ((json_t *)calls, k, call) {
             json_t *both =
                 json_pack("{sssO*}", "name", name_of(call), "arguments",
                           json_object_get(function_of(call), "arguments"));
-            json_t *text = dumped(both);
 
-            w->failed = w->failed || !text;
-            join(w, m, "content", text, false);
-            json_decref(text);
+            add(w, texts, dumped(both));
             json_decref(both);
         }
+        if (calls)
+            set(w, m, "content", joined_all(texts));
         json_object_del(m, "tool_calls");
+        json_decref(texts);
     }
 }
 

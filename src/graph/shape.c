@@ -767,7 +767,9 @@ bool shape_leaf(const struct graph_node *n, pl_err *err)
         err_set(err, PL_BAD_ARGUMENT,
                 "%s: rows of %" PRId64 " values; %s needs a multiple of %d%s",
                 n->name, last(n).n, format_info(n->format)->name, block,
-                n->op == OP_memory ? "; give the cache another format" : "");
+                n->op == OP_memory
+                    ? "; give the cache F16, BF16 or F32 (-ctk, -ctv)"
+                    : "");
         return false;
     }
     if (block > 1 && (n->n_dim < 2 || n->n_dim > 3)) {
@@ -781,12 +783,12 @@ bool shape_leaf(const struct graph_node *n, pl_err *err)
                 n->name);
         return false;
     }
-    if (n->op == OP_memory && n->format != PL_F32 && n->format != PL_F16 &&
-        n->format != PL_BF16 && n->format != PL_Q8_0) {
-        err_set(
-            err, PL_UNSUPPORTED,
-            "%s: a cache of %s is not supported; use F32, F16, BF16 or Q8_0",
-            n->name, format_info(n->format)->name);
+    if (n->op == OP_memory && !format_is_cache(n->format)) {
+        char names[FORMAT_NAMES];
+
+        err_set(err, PL_UNSUPPORTED,
+                "%s: a cache of %s is not supported; use %s", n->name,
+                format_info(n->format)->name, format_cache_names(names));
         return false;
     }
     return true;

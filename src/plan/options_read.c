@@ -3,6 +3,7 @@
 
 #include "base/err.h"
 #include "base/sized.h"
+#include "quant/format.h"
 
 #include <inttypes.h>
 #include <stddef.h>
@@ -96,13 +97,13 @@ static pl_status check_enums(const pl_options *opt, pl_err *err)
                            "options: %s is %d, not in 0 .. %d", enums[i].name,
                            enums[i].v, enums[i].last);
     for (size_t i = 0; opt->cache_set && i < 2; i++) {
-        pl_format f = formats[i].f;
+        char names[FORMAT_NAMES];
 
-        if (f != PL_F16 && f != PL_F32 && f != PL_BF16 && f != PL_Q8_0)
+        if (!format_is_cache(formats[i].f))
             return err_set(err, PL_BAD_ARGUMENT,
-                           "options: %s is format %d; a cache may be F16, F32, "
-                           "BF16 or Q8_0",
-                           formats[i].name, (int)f);
+                           "options: %s is format %d; a cache may be %s",
+                           formats[i].name, (int)formats[i].f,
+                           format_cache_names(names));
     }
     return PL_OK;
 }

@@ -7,21 +7,31 @@
 #include "program/cache_tile.h"
 
 #include "quant/format.h"
+#include "quant/pack.h"
 
 #include <string.h>
 
-enum { Q8_BLOCK = 32, Q8_BYTES = 34 }; /* f16 scale, 32 signed bytes */
-
 size_t cache_tile_bytes(pl_format f, int64_t d)
 {
-    switch (f) {
-    case PL_F32:
-        return (size_t)d * PAGE_TOKENS * 4;
-    case PL_Q8_0:
-        return (size_t)(d / Q8_BLOCK) * PAGE_TOKENS * Q8_BYTES;
-    default:
-        return (size_t)d * PAGE_TOKENS * 2;
+    return format_row_bytes(f, d) * PAGE_TOKENS;
+}
+
+int cache_tile_parts(pl_format f, struct tile_part part[static TILE_PARTS])
+{
+    const struct format_info *fi = format_info(f);
+    int n = 0;
+
+    if (fi->block == 1) {
+        part[0] = (struct tile_part){fi->block_bytes, 1};
+        return 1;
     }
+    part[n++] = (struct tile_part){2, 1};
+    if (fi->pack->sub == PACK_SUB_F16_MIN)
+        part[n++] = (struct tile_part){2, 1};
+    if (fi->pack->high_bits > 0)
+        part[n++] = (struct tile_part){1, fi->block / 8 * fi->pack->high_bits};
+    part[n++] = (struct tile_part){1, fi->block / 8 * fi->pack->low_bits};
+    return n;
 }
 
 size_t memory_tile_bytes(const struct graph_node *memory)
@@ -133,40 +143,63 @@ static void plane_write(char *plane, int64_t all, int64_t first, int64_t width,
                   (size_t)(PAGE_TOKENS * size), rows, ld, n, width, size);
 }
 
+/* A plane of a tile, and the first of its elements in a row. In a row, those of
+ * a block follow `block_bytes` after those of the block before. */
+struct plane {
+    size_t at, in_row;
+    int64_t all;   /* elements per position */
+    int64_t width; /* elements per block; all of them if nothing is between */
+    int size;
+};
+
+/* Sets plane[] to the planes of a tile. Returns their number. */
+static int planes(pl_format f, int64_t d, struct plane plane[static TILE_PARTS])
+{
+    struct tile_part part[TILE_PARTS];
+    int n = cache_tile_parts(f, part);
+    size_t at = 0, in_row = 0;
+
+    for (int i = 0; i < n; i++) {
+        int64_t all = d / format_info(f)->block * part[i].n;
+
+        plane[i] = (struct plane){at, in_row, all, n > 1 ? part[i].n : all,
+                                  part[i].size};
+        at += (size_t)(all * part[i].size * PAGE_TOKENS);
+        in_row += (size_t)(part[i].n * part[i].size);
+    }
+    return n;
+}
+
 void cache_tile_read(pl_format f, int64_t d, bool values, const void *tile,
                      int j0, int n, void *rows, size_t stride)
 {
-    int64_t n_block = d / Q8_BLOCK;
-    const char *q = (const char *)tile + n_block * PAGE_TOKENS * 2;
-    char *out = rows;
+    struct plane p[TILE_PARTS];
+    int n_plane = planes(f, d, p);
 
-    if (f != PL_Q8_0) {
-        plane_read(tile, d, 0, d, f == PL_F32 ? 4 : 2, values, j0, n, out,
-                   stride);
-        return;
-    }
-    for (int64_t b = 0; b < n_block; b++, out += Q8_BYTES) {
-        plane_read(tile, n_block, b, 1, 2, values, j0, n, out, stride);
-        plane_read(q, d, b * Q8_BLOCK, Q8_BLOCK, 1, values, j0, n, out + 2,
-                   stride);
+    for (int k = 0; k < n_plane; k++) {
+        char *row = (char *)rows + p[k].in_row;
+
+        for (int64_t i = 0; i < p[k].all; i += p[k].width) {
+            plane_read((const char *)tile + p[k].at, p[k].all, i, p[k].width,
+                       p[k].size, values, j0, n, row, stride);
+            row += format_info(f)->block_bytes;
+        }
     }
 }
 
 void cache_tile_write(pl_format f, int64_t d, bool values, void *tile, int j0,
                       int n, const void *rows, size_t stride)
 {
-    int64_t n_block = d / Q8_BLOCK;
-    char *q = (char *)tile + n_block * PAGE_TOKENS * 2;
-    const char *in = rows;
+    struct plane p[TILE_PARTS];
+    int n_plane = planes(f, d, p);
 
-    if (f != PL_Q8_0) {
-        plane_write(tile, d, 0, d, f == PL_F32 ? 4 : 2, values, j0, n, in,
-                    stride);
-        return;
-    }
-    for (int64_t b = 0; b < n_block; b++, in += Q8_BYTES) {
-        plane_write(tile, n_block, b, 1, 2, values, j0, n, in, stride);
-        plane_write(q, d, b * Q8_BLOCK, Q8_BLOCK, 1, values, j0, n, in + 2,
-                    stride);
+    for (int k = 0; k < n_plane; k++) {
+        const char *row = (const char *)rows + p[k].in_row;
+
+        for (int64_t i = 0; i < p[k].all; i += p[k].width) {
+            plane_write((char *)tile + p[k].at, p[k].all, i, p[k].width,
+                        p[k].size, values, j0, n, row, stride);
+            row += format_info(f)->block_bytes;
+        }
     }
 }

@@ -7,6 +7,8 @@
  * ids, positions and page tables ensures that they are valid. */
 #include "program/program_check_kernel.h"
 
+#include "quant/format.h"
+
 #include <string.h>
 
 /* ---- shapes -------------------------------------------------------------- */
@@ -195,8 +197,7 @@ static bool holds(const struct prog_tensor *t, char what)
     case 'e':
         return (t->format == PL_F32 || t->format == PL_I32 || half) && !t->pack;
     case 'c':
-        return (t->format == PL_F32 || t->format == PL_Q8_0 || half) &&
-               !t->pack && t->n_dim == 3;
+        return format_is_cache(t->format) && !t->pack && t->n_dim == 3;
     case 's':
         return t->format == PL_F32 && !t->pack && t->n_dim == 3;
     case 'w': { /* a packing's rows and their length match dim[] */

@@ -5,6 +5,8 @@
  * of its own make it faster. */
 #include "quant/format.h"
 
+#include <stdio.h>
+
 #include "base/ascii.h"
 
 #include "quant/codec.h"
@@ -70,23 +72,24 @@ enum {
 /* clang-format off */
 static const struct format_info formats[PL_FORMAT_COUNT] = {
     /* name, block, bytes, grain, decode, encode, pack:
-       bits low, high; sub scales; super scales; bias; table; block to lane */
+       bits low, high; sub scales; super scales; bias; table; block to lane;
+       true: of caches too */
     [PL_F32] = {"F32", 1, 4, 32, quant_decode_f32, quant_encode_f32,
-        TILE1(32)},
+        TILE1(32), true},
     [PL_F16] = {"F16", 1, 2, 32, quant_decode_f16, quant_encode_f16,
-        TILE1(16)},
+        TILE1(16), true},
     [PL_BF16] = {"BF16", 1, 2, 32, quant_decode_bf16, quant_encode_bf16,
-        TILE1(16)},
+        TILE1(16), true},
     [PL_Q8_0] = {"Q8_0", 32, 34, 32, quant_decode_q8_0, quant_encode_q8_0,
-        TILE32(8, 0, F16, NONE, 128, NULL, q8_0, quant_weave_q8_0)},
+        TILE32(8, 0, F16, NONE, 128, NULL, q8_0, quant_weave_q8_0), true},
     [PL_Q4_0] = {"Q4_0", 32, 18, 32, quant_decode_q4_0, quant_encode_q4_0,
-        TILE32(4, 0, F16, NONE, 8, NULL, q4_0, quant_weave_q4_0)},
+        TILE32(4, 0, F16, NONE, 8, NULL, q4_0, quant_weave_q4_0), true},
     [PL_Q4_1] = {"Q4_1", 32, 20, 32, quant_decode_q4_1, NULL,
-        TILE32(4, 0, F16_MIN, NONE, 0, NULL, q4_1, NULL)},
+        TILE32(4, 0, F16_MIN, NONE, 0, NULL, q4_1, NULL), true},
     [PL_Q5_0] = {"Q5_0", 32, 22, 32, quant_decode_q5_0, NULL,
-        TILE32(4, 1, F16, NONE, 16, NULL, q5_0, NULL)},
+        TILE32(4, 1, F16, NONE, 16, NULL, q5_0, NULL), true},
     [PL_Q5_1] = {"Q5_1", 32, 24, 32, quant_decode_q5_1, NULL,
-        TILE32(4, 1, F16_MIN, NONE, 0, NULL, q5_1, NULL)},
+        TILE32(4, 1, F16_MIN, NONE, 0, NULL, q5_1, NULL), true},
     [PL_Q2_K] = {"Q2_K", 256, 84, 32, quant_decode_q2_k, NULL,
         TILE32(2, 0, U8X2_MIN, D_DMIN, 0, NULL, q2_k, NULL)},
     [PL_Q3_K] = {"Q3_K", 256, 110, 32, quant_decode_q3_k, NULL,
@@ -98,7 +101,7 @@ static const struct format_info formats[PL_FORMAT_COUNT] = {
     [PL_Q6_K] = {"Q6_K", 256, 210, 32, quant_decode_q6_k, NULL,
         TILE32(4, 2, S8X2, D, 32, NULL, q6_k, quant_weave_q6_k)},
     [PL_IQ4_NL] = {"IQ4_NL", 32, 18, 32, quant_decode_iq4_nl, NULL,
-        TILE32(4, 0, F16, NONE, 0, nonlinear4, q4_0, quant_weave_q4_0)},
+        TILE32(4, 0, F16, NONE, 0, nonlinear4, q4_0, quant_weave_q4_0), true},
     [PL_IQ4_XS] = {"IQ4_XS", 256, 136, 32, quant_decode_iq4_xs, NULL,
         TILE32(4, 0, S8, D, 0, nonlinear4, iq4_xs, NULL)},
     [PL_MXFP4] = {"MXFP4", 32, 17, 32, quant_decode_mxfp4, NULL,
@@ -154,6 +157,28 @@ pl_format format_from_name(const char *name)
     while (f < PL_FORMAT_COUNT && !ascii_same(formats[f].name, name))
         f++;
     return (pl_format)f;
+}
+
+bool format_is_cache(pl_format f)
+{
+    return (unsigned)f < PL_FORMAT_COUNT && formats[f].cache;
+}
+
+const char *format_cache_names(char buf[static FORMAT_NAMES])
+{
+    int last = PL_FORMAT_COUNT - 1;
+    size_t n = 0;
+
+    while (!formats[last].cache)
+        last--;
+    for (int f = 0; f <= last && n < FORMAT_NAMES; f++)
+        if (formats[f].cache)
+            n += (size_t)snprintf(buf + n, FORMAT_NAMES - n, "%s%s",
+                                  n == 0      ? ""
+                                  : f == last ? " or "
+                                              : ", ",
+                                  formats[f].name);
+    return buf;
 }
 
 size_t format_row_bytes(pl_format f, int64_t n)

@@ -24,6 +24,9 @@ struct format_info {
     /* Encodes n values, rounding ties to even; NULL if not available. */
     void (*encode)(void *dst, const float *src, int64_t n);
     const struct pack_rule *pack; /* NULL for I32 */
+    /* Caches may have the format. It is a float format, or has blocks of 32
+     * values with scales in F16 (PACK_SUB_F16, PACK_SUB_F16_MIN). */
+    bool cache;
 };
 
 /* Returns the row of a format; never NULL for 0 <= f < PL_FORMAT_COUNT. */
@@ -33,6 +36,14 @@ const struct format_info *format_info(pl_format f);
  * PL_FORMAT_COUNT if there is none. */
 pl_format format_from_id(uint32_t id);
 pl_format format_from_name(const char *name);
+
+/* Returns true if caches may have format f, which may be any number. */
+bool format_is_cache(pl_format f);
+
+/* Writes the names of the formats of caches to `buf`, such as "F32, F16 or
+ * Q8_0", and returns it. */
+enum { FORMAT_NAMES = 80 };
+const char *format_cache_names(char buf[static FORMAT_NAMES]);
 
 /* Returns the size in bytes of n values; n must be a multiple of
  * format_info.block. */

@@ -314,8 +314,7 @@ static pl_status get_cache(const unsigned char **p, struct state_cache *c,
         return senseless(err, "a cache of layer", c->layer);
     if (window > INT32_MAX)
         return senseless(err, "a cache of window", c->window);
-    if (c->format != PL_F16 && c->format != PL_F32 && c->format != PL_BF16 &&
-        c->format != PL_Q8_0)
+    if (!format_is_cache(c->format))
         return senseless(err, "a cache of format", id);
     if (n_head < 1 || n_head > MAX_HEADS)
         return senseless(err, "heads of a cache:", n_head);

@@ -80,7 +80,9 @@ static const struct {
 };
 static const char *const kernels[] = {"reference", NULL};
 static const int ranks[] = {2, 3, 4, 1, 5, 6, 7, 8};
-static const pl_format caches[] = {PL_F32, PL_F16, PL_Q8_0, PL_BF16};
+static const pl_format caches[] = {PL_F32,  PL_F16,  PL_Q8_0,
+                                   PL_BF16, PL_Q4_0, PL_IQ4_NL,
+                                   PL_Q5_1, PL_Q4_1, PL_Q5_0};
 static const struct {
     pl_split_mode mode;
     const char *name, *group; /* one of its groups */
@@ -219,7 +221,7 @@ static pl_format cache_of(const int *v, enum param p)
 {
     pl_format f = caches[v[p]];
 
-    return f == PL_Q8_0 && models[v[P_MODEL]].odd ? PL_F16 : f;
+    return format_info(f)->block > 1 && models[v[P_MODEL]].odd ? PL_F16 : f;
 }
 
 static const char *second_pattern(const int *v)

@@ -12,6 +12,7 @@
 
 #include "device/kernel_set.h"
 #include "lib/engine_run.h"
+#include "quant/format.h"
 
 enum { WINDOW = 512, ROWS = 64 };
 
@@ -201,6 +202,38 @@ TEST(perplexity_of_fast_weights_is_the_exact_one)
     if (!path)
         TEST_SKIP("not at hand: %s", name);
     fast_is_near(path, name);
+}
+
+/* The table of doc/benchmarks.md. */
+TEST_LONG(perplexity_of_each_cache_format_is_its_figure)
+{
+    static const struct {
+        pl_format k, v;
+        double want;
+    } rows[] = {
+        {PL_F32, PL_F32, 25.7506},       {PL_F16, PL_F16, 25.7654},
+        {PL_BF16, PL_BF16, 25.7464},     {PL_Q8_0, PL_Q8_0, 25.7594},
+        {PL_Q5_1, PL_Q5_1, 25.8093},     {PL_Q5_0, PL_Q5_0, 25.8310},
+        {PL_Q4_1, PL_Q4_1, 25.9873},     {PL_Q4_0, PL_Q4_0, 25.9389},
+        {PL_IQ4_NL, PL_IQ4_NL, 25.9015}, {PL_Q8_0, PL_Q5_1, 25.7574},
+        {PL_Q8_0, PL_Q4_0, 25.7978},     {PL_Q4_0, PL_Q8_0, 25.9143},
+    };
+    const char *path = test_file(bundled);
+
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        pl_options o = engine_run_options();
+        double got;
+
+        o.n_threads = 0;
+        o.cache_set = true;
+        o.cache_k = rows[i].k;
+        o.cache_v = rows[i].v;
+        got = perplexity_as(path, bundled, o, 0);
+        if (fabs(got - rows[i].want) > 0.0001)
+            fail_msg("-ctk %s -ctv %s: perplexity %.4f, not %.4f",
+                     format_info(rows[i].k)->name, format_info(rows[i].v)->name,
+                     got, rows[i].want);
+    }
 }
 
 TEST_LONG(perplexity_of_each_format_is_its_figure)

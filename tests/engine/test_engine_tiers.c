@@ -37,13 +37,21 @@ static pl_options options_of(const char *devices, enum pl_split_mode mode)
     return o;
 }
 
-static void open_run(struct engine_run *r, const char *file,
-                     const char *devices, enum pl_split_mode mode)
+static void open_as(struct engine_run *r, const char *file, const char *devices,
+                    enum pl_split_mode mode, pl_format cache)
 {
     pl_options o = options_of(devices, mode);
 
+    o.cache_set = true;
+    o.cache_k = o.cache_v = cache;
     engine_run_open(r, test_ref(file), file, &o);
     assert_int_equal(pl_engine_sum(r->engine, NULL, NULL), PL_OK);
+}
+
+static void open_run(struct engine_run *r, const char *file,
+                     const char *devices, enum pl_split_mode mode)
+{
+    open_as(r, file, devices, mode, PL_F16);
 }
 
 /* Exports all dirty pages. */
@@ -124,9 +132,9 @@ static void clear(const struct engine_run *r, int seq)
 /* Exports from one split and imports into another: n tokens are present, whole
  * pages or those before a state. Tokens computed after them have the same
  * bits. */
-static void there_and_back(const char *file, bool states, const char *from,
-                           enum pl_split_mode mode, const char *to,
-                           enum pl_split_mode other)
+static void there_and_back(const char *file, bool states, pl_format cache,
+                           const char *from, enum pl_split_mode mode,
+                           const char *to, enum pl_split_mode other)
 {
     int64_t n = states ? N_PROMPT : N_PROMPT / 64 * 64, shared;
     uint64_t seed = test_seed();
@@ -136,8 +144,8 @@ static void there_and_back(const char *file, bool states, const char *from,
     float *want, *got;
     pl_err err = {0};
 
-    open_run(&a, file, from, mode);
-    open_run(&b, file, to, other);
+    open_as(&a, file, from, mode, cache);
+    open_as(&b, file, to, other, cache);
     want = test_need(N, (size_t)a.n_vocab * sizeof *want);
     got = test_need(N, (size_t)a.n_vocab * sizeof *got);
     engine_run_tokens(&a, &seed, N, token);
@@ -172,19 +180,20 @@ TEST(kept_pages_come_back_under_any_split)
     static const struct {
         const char *file;
         bool states;
+        pl_format cache;
     } models[] = {
-        {"qwen2-bias-f32.gguf", false},
-        {"gemma3-swa-f32.gguf", false},
-        {"gemma4-ple-sharedkv-f32.gguf", false},
-        {"deepseek2-mla-f32.gguf", false},
-        {"qwen3next-f32.gguf", true},
+        {"qwen2-bias-f32.gguf", false, PL_F16},
+        {"gemma3-swa-f32.gguf", false, PL_Q4_0},
+        {"gemma4-ple-sharedkv-f32.gguf", false, PL_Q5_1},
+        {"deepseek2-mla-f32.gguf", false, PL_F16},
+        {"qwen3next-f32.gguf", true, PL_IQ4_NL},
     };
 
     for (int m = 0; m < 5; m++) {
-        there_and_back(models[m].file, models[m].states, "cpu", PL_SPLIT_NONE,
-                       "cpu*2", PL_SPLIT_TENSOR);
-        there_and_back(models[m].file, models[m].states, "sim*2",
-                       PL_SPLIT_TENSOR, "cpu*2", PL_SPLIT_LAYER);
+        there_and_back(models[m].file, models[m].states, models[m].cache, "cpu",
+                       PL_SPLIT_NONE, "cpu*2", PL_SPLIT_TENSOR);
+        there_and_back(models[m].file, models[m].states, models[m].cache,
+                       "sim*2", PL_SPLIT_TENSOR, "cpu*2", PL_SPLIT_LAYER);
     }
 }
 

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "lib/cache_formats.h"
 #include "lib/support.h"
 #include "quant/format.h"
 
@@ -114,7 +115,6 @@ static int64_t first_there(const struct state_cache *c,
 
 static void make_head(struct made *m, uint64_t *seed)
 {
-    static const pl_format formats[] = {PL_F32, PL_F16, PL_BF16, PL_Q8_0};
     bool states = false;
 
     memset(m, 0, sizeof *m);
@@ -138,7 +138,8 @@ static void make_head(struct made *m, uint64_t *seed)
             .layer = i / 2,
             .values = state || i % 2,
             .state = state,
-            .format = state ? PL_F32 : formats[i % 4],
+            .format = state ? PL_F32
+                            : cache_formats[test_below(seed, N_CACHE_FORMAT)],
             .n_head = 1 + test_below(seed, 3),
             .d_head = 32 * (1 + test_below(seed, 2)),
             .window = state || i % 3 ? 0 : test_below(seed, 200)};

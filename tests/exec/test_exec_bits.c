@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "gguf/gguf_write.h"
+#include "lib/cache_formats.h"
 #include "lib/engine_run.h"
 #include "lib/kernel_sets.h"
 #include "lower/compile.h"
@@ -387,8 +388,9 @@ TEST(bits_do_not_depend_on_how_files_hold_experts)
 TEST(bits_do_not_depend_on_who_holds_the_cache)
 {
     static const pl_format formats[][2] = {
-        {PL_F32, PL_F32},   {PL_F16, PL_F16},  {PL_BF16, PL_BF16},
-        {PL_Q8_0, PL_Q8_0}, {PL_Q8_0, PL_F16}, {PL_BF16, PL_Q8_0}};
+        {PL_F32, PL_F32},   {PL_F16, PL_F16},   {PL_BF16, PL_BF16},
+        {PL_Q8_0, PL_Q8_0}, {PL_Q8_0, PL_F16},  {PL_BF16, PL_Q8_0},
+        {PL_Q4_0, PL_Q4_0}, {PL_Q5_1, PL_Q4_1}, {PL_IQ4_NL, PL_Q5_0}};
     static const char *const devices[] = {"cpu",     "cpu*2",     "sim*3",
                                           "cpu,sim", "sim,cpu*2", "cpu,proc"};
     static const char *const names[] = {"llama-q-q8_0.gguf",
@@ -701,7 +703,6 @@ static void bench_build(struct bench *b)
     const pl_dim id_dim[] = {{1, PL_N_TOK}};
     const pl_dim ids_dim[] = {{1, PL_N_TOK}, {2, PL_CONST}};
     const pl_dim q_dim[] = {{1, PL_N_TOK}, {4, PL_CONST}, {32, PL_CONST}};
-    static const pl_format caches[] = {PL_F32, PL_F16, PL_BF16, PL_Q8_0};
     pl_tensor x, x3, id, ids, qx;
     static char name[MAX_SHADOW][32];
 
@@ -752,16 +753,17 @@ static void bench_build(struct bench *b)
         pl_output(b->g, pl_mul(b->g, x, w));
     }
     qx = pl_input(b->g, "q", PL_F32, 3, q_dim);
-    for (int f = 0; f < 4; f++) {
+    for (int f = 0; f < N_CACHE_FORMAT; f++) {
         pl_tensor k, c[2];
 
         for (int i = 0; i < 2; i++) {
             char *nm = name[b->n];
 
             snprintf(nm, sizeof name[0], "cache.%s.%s",
-                     format_info(caches[f])->name, i ? "v" : "k");
-            c[i] = pl_cache(b->g, nm, caches[f], 4, 32, i == 1, 0);
-            shadow(b, c[i], 128 * 4 * format_row_bytes(caches[f], 32), nm);
+                     format_info(cache_formats[f])->name, i ? "v" : "k");
+            c[i] = pl_cache(b->g, nm, cache_formats[f], 4, 32, i == 1, 0);
+            shadow(b, c[i], 128 * 4 * format_row_bytes(cache_formats[f], 32),
+                   nm);
         }
         k = pl_cache_write(b->g, c[0], qx);
         pl_output(b->g,

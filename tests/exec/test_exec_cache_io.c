@@ -4,13 +4,12 @@
 #include "exec/cache_io.h"
 
 #include "device/cpu/cpu_ops.h"
+#include "lib/cache_formats.h"
 #include "lib/support.h"
+#include "quant/format.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-static const pl_format formats[] = {PL_F32, PL_F16, PL_BF16, PL_Q8_0};
-enum { N_FORMAT = sizeof formats / sizeof formats[0] };
 
 static void fill(uint64_t *seed, void *p, size_t n)
 {
@@ -25,10 +24,10 @@ TEST(cache_rows_equal_single_rows)
     uint64_t seed = test_seed();
 
     for (int k = 0; k < 400; k++) {
-        pl_format f = formats[k % N_FORMAT];
-        int64_t d = f == PL_Q8_0 ? 32 * (1 + test_below(&seed, 5))
-                                 : 1 + test_below(&seed, 70);
-        bool values = k / N_FORMAT % 2;
+        pl_format f = cache_formats[k % N_CACHE_FORMAT];
+        int64_t d = format_info(f)->block > 1 ? 32 * (1 + test_below(&seed, 5))
+                                              : 1 + test_below(&seed, 70);
+        bool values = k / N_CACHE_FORMAT % 2;
         int j0 = (int)test_below(&seed, PAGE_TOKENS);
         int n = 1 + (int)test_below(&seed, PAGE_TOKENS - j0);
         size_t bytes = cache_tile_bytes(f, d);
@@ -59,6 +58,18 @@ TEST(cache_rows_equal_single_rows)
     }
 }
 
+/* The tests' list of formats is the library's. */
+TEST(cache_formats_are_those_of_the_table)
+{
+    int n = 0;
+
+    for (int f = -1; f <= PL_FORMAT_COUNT; f++)
+        n += format_is_cache((pl_format)f);
+    assert_int_equal(n, N_CACHE_FORMAT);
+    for (int i = 0; i < N_CACHE_FORMAT; i++)
+        assert_true(format_is_cache(cache_formats[i]));
+}
+
 /* Returns a graph that only writes and reads a cache. */
 static pl_graph *graph(pl_format f, int64_t n_head)
 {
@@ -83,10 +94,10 @@ TEST(cache_gives_back_what_was_written)
     enum { HEADS = 3, SLOTS = 256 };
     uint64_t seed = test_seed();
 
-    for (int k = 0; k < 3 * N_FORMAT; k++) {
-        pl_format f = formats[k % N_FORMAT];
+    for (int k = 0; k < 3 * N_CACHE_FORMAT; k++) {
+        pl_format f = cache_formats[k % N_CACHE_FORMAT];
         pl_options o = {.size = sizeof o,
-                        .devices = devices[k / N_FORMAT],
+                        .devices = devices[k / N_CACHE_FORMAT],
                         .n_ranks = 1 + k % 5,
                         .n_threads = 1,
                         .no_pin = true,

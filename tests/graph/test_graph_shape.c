@@ -69,9 +69,15 @@ static const struct {
     {"y: f32[8388608, 8388609] = input", "y: dimension 1 is 8388609; sizes"},
     {"y: q8_0[3] = input", "rows of 3 values"},
     {"y: bf16[32] = input", "y: an input must be F32 or I32"},
-    {"y: q4_0[n_slot, 2, 32] = memory",
-     "y: a cache of Q4_0 is not supported; use F32, F16, BF16"},
-    {"y: q8_0[n_slot, 2, 48] = memory", "a multiple of 32; give the cache"},
+    {"y: q4_k[n_slot, 2, 256] = memory",
+     "y: a cache of Q4_K is not supported; use F32, F16, BF16, Q8_0, Q4_0, "
+     "Q4_1, Q5_0, Q5_1 or IQ4_NL"},
+    {"y: q4_0[n_slot, 2, 32] = memory", NULL},
+    {"y: iq4_nl[n_slot, 2, 96] = memory", NULL},
+    {"y: q8_0[n_slot, 2, 48] = memory",
+     "y: rows of 48 values; Q8_0 needs a multiple of 32; give the cache F16, "
+     "BF16 or F32 (-ctk, -ctv)"},
+    {"y: q5_1[n_slot, 2, 80] = memory", "Q5_1 needs a multiple of 32; give"},
     /* any op */
     {"y: f32[n_tok] = sqr(ids)", "an I32 operand, expected values"},
     {"y: f32[64] = sqr(qv)",

@@ -6,6 +6,7 @@
  * window. One trace of them in a sum would show. */
 #include "base/bf16.h"
 #include "device/cpu/cpu_lanes_math.h"
+#include "lib/cache_formats.h"
 #include "lib/cpu_call.h"
 #include "quant/format.h"
 
@@ -437,18 +438,19 @@ static void check(const struct setting *set, uint64_t *seed)
 
 /* ---- the cases ----------------------------------------------------------- */
 
+/* Each format of keys with two of values, in the long tier with all. */
 TEST(cpu_attention_equals_double_in_every_format)
 {
-    static const pl_format formats[] = {PL_F32, PL_F16, PL_BF16, PL_Q8_0};
+    enum { N = N_CACHE_FORMAT };
     uint64_t seed = test_seed();
 
-    for (int k = 0; k < 16; k++)
+    for (int k = 0; k < (test_long() ? N * N : 2 * N); k++)
         check(&(struct setting){.n_head = 6,
                                 .n_kv = 2,
                                 .d = 64,
-                                .e = k % 3 == 0 ? 96 : 32,
-                                .key = formats[k % 4],
-                                .value = formats[k / 4],
+                                .e = k % 2 == 0 ? 96 : 32,
+                                .key = cache_formats[k % N],
+                                .value = cache_formats[(k + k / N * 4) % N],
                                 .n_seq = 1,
                                 .seq = {{90 + k, 9}}},
               &seed);
@@ -477,13 +479,13 @@ TEST(cpu_attention_any_head_size)
  * positions cross blocks and a span. */
 TEST(cpu_attention_any_number_of_rows)
 {
-    static const pl_format formats[] = {PL_F16, PL_F32, PL_BF16, PL_Q8_0};
     static const int first[] = {250, 0, 63, 180};
     static const int d[] = {16, 20, 7, 32}, e[] = {33, 16, 20, 64};
     uint64_t seed = test_seed();
 
     for (int n = 1; n <= 8; n++) {
         const int n_tok[] = {1, 8 / n + 1, 7, 96 / n + 1};
+        const pl_format formats[] = {PL_F16, PL_F32, PL_BF16, cache_block(n)};
 
         for (int k = 0; k < 4; k++)
             check(
@@ -504,19 +506,18 @@ TEST(cpu_attention_any_number_of_rows)
 /* So many tokens that a device computes them in tiles. */
 TEST(cpu_attention_of_prompts)
 {
-    static const pl_format formats[] = {PL_F16, PL_F32, PL_BF16, PL_Q8_0};
     static const int size[][2] = {{32, 128}, {40, 100}, {64, 32}, {7, 64}};
     uint64_t seed = test_seed();
 
     for (int k = 0; k < 16; k++) {
-        bool blocks = k % 4 == 0 || k % 4 == 2;
+        int any = k % 2 ? N_CACHE_FLOAT : N_CACHE_FORMAT; /* by its size */
 
         check(&(struct setting){.n_head = 2 + k % 5,
                                 .n_kv = 1 + k % 2,
                                 .d = size[k % 4][0],
                                 .e = size[k % 4][1],
-                                .key = formats[blocks ? k / 4 : k / 4 % 3],
-                                .value = formats[blocks ? (k / 4 + 1) % 4 : 0],
+                                .key = cache_formats[k / 2 % any],
+                                .value = cache_formats[(k / 2 + 4) % any],
                                 .window = k % 3 == 1 ? 90 : 0,
                                 .softcap = k % 6 == 5 ? 2.0f : 0,
                                 .sinks = k % 2,
@@ -656,18 +657,18 @@ TEST(cpu_attention_many_sequences_in_a_batch)
  * query heads; positions that cross blocks and a span; two sequences. */
 TEST(cpu_latent_attention_equals_double_in_every_format)
 {
-    static const pl_format formats[] = {PL_F32, PL_F16, PL_BF16, PL_Q8_0};
     static const int size[][2] = {{96, 64}, {20, 20}, {32, 7}, {48, 32},
                                   {7, 3},   {32, 32}, {64, 1}, {288, 256}};
     static const int first[] = {0, 60, 250, 1020};
     uint64_t seed = test_seed();
+    int n_block = 0;
 
     for (int k = 0; k < 32; k++) {
         int wide = k / 4;
-        pl_format f = formats[k % 4];
+        pl_format f = k % 4 == 3 ? PL_F16 : cache_formats[k % 4];
 
-        if (f == PL_Q8_0 && size[wide][0] % 32 != 0)
-            f = PL_F16;
+        if (size[wide][0] % 32 == 0 && (k % 4 == 3 || wide == 6))
+            f = cache_block(n_block++);
         check(&(struct setting){.n_head = 1 + k % 7 * 3,
                                 .n_kv = 1 + (k % 5 == 0 && k % 7 > 0),
                                 .d = size[wide][0],
@@ -731,15 +732,87 @@ TEST(cpu_attention_tokens_do_not_depend_on_company)
 
 /* ---- the cache ----------------------------------------------------------- */
 
+/* Encodes x[32] in codes of 4 or 5 bits as doc/numerics.md says, a value after
+ * another. */
+static void plain_block(pl_format f, const float *x, unsigned char *to)
+{
+    static const int level[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
+                                  1,    13,   25,  38,  53,  69,  89,  113};
+    bool least = f == PL_Q4_1 || f == PL_Q5_1;
+    int n = f == PL_Q5_0 || f == PL_Q5_1 ? 32 : 16, code[32];
+    float lo = x[0], hi = x[0], far = 0, d, inverse, xl = 0, ll = 0;
+    uint16_t h;
+
+    for (int i = 0; i < 32; i++) {
+        lo = x[i] < lo ? x[i] : lo;
+        hi = x[i] > hi ? x[i] : hi;
+        far = fabsf(x[i]) > fabsf(far) ? x[i] : far;
+    }
+    d = least            ? (hi - lo) / (float)(n - 1)
+        : f == PL_IQ4_NL ? far / -127
+                         : far / (float)(-n / 2);
+    h = f32_to_f16(d);
+    inverse = f16_to_f32(h) == 0 ? 0 : 1 / d;
+    for (int i = 0; i < 32; i++) {
+        float y = (x[i] - (least ? lo : 0)) * inverse;
+        float up = y + (least ? 0.5f : (float)(n / 2) + 0.5f);
+
+        code[i] = up < 0 ? 0 : up >= (float)n ? n - 1 : (int)floorf(up);
+        if (f != PL_IQ4_NL)
+            continue;
+        code[i] = 0;
+        for (int k = 1; k < 16; k++)
+            if (fabs((double)y - level[k]) <= fabs((double)y - level[code[i]]))
+                code[i] = k;
+        up = x[i] * x[i] * (float)level[code[i]];
+        xl = fmaf(up, x[i], xl);
+        ll = fmaf(up, (float)level[code[i]], ll);
+    }
+    if (f == PL_IQ4_NL && inverse != 0)
+        h = f32_to_f16(xl / ll);
+    h = f16_to_f32(h) == 0 ? 0 : h;
+    memcpy(to, &h, 2);
+    to += 2;
+    if (least) {
+        h = lo == 0 ? 0 : f32_to_f16(lo);
+        memcpy(to, &h, 2);
+        to += 2;
+    }
+    if (n == 32) {
+        memset(to, 0, 4);
+        for (int i = 0; i < 32; i++)
+            to[i / 8] |= (unsigned char)(code[i] / 16 << i % 8);
+        to += 4;
+    }
+    for (int i = 0; i < 16; i++)
+        to[i] = (unsigned char)(code[i] % 16 | code[i + 16] % 16 << 4);
+}
+
+/* Fills some blocks with what has no ordinary scale: zeros of one sign or both,
+ * values hardly large enough for one in F16, equal ones, two of the largest
+ * magnitude. */
+static void odd_blocks(float *x)
+{
+    for (int i = 0; i < 32; i++) {
+        x[32 + i] = i % 3 ? 0.0f : -0.0f;
+        x[64 + i] = -0.0f;
+        x[96 + i] = i % 2 ? -1.5f : 1.5f;
+        x[128 + i] = -2.5f;
+        x[160 + i] = i % 5 == 1 ? 3e-7f : -1e-7f;
+        x[192 + i] = (float)(i - 9) / 8; /* between two codes */
+        x[224 + i] = 40000.0f * (float)(i % 7);
+    }
+}
+
 TEST(cpu_cache_rows_are_the_format_s_encoding)
 {
-    static const pl_format formats[] = {PL_F32, PL_F16, PL_BF16, PL_Q8_0};
     enum { D = 96 };
     uint64_t seed = test_seed();
 
-    for (int k = 0; k < 8; k++) {
-        pl_format f = formats[k % 4];
-        bool values = k / 4;
+    for (int k = 0; k < 2 * N_CACHE_FORMAT; k++) {
+        pl_format f = cache_formats[k % N_CACHE_FORMAT];
+        bool values = k / N_CACHE_FORMAT;
+        bool codes = format_info(f)->block > 1 && f != PL_Q8_0;
         const struct graph_attr attr = {.values = values};
         const int32_t pos[] = {62, 63, 64, 5}, seq[] = {0, 0, 0, 1};
         const int32_t pages[] = {2, 0, 1, 3};
@@ -752,6 +825,8 @@ TEST(cpu_cache_rows_are_the_format_s_encoding)
             call_tensor(PL_F32, 3, (const int64_t[]){4, 3, D}, 3.0f, &seed);
         for (int i = 0; i < 32; i++) /* too small for an f16 scale */
             ((float *)c.in[1].data)[i] = 1e-9f;
+        if (codes)
+            odd_blocks(c.in[1].data);
         c.out = (struct cpu_tensor){
             malloc(4 * 3 * bytes), f, 3, {4 * PAGE_TOKENS, 3, D}, NULL};
         c.in[0] = c.out;
@@ -777,8 +852,17 @@ TEST(cpu_cache_rows_are_the_format_s_encoding)
                     assert_true(y[j] == f16_to_f32(f32_to_f16(x[j])));
                 else if (f == PL_BF16)
                     assert_true(y[j] == bf16_to_f32(f32_to_bf16(x[j])));
-                else /* half a step, and the rounding of the scale */
+                else if (f == PL_Q8_0) /* half a step, rounding of the scale */
                     assert_true(fabsf(y[j] - x[j]) <= 0.00446f * top + 1e-8f);
+                else
+                    assert_true(fabsf(y[j] - x[j]) <= 0.2f * top + 4e-7f);
+            }
+            for (int j = 0; codes && j < D / 32; j++) {
+                int size = format_info(f)->block_bytes;
+                unsigned char want[24];
+
+                plain_block(f, x + 32 * j, want);
+                assert_memory_equal(row + j * size, want, (size_t)size);
             }
             if (f == PL_F16) { /* where the layout says */
                 int p = pos[t] % PAGE_TOKENS;
@@ -801,14 +885,13 @@ TEST(cpu_cache_rows_are_the_format_s_encoding)
  * their sequence, across pages, and with gaps between. */
 TEST(cpu_cache_takes_any_run_of_tokens)
 {
-    static const pl_format formats[] = {PL_F32, PL_F16, PL_BF16, PL_Q8_0};
     enum { D = 32, HEADS = 2, MOST = 70 };
     static const int32_t pages[] = {2, 0, 1, 3, 5, 4};
     uint64_t seed = test_seed();
 
     for (int k = 0; k < 64; k++) {
-        pl_format f = formats[k % 4];
-        const struct graph_attr attr = {.values = k / 4 % 2};
+        pl_format f = cache_formats[k % N_CACHE_FORMAT];
+        const struct graph_attr attr = {.values = k / N_CACHE_FORMAT % 2};
         int n_tok = 1 + (int)test_below(&seed, MOST);
         int cut = (int)test_below(&seed, n_tok + 1); /* second sequence */
         int gap = (int)test_below(&seed, n_tok + 1);

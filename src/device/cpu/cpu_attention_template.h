@@ -50,7 +50,7 @@
 enum {
     TILE_ROWS = 96,  /* intended maximum of rows of a task */
     DIRECT_ROWS = 8, /* with at most this number of rows, a task does not
-                        convert K and V */
+                        convert K and V, unless their codes have 4 or 5 bits */
     SPAN_BLOCKS = 256 / PAGE_TOKENS, /* blocks per span */
 };
 
@@ -99,7 +99,7 @@ struct view {
     int depth;            /* capacity of a row's stack of states */
     bool by_span;         /* threads may divide the spans of a token */
     float *keys, *values; /* tiles of a block, converted */
-    float *key_scale, *value_scale;
+    float *key_scale, *value_scale; /* scales and minima of a block's tiles */
     float *p;          /* [max_rows][64], scores, then probabilities */
     float *turned;     /* if latent: [64][rows], scores */
     uint32_t *latents; /* if latent: [64][wide_d / 2] pairs */
@@ -479,7 +479,7 @@ static inline void block_run(const struct view *v, int64_t n_row, int64_t block,
                             v->d, PAGE_TOKENS, v->key_scale);
         values = operand_open(c->in[2].format, true, value_tile[0],
                               value_tile[1], PAGE_TOKENS, v->e, v->value_scale);
-        if (n_row > DIRECT_ROWS)
+        if (n_row > DIRECT_ROWS || is_codes(&keys))
             tile_convert(v, &keys, 0, (int)v->d, PAGE_TOKENS, v->keys);
         for (int64_t i = 0; (n = next_group(v, n_row, &i)) > 0; i += n)
             add_scores(v, i, n, &keys);
@@ -492,7 +492,8 @@ static inline void block_run(const struct view *v, int64_t n_row, int64_t block,
             pairs_of_row((uint32_t *)v->p + i * PAGE_TOKENS,
                          v->p + i * PAGE_TOKENS, PAGE_TOKENS);
     }
-    if (!v->latent && (n_row > DIRECT_ROWS || v->wide != v->e))
+    if (!v->latent &&
+        (n_row > DIRECT_ROWS || v->wide != v->e || is_codes(&values)))
         tile_convert(v, &values, lo, hi, v->wide, v->values);
     for (int64_t i = 0; (n = next_group(v, n_row, &i)) > 0; i += n)
         add_values(v, i, n, &values);
@@ -639,8 +640,8 @@ static inline size_t view_init(struct view *v, const struct cpu_call *c,
     part[4] = (size_t)v->max_rows * sizeof(struct row);
     part[5] = (size_t)(v->max_rows + n_soft) * v->soft_bytes;
     part[6] = (size_t)n_head * sizeof(int32_t);
-    part[7] = (size_t)(v->d * PAGE_TOKENS / Q8_SIZE) * sizeof(float);
-    part[8] = (size_t)(v->e * PAGE_TOKENS / Q8_SIZE) * sizeof(float);
+    part[7] = (size_t)(v->d * PAGE_TOKENS / Q8_SIZE) * 2 * sizeof(float);
+    part[8] = (size_t)(v->e * PAGE_TOKENS / Q8_SIZE) * 2 * sizeof(float);
     part[9] = (size_t)(latent ? up_to_lanes(v->max_rows) * PAGE_TOKENS : 0) *
               sizeof(float);
     part[10] = latent && v->by_pairs

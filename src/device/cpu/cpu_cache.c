@@ -3,10 +3,10 @@
  * The layouts of tiles are described in program/cache_tile.h. This file only
  * copies bytes; the kernels that write and read the cache convert numbers. */
 #include "device/cpu/cpu_ops.h"
+#include "program/cache_tile.h"
+#include "quant/format.h"
 
 #include <string.h>
-
-enum { Q8_BLOCK = 32, Q8_BYTES = 34 }; /* f16 scale, 32 signed bytes */
 
 /* Reads elements i .. i + n - 1, of `size` bytes, of position j to `row`.
  * `plane` is [width][64] for keys, or [64][width] for values. */
@@ -53,31 +53,39 @@ static void put(void *plane, size_t size, int64_t width, bool values, int j,
 void cpu_cache_read_row(pl_format f, int64_t d, bool values, const void *tile,
                         int j, void *row)
 {
-    const char *q = (const char *)tile + d / Q8_BLOCK * PAGE_TOKENS * 2;
-    char *out = row;
+    int64_t n_block = d / format_info(f)->block;
+    struct tile_part p[TILE_PARTS];
+    const char *plane = tile;
+    size_t at = 0;
 
-    if (f != PL_Q8_0) {
-        get(tile, f == PL_F32 ? 4 : 2, d, values, j, 0, d, row);
-        return;
-    }
-    for (int64_t b = 0; b < d / Q8_BLOCK; b++, out += Q8_BYTES) {
-        get(tile, 2, d / Q8_BLOCK, values, j, b, 1, out);
-        get(q, 1, d, values, j, b * Q8_BLOCK, Q8_BLOCK, out + 2);
+    for (int k = 0, n = cache_tile_parts(f, p); k < n; k++) {
+        size_t bytes = (size_t)(p[k].n * p[k].size);
+
+        for (int64_t b = 0; b < n_block; b++)
+            get(plane, (size_t)p[k].size, n_block * p[k].n, values, j,
+                b * p[k].n, p[k].n,
+                (char *)row + b * format_info(f)->block_bytes + at);
+        plane += (size_t)n_block * bytes * PAGE_TOKENS;
+        at += bytes;
     }
 }
 
 void cpu_cache_write_row(pl_format f, int64_t d, bool values, void *tile, int j,
                          const void *row)
 {
-    char *q = (char *)tile + d / Q8_BLOCK * PAGE_TOKENS * 2;
-    const char *in = row;
+    int64_t n_block = d / format_info(f)->block;
+    struct tile_part p[TILE_PARTS];
+    char *plane = tile;
+    size_t at = 0;
 
-    if (f != PL_Q8_0) {
-        put(tile, f == PL_F32 ? 4 : 2, d, values, j, 0, d, row);
-        return;
-    }
-    for (int64_t b = 0; b < d / Q8_BLOCK; b++, in += Q8_BYTES) {
-        put(tile, 2, d / Q8_BLOCK, values, j, b, 1, in);
-        put(q, 1, d, values, j, b * Q8_BLOCK, Q8_BLOCK, in + 2);
+    for (int k = 0, n = cache_tile_parts(f, p); k < n; k++) {
+        size_t bytes = (size_t)(p[k].n * p[k].size);
+
+        for (int64_t b = 0; b < n_block; b++)
+            put(plane, (size_t)p[k].size, n_block * p[k].n, values, j,
+                b * p[k].n, p[k].n,
+                (const char *)row + b * format_info(f)->block_bytes + at);
+        plane += (size_t)n_block * bytes * PAGE_TOKENS;
+        at += bytes;
     }
 }

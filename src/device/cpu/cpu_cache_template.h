@@ -10,8 +10,11 @@
 #include "base/unroll.h"
 #include "device/cpu/cpu_elementwise_template.h"
 #include "device/cpu/cpu_lanes_bf16.h"
+#include "device/cpu/cpu_lanes_codes.h"
+#include "quant/format.h"
+#include "quant/pack.h"
 
-enum { Q8_SIZE = 32 }; /* values of a q8_0 block */
+enum { Q8_SIZE = 32 }; /* values of a block */
 
 /* ---- cache write --------------------------------------------------------- */
 
@@ -35,9 +38,133 @@ static inline void to_q8_0(uint8_t *dst, const float *x)
         dst[2 + i] = (uint8_t)float_bits(q[i]);
 }
 
+/* Returns d as f16, with +0 for both zeros. */
+static inline uint16_t to_scale(float d)
+{
+    uint16_t h = f32_to_f16(d);
+
+    return (h & 0x7fff) != 0 ? h : 0;
+}
+
+/* Returns the value of x[32] with the largest magnitude, the first of several
+ * equal ones. */
+static inline float extreme(const float *x)
+{
+    float top = lanes_top(
+        lanes_max(lanes_abs(lanes_load(x)), lanes_abs(lanes_load(x + LANES))));
+    int i = 0;
+
+    while (i < Q8_SIZE - 1 && fabsf(x[i]) != top)
+        i++;
+    return x[i];
+}
+
+/* Sets code[i] to the integer part of (x[i] - base) * inverse + offset, limited
+ * to 0 .. last. */
+static inline void to_even_codes(uint8_t code[Q8_SIZE], const float *x,
+                                 float base, float inverse, float offset,
+                                 int last)
+{
+    float y[Q8_SIZE];
+
+    for (int i = 0; i < Q8_SIZE; i += LANES) {
+        lanes v = lanes_sub(lanes_load(x + i), lanes_set(base));
+
+        v = lanes_add(lanes_mul(v, lanes_set(inverse)), lanes_set(offset));
+        v = lanes_max(v, lanes_set(0));
+        lanes_store(y + i, lanes_min(v, lanes_set((float)last)));
+    }
+    for (int i = 0; i < Q8_SIZE; i++)
+        code[i] = (uint8_t)(int)y[i];
+}
+
+/* Sets code[i] to the number of the level nearest to x[i] * inverse, the upper
+ * one of two equally near. Returns the scale that fits these levels best if the
+ * error of a value is weighted with its square: the sum of x^3 level over that
+ * of (x level)^2, in the order of i; `d` if the latter is 0. */
+static inline float to_level_codes(uint8_t code[Q8_SIZE], const float *x,
+                                   float inverse, const int8_t level[16],
+                                   float d)
+{
+    float y[Q8_SIZE], above = 0, below = 0;
+
+    for (int i = 0; i < Q8_SIZE; i += LANES)
+        lanes_store(y + i, lanes_mul(lanes_load(x + i), lanes_set(inverse)));
+    memset(code, 0, Q8_SIZE);
+    for (int k = 0; k < 15; k++) {
+        float middle = 0.5f * (float)(level[k] + level[k + 1]);
+
+        for (int i = 0; i < Q8_SIZE; i++)
+            code[i] = (uint8_t)(code[i] + (y[i] >= middle));
+    }
+    for (int i = 0; i < Q8_SIZE; i++) {
+        float l = (float)level[code[i]];
+        float w = x[i] * x[i] * l;
+
+        above = fmaf(w, x[i], above);
+        below = fmaf(w, l, below);
+    }
+    return below > 0 ? above / below : d;
+}
+
+/* Encodes x[32] as one block of 4 or 5 bits a value, packed by rule r, as
+ * llama.cpp's reference encoders do: for formats with a minimum the scale is
+ * (max - min) / (greatest code), else the value of largest magnitude divided by
+ * the level of code 0. Codes are chosen for the scale before it is rounded to
+ * f16; if it rounds to 0, all values become 0 or the minimum. */
+static inline void to_block(const struct pack_rule *r, uint8_t *dst,
+                            const float *x)
+{
+    bool has_min = r->sub == PACK_SUB_F16_MIN;
+    int last = (1 << (r->low_bits + r->high_bits)) - 1;
+    uint8_t code[Q8_SIZE];
+    float base = 0, d, inverse;
+    uint16_t h;
+
+    if (has_min) {
+        lanes u = lanes_load(x), v = lanes_load(x + LANES);
+
+        /* 0 - ..., so that there is no -0 */
+        base = 0 - lanes_top(lanes_sub(lanes_set(0), lanes_min(u, v)));
+        d = (lanes_top(lanes_max(u, v)) - base) / (float)last;
+    } else {
+        d = extreme(x) / (float)(r->table ? r->table[0] : -r->bias);
+    }
+    h = to_scale(d);
+    inverse = h != 0 ? 1 / d : 0;
+    if (r->table) {
+        d = to_level_codes(code, x, inverse, r->table, d);
+        h = h != 0 ? to_scale(d) : 0;
+    } else {
+        to_even_codes(code, x, base, inverse, (float)r->bias + 0.5f, last);
+    }
+    memcpy(dst, &h, 2);
+    dst += 2;
+    if (has_min) {
+        h = f32_to_f16(base);
+        memcpy(dst, &h, 2);
+        dst += 2;
+    }
+    if (r->high_bits > 0) {
+        uint32_t fifth = 0;
+
+        for (int i = 0; i < Q8_SIZE; i++)
+            fifth |= (uint32_t)(code[i] >> 4) << i;
+        memcpy(dst, &fifth, 4);
+        dst += 4;
+    }
+    for (int i = 0; i < LANES; i++)
+        dst[i] = (uint8_t)((code[i] & 15) | code[i + LANES] << 4);
+}
+
 static inline void to_row(pl_format f, void *row, const float *x, int64_t d)
 {
+    const struct format_info *fi = format_info(f);
+
     switch (f) {
+    case PL_F32:
+        memcpy(row, x, (size_t)d * sizeof(float));
+        break;
     case PL_F16:
         to_f16(row, x, d);
         break;
@@ -49,7 +176,9 @@ static inline void to_row(pl_format f, void *row, const float *x, int64_t d)
             to_q8_0((uint8_t *)row + b * (Q8_SIZE + 2), x + b * Q8_SIZE);
         break;
     default:
-        memcpy(row, x, (size_t)d * sizeof(float));
+        for (int64_t b = 0; b < d / Q8_SIZE; b++)
+            to_block(fi->pack, (uint8_t *)row + b * fi->block_bytes,
+                     x + b * Q8_SIZE);
     }
 }
 
@@ -115,15 +244,17 @@ static inline void cache_write_run(const struct cpu_call *c)
 
 /* Element types of a tile as an operand of a product. A tile is a matrix,
  * [d][64] of keys or [64][e] of values. With few rows of queries the product
- * reads the cache's own elements. With many, the tile is converted first: to
- * floats, or to BF16 pairs (KIND_PAIRS), where row i has the values of rows 2i
- * and 2i + 1. */
+ * reads the cache's own elements. With many, and always from codes of 4 or 5
+ * bits, the tile is converted first: to floats, or to BF16 pairs (KIND_PAIRS),
+ * where row i has the values of rows 2i and 2i + 1. */
 enum kind {
     KIND_F32,
     KIND_F16,
     KIND_BF16,
     KIND_Q8_KEYS,
     KIND_Q8_VALUES,
+    KIND_CODE_KEYS,
+    KIND_CODE_VALUES,
     KIND_PAIRS,
 };
 
@@ -143,10 +274,20 @@ struct operand {
     enum kind kind;
     const void *x;
     int64_t ld;         /* elements per row */
-    const float *scale; /* scales of q8_0: [d/32][64] or [64][e/32] */
+    const float *scale; /* scales of blocks: [d/32][64] or [64][e/32] */
     int64_t ld_scale;
     ptrdiff_t ahead; /* distance in bytes to the tile that is read next */
+    /* of codes of 4 or 5 bits */
+    const float *min;     /* minima of blocks, like `scale`; or NULL */
+    const uint8_t *fifth; /* plane of fifth bits (program/cache_tile.h); or
+                             NULL */
+    int8_t level[16];     /* by the lower four bits of a code */
 };
+
+static inline bool is_codes(const struct operand *o)
+{
+    return o->kind == KIND_CODE_KEYS || o->kind == KIND_CODE_VALUES;
+}
 
 /* Loads sixteen values of row i from column `col`. `kind` is o->kind, as a
  * compile-time constant. */
@@ -206,9 +347,37 @@ LANES_INLINE void operand_prefetch(enum kind kind, const struct operand *o,
         __builtin_prefetch(p + b, 0, 2);
 }
 
+/* Completes the operand of a tile of blocks, n rows of ld values. */
+static inline void operand_open_blocks(struct operand *o, pl_format f,
+                                       bool values, int64_t n, int64_t ld,
+                                       float *scale)
+{
+    const struct pack_rule *r = format_info(f)->pack;
+    int64_t n_block = n * ld / Q8_SIZE;
+    int64_t n_scale = r->sub == PACK_SUB_F16_MIN ? 2 * n_block : n_block;
+    const uint8_t *fifth = (const uint8_t *)o->x + 2 * n_scale;
+    const uint8_t *low = fifth + 4 * r->high_bits * n_block;
+
+    for (const char *p = o->x; p < (const char *)low; p += 64)
+        __builtin_prefetch(p + o->ahead, 0, 2);
+    from_f16(scale, o->x, n_scale);
+    o->x = low;
+    o->scale = scale;
+    o->ld_scale = values ? ld / Q8_SIZE : ld;
+    if (f == PL_Q8_0) {
+        o->kind = values ? KIND_Q8_VALUES : KIND_Q8_KEYS;
+        return;
+    }
+    o->kind = values ? KIND_CODE_VALUES : KIND_CODE_KEYS;
+    o->min = n_scale > n_block ? scale + n_block : NULL;
+    o->fifth = r->high_bits > 0 ? fifth : NULL;
+    for (int c = 0; c < 16; c++)
+        o->level[c] = r->table ? r->table[c] : (int8_t)(c - r->bias);
+}
+
 /* Returns the operand for a cache tile of n rows of ld values. `next` is the
- * tile that is read after it. For q8_0, the scales are converted to floats in
- * scale[n * ld / 32]. */
+ * tile that is read after it. For blocks, the scales, and after them the
+ * minima, are converted to floats in scale[2 * n * ld / 32]. */
 static inline struct operand operand_open(pl_format f, bool values,
                                           const void *tile, const void *next,
                                           int64_t n, int64_t ld, float *scale)
@@ -222,16 +391,8 @@ static inline struct operand operand_open(pl_format f, bool values,
         o.kind = KIND_F16;
     } else if (f == PL_BF16) {
         o.kind = KIND_BF16;
-    } else if (f == PL_Q8_0) {
-        int64_t n_scale = n * ld / Q8_SIZE;
-
-        o.kind = values ? KIND_Q8_VALUES : KIND_Q8_KEYS;
-        for (int64_t b = 0; b < 2 * n_scale; b += 64)
-            __builtin_prefetch((const char *)next + b, 0, 2);
-        from_f16(scale, tile, n_scale);
-        o.x = (const uint16_t *)tile + n_scale;
-        o.scale = scale;
-        o.ld_scale = values ? ld / Q8_SIZE : ld;
+    } else if (f != PL_F32) {
+        operand_open_blocks(&o, f, values, n, ld, scale);
     }
     return o;
 }
@@ -249,12 +410,60 @@ LANES_INLINE void convert(enum kind kind, const struct operand *from,
     }
 }
 
+/* Loads sixteen values of row i from column `col` of a tile of codes of 4 or 5
+ * bits. A value is level * scale, which is exact, plus the minimum. */
+LANES_INLINE lanes codes_values(bool values, const struct operand *o, int64_t i,
+                                int64_t col)
+{
+    static const uint8_t bit[16] = {1, 2, 4, 8, 16, 32, 64, 128,
+                                    1, 2, 4, 8, 16, 32, 64, 128};
+    const uint8_t *low = o->x;
+    int64_t block = (values ? col : i) / Q8_SIZE;
+    int in_block = (int)(values ? col : i) % Q8_SIZE;
+    int64_t at = values ? i * o->ld_scale + block : block * o->ld_scale + col;
+    codes c;
+    lanes x;
+
+    low += values ? i * o->ld / 2 + block * LANES
+                  : (block * LANES + in_block % LANES) * o->ld + col;
+    c = codes_nibbles(codes_load(low), in_block / LANES * 4);
+    c = codes_levels(o->level, c);
+    if (o->fifth != NULL && values)
+        c = codes_fifth(c, codes_spread(o->fifth + (i * o->ld + col) / 8),
+                        codes_load(bit));
+    else if (o->fifth != NULL)
+        c = codes_fifth(c, codes_load(o->fifth + i / 8 * o->ld + col),
+                        codes_set((uint8_t)(1 << i % 8)));
+    x = lanes_mul(lanes_from_codes(c),
+                  values ? lanes_set(o->scale[at]) : lanes_load(o->scale + at));
+    if (o->min != NULL)
+        x = lanes_add(x,
+                      values ? lanes_set(o->min[at]) : lanes_load(o->min + at));
+    return x;
+}
+
+LANES_INLINE void convert_codes(bool values, const struct operand *from,
+                                int64_t lo, int64_t hi, float *buf)
+{
+    const struct operand o = *from;
+
+    for (int64_t i = lo; i < hi; i++) {
+        const char *next = (const char *)o.x + i * o.ld / 2 + o.ahead;
+
+        for (int64_t b = 0; b < o.ld / 2; b += 64)
+            __builtin_prefetch(next + b, 0, 2);
+#pragma GCC unroll 4
+        for (int64_t c = 0; c < o.ld; c += LANES)
+            lanes_store(buf + i * o.ld + c, codes_values(values, &o, i, c));
+    }
+}
+
 /* Converts rows lo .. hi - 1 of *o to floats in `buf`, whose rows have `wide`
  * >= ld values, padded with 0. *o then refers to `buf`. */
 static inline void operand_convert(struct operand *o, int64_t lo, int64_t hi,
                                    int64_t wide, float *buf)
 {
-    if (o->ld != wide) { /* never for q8_0, whose rows are multiples of 32 */
+    if (o->ld != wide) { /* never for blocks, whose rows are multiples of 32 */
         struct cpu_tensor t = {.data = (void *)(uintptr_t)o->x,
                                .format = o->kind == KIND_F16    ? PL_F16
                                          : o->kind == KIND_BF16 ? PL_BF16
@@ -276,6 +485,10 @@ static inline void operand_convert(struct operand *o, int64_t lo, int64_t hi,
         convert(KIND_Q8_KEYS, o, lo, hi, buf);
     } else if (o->kind == KIND_Q8_VALUES) {
         convert(KIND_Q8_VALUES, o, lo, hi, buf);
+    } else if (o->kind == KIND_CODE_KEYS) {
+        convert_codes(false, o, lo, hi, buf);
+    } else if (o->kind == KIND_CODE_VALUES) {
+        convert_codes(true, o, lo, hi, buf);
     } else {
         return;
     }
@@ -306,7 +519,7 @@ static inline void operand_to_pairs(struct operand *o, int64_t lo, int64_t hi,
 {
     uint32_t *to = (uint32_t *)buf;
 
-    if (o->ld != wide) {
+    if (o->ld != wide || is_codes(o)) {
         operand_convert(o, lo, hi, wide, buf);
         pairs_of_rows(to, buf, lo, hi, wide);
     } else if (o->kind == KIND_F16) {
@@ -508,6 +721,10 @@ LANES_INLINE void chain_all(int n_row, const struct product *p, bool by_pairs)
             break;
         case KIND_F32:
             r += chain_pass(KIND_F32, n_row - r, p, r, by_pairs);
+            break;
+        case KIND_CODE_KEYS:
+        case KIND_CODE_VALUES:
+            r = n_row; /* never: they have been converted */
             break;
         case KIND_PAIRS:
             r = by_pairs ? r + chain_pass(KIND_PAIRS, n_row - r, p, r, true)

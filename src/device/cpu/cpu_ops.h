@@ -23,9 +23,9 @@ void cpu_custom_run(const struct cpu_call *c);
 
 /* Copy one row of a cache tile to and from `row`. The row is that of position j
  * = 0 .. 63 of a page, for one head, with d values. `row` has the format's own
- * layout, of format_row_bytes(f, d) bytes: elements, or for q8_0 blocks of an
- * f16 scale and 32 signed bytes. `values` tells that the tile holds values, not
- * keys. For tests; other code uses program/cache_tile.h. */
+ * layout, of format_row_bytes(f, d) bytes: elements or blocks. `values` tells
+ * that the tile holds values, not keys. For tests; other code uses
+ * program/cache_tile.h. */
 void cpu_cache_read_row(pl_format f, int64_t d, bool values, const void *tile,
                         int j, void *row);
 void cpu_cache_write_row(pl_format f, int64_t d, bool values, void *tile, int j,

@@ -4,6 +4,7 @@
 #define DEVICE_GPU_GPU_LAUNCH_H
 
 #include "device/gpu/gpu_kernel.h"
+#include "quant/pack.h"
 
 typedef uint8_t u8;
 typedef int8_t s8;
@@ -123,10 +124,18 @@ static inline int32_t gpu_format(pl_format f)
     return f == PL_F16 ? TEXT_F16 : f == PL_BF16 ? TEXT_BF16 : TEXT_F32;
 }
 
-/* Like gpu_format, for the format of a cache, which may also be Q8_0. */
+/* Like gpu_format, for the format of a cache, which may also have blocks. */
 static inline int32_t gpu_cache_format(pl_format f)
 {
-    return f == PL_Q8_0 ? TEXT_Q8_0 : gpu_format(f);
+    const struct pack_rule *r = format_info(f)->pack;
+
+    if (f == PL_Q8_0)
+        return TEXT_Q8_0;
+    if (format_info(f)->block == 1)
+        return gpu_format(f);
+    return TEXT_CODES | (r->sub == PACK_SUB_F16_MIN ? TEXT_CODES_MIN : 0) |
+           (r->high_bits ? TEXT_CODES_FIFTH : 0) |
+           (r->table ? TEXT_CODES_IQ4 : 0);
 }
 
 #endif

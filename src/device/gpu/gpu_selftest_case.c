@@ -120,9 +120,9 @@ static bool has_form(enum forms forms, pl_format f)
 {
     if (forms == FORM_WEIGHTS)
         return format_info(f)->pack != NULL;
-    return f == PL_F32 ||
-           (forms != FORM_F32 && (f == PL_F16 || f == PL_BF16)) ||
-           (forms == FORM_CACHES && f == PL_Q8_0);
+    if (forms == FORM_CACHES)
+        return format_is_cache(f);
+    return f == PL_F32 || (forms != FORM_F32 && (f == PL_F16 || f == PL_BF16));
 }
 
 /* Returns the i-th format of the set, or PL_FORMAT_COUNT if there are fewer. */
@@ -211,14 +211,18 @@ static void *cache(struct selftest_case *t, const struct cpu_tensor *x)
 {
     int64_t n = x->dim[0] / PAGE_TOKENS * x->dim[1], d = x->dim[2];
     size_t bytes = cache_tile_bytes(x->format, d);
+    struct tile_part part[TILE_PARTS];
+    int n_part = cache_tile_parts(x->format, part), n_scale = 0;
     unsigned char *p;
 
-    if (x->format != PL_Q8_0)
+    if (n_part == 1)
         return trial_values(t, VALUES_UNIT, x->format, count(x));
+    while (part[n_scale].size == 2) /* scales, then minima */
+        n_scale++;
     p = trial_room(t, (size_t)n * bytes);
     for (int64_t i = 0; i < n && !t->dry; i++)
-        for (int64_t k = 1; k < d / 32 * PAGE_TOKENS * 2; k += 2)
-            p[(size_t)i * bytes + (size_t)k] &= 0x1f; /* limits the scales */
+        for (int64_t k = 1; k < d / 32 * PAGE_TOKENS * 2 * n_scale; k += 2)
+            p[(size_t)i * bytes + (size_t)k] &= 0x1f; /* limits them */
     return p;
 }
 

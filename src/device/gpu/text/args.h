@@ -178,8 +178,10 @@ struct contract_args {
 
 /* ---- attention and its cache ---- */
 
-/* A format of caches beside those of plain tensors. */
-enum { TEXT_Q8_0 = 8 };
+/* Formats of caches besides those of plain tensors. From TEXT_CODES on, blocks
+ * of codes of 4 bits, and bits that say more of them. */
+enum { TEXT_Q8_0 = 8, TEXT_CODES = 16 };
+enum { TEXT_CODES_MIN = 1, TEXT_CODES_FIFTH = 2, TEXT_CODES_IQ4 = 4 };
 enum {
     TEXT_PAGE = 64,  /* positions a tile */
     TEXT_SPAN = 256, /* positions that one softmax runs through online */

@@ -134,8 +134,12 @@ ATTEND_KERNEL(ATTEND_NAME, struct attend_args, 256)
                     add_keys(s, ROWS, q, keys + at * a.key_bytes, TEXT_BF16,
                              a.d, id % TEXT_PAGE, i0, n);
                     break;
-                default:
+                case TEXT_Q8_0:
                     add_keys(s, ROWS, q, keys + at * a.key_bytes, TEXT_Q8_0,
+                             a.d, id % TEXT_PAGE, i0, n);
+                    break;
+                default:
+                    add_keys(s, ROWS, q, keys + at * a.key_bytes, a.key_format,
                              a.d, id % TEXT_PAGE, i0, n);
                 }
 #endif
@@ -251,8 +255,12 @@ ATTEND_KERNEL(ATTEND_NAME, struct attend_args, 256)
                         add_values(acc, COLUMN_ROWS, ROWS, w, tile, TEXT_BF16,
                                    SIZE, c, from, to);
                         break;
-                    default:
+                    case TEXT_Q8_0:
                         add_values(acc, COLUMN_ROWS, ROWS, w, tile, TEXT_Q8_0,
+                                   SIZE, c, from, to);
+                        break;
+                    default:
+                        add_values(acc, COLUMN_ROWS, ROWS, w, tile, FORMAT,
                                    SIZE, c, from, to);
                     }
                     add_some(acc, COLUMN_ROWS, ROWS, w, tile, FORMAT, SIZE, c,

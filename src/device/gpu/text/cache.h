@@ -7,15 +7,81 @@ DEV GLOBAL const s8 *tile_q8(GLOBAL const u8 *tile, s32 d)
     return (GLOBAL const s8 *)(tile + d / 32 * (TEXT_PAGE * 2));
 }
 
-/* The scale of value i of position j; of other formats 0. */
+/* The number of the block that value i of position j belongs to. */
+DEV s32 tile_block(s32 values, s32 d, s32 j, s32 i)
+{
+    return values ? j * (d / 32) + i / 32 : i / 32 * TEXT_PAGE + j;
+}
+
+/* The scale of value i of position j; of formats without blocks 0. */
 DEV float tile_scale(GLOBAL const u8 *tile, s32 format, s32 values, s32 d,
                      s32 j, s32 i)
 {
-    if (format != TEXT_Q8_0)
+    if (format < TEXT_Q8_0)
         return 0;
-    return f16_to_f32(
-        ((GLOBAL const u16 *)
-             tile)[values ? j * (d / 32) + i / 32 : i / 32 * TEXT_PAGE + j]);
+    return f16_to_f32(((GLOBAL const u16 *)tile)[tile_block(values, d, j, i)]);
+}
+
+/* ---- codes of 4 or 5 bits ------------------------------------------------ */
+
+DEV s32 codes_have(s32 format, s32 what)
+{
+    return (format & what) != 0;
+}
+
+/* Where the minima lie, of formats that have some. */
+DEV s32 codes_min(s32 d)
+{
+    return d / 32 * (TEXT_PAGE * 2);
+}
+
+/* Where the fifth bit of value i of position j lies, in bit i % 8 of a byte. */
+DEV s32 codes_fifth(s32 format, s32 values, s32 d, s32 j, s32 i)
+{
+    return codes_min(d) * (1 + codes_have(format, TEXT_CODES_MIN)) +
+           (values ? j * (d / 8) + i / 8 : i / 8 * TEXT_PAGE + j);
+}
+
+/* Where its lower four bits lie: the lower ones of a byte where i % 32 < 16. */
+DEV s32 codes_low(s32 format, s32 values, s32 d, s32 j, s32 i)
+{
+    s32 k = i / 32 * 16 + i % 16;
+
+    return codes_min(d) * (1 + codes_have(format, TEXT_CODES_MIN) +
+                           2 * codes_have(format, TEXT_CODES_FIFTH)) +
+           (values ? j * (d / 2) + k : k * TEXT_PAGE + j);
+}
+
+DEV s32 codes_bias(s32 format)
+{
+    return codes_have(format, TEXT_CODES_MIN)     ? 0
+           : codes_have(format, TEXT_CODES_FIFTH) ? 16
+                                                  : 8;
+}
+
+DEV s32 iq4_level(s32 c)
+{
+    return (s8)look16((u32)c, IQ4_LEVEL0, IQ4_LEVEL1, IQ4_LEVEL2, IQ4_LEVEL3);
+}
+
+/* Value i of position j: a level times the scale, which is exact, and the
+ * minimum. */
+DEV float codes_value(GLOBAL const u8 *tile, s32 format, s32 values, s32 d,
+                      s32 j, s32 i, float scale)
+{
+    s32 c = tile[codes_low(format, values, d, j, i)] >> i / 16 % 2 * 4 & 15;
+    float x;
+
+    if (codes_have(format, TEXT_CODES_FIFTH))
+        c |= (tile[codes_fifth(format, values, d, j, i)] >> i % 8 & 1) << 4;
+    c = codes_have(format, TEXT_CODES_IQ4) ? iq4_level(c)
+                                           : c - codes_bias(format);
+    x = mul_(int_float(c), scale);
+    if (codes_have(format, TEXT_CODES_MIN))
+        x = add_(x, f16_to_f32(
+                        ((GLOBAL const u16 *)(tile + codes_min(d)))[tile_block(
+                            values, d, j, i)]));
+    return x;
 }
 
 /* Value i of position j, with its scale. */
@@ -30,6 +96,8 @@ DEV float tile_value(GLOBAL const u8 *tile, s32 format, s32 values, s32 d,
         return f16_to_f32(((GLOBAL const u16 *)tile)[at]);
     if (format == TEXT_BF16)
         return bf16_float(((GLOBAL const u16 *)tile)[at]);
+    if (format >= TEXT_CODES)
+        return codes_value(tile, format, values, d, j, i, scale);
     return mul_(int_float(tile_q8(tile, d)[at]), scale);
 }
 
@@ -61,6 +129,101 @@ DEV void tile_put(GLOBAL u8 *tile, s32 format, s32 values, s32 d, s32 j, s32 i,
             (u8)float_bits(add_(mul_(x, inverse), 0x1.8p23f));
 }
 
+/* A scale as f16, with one zero. */
+DEV u16 codes_scale(float d)
+{
+    u16 h = f32_to_f16(d);
+
+    return h & 0x7fff ? h : 0;
+}
+
+/* The code of the level next to x; the upper one of two. */
+DEV s32 iq4_code(float x)
+{
+    s32 c = 0;
+
+    for (s32 k = 0; k < 15; k++)
+        c += x >= mul_(int_float(iq4_level(k) + iq4_level(k + 1)), 0.5f);
+    return c;
+}
+
+/* The integer part of x, at most `last`; 0 for what is no more than 0. */
+DEV s32 code_of(float x, s32 last)
+{
+    float whole;
+
+    x = min_(max_(x, 0.0f), int_float(last));
+    whole = round_(x);
+    return float_int(whole > x ? sub_(whole, 1.0f) : whole);
+}
+
+/* The code of one value. */
+DEV s32 codes_code(s32 format, float x, float base, float inverse, s32 last)
+{
+    if (codes_have(format, TEXT_CODES_IQ4))
+        return iq4_code(mul_(x, inverse));
+    return code_of(add_(mul_(sub_(x, base), inverse),
+                        add_(int_float(codes_bias(format)), 0.5f)),
+                   last);
+}
+
+/* Values i .. i + 31 of position j, x[], `step` apart, as a block: as to_block
+ * of device/cpu/cpu_cache_template.h makes it. */
+DEV void codes_put(GLOBAL u8 *tile, s32 format, s32 values, s32 d, s32 j, s32 i,
+                   LOCAL const float *x, s32 step)
+{
+    s32 has_min = codes_have(format, TEXT_CODES_MIN);
+    s32 last = codes_have(format, TEXT_CODES_FIFTH) ? 31 : 15;
+    s32 at = tile_block(values, d, j, i);
+    float least = x[0], most = x[0], top = 0, extreme = 0, base = 0, scale;
+    float inverse;
+    u32 fifth = 0;
+    u16 h;
+
+    for (s32 k = 0; k < 32; k++) {
+        float y = x[k * step];
+
+        least = min_(y, least);
+        most = max_(y, most);
+        extreme = abs_(y) > top ? y : extreme;
+        top = max_(abs_(y), top);
+    }
+    if (has_min && least != 0)
+        base = least;
+    scale = has_min ? div_(sub_(most, base), int_float(last))
+            : codes_have(format, TEXT_CODES_IQ4)
+                ? div_(extreme, int_float(iq4_level(0)))
+                : div_(extreme, int_float(-codes_bias(format)));
+    h = codes_scale(scale);
+    inverse = h ? div_(1.0f, scale) : 0.0f;
+    if (codes_have(format, TEXT_CODES_IQ4) && h) {
+        float above = 0, below = 0;
+
+        for (s32 k = 0; k < 32; k++) {
+            float y = x[k * step];
+            float l = int_float(iq4_level(iq4_code(mul_(y, inverse))));
+            float w = mul_(mul_(y, y), l);
+
+            above = fma_(w, y, above);
+            below = fma_(w, l, below);
+        }
+        h = codes_scale(below > 0 ? div_(above, below) : scale);
+    }
+    ((GLOBAL u16 *)tile)[at] = h;
+    if (has_min)
+        ((GLOBAL u16 *)(tile + codes_min(d)))[at] = f32_to_f16(base);
+    for (s32 k = 0; k < 16; k++) {
+        s32 lo = codes_code(format, x[k * step], base, inverse, last);
+        s32 hi = codes_code(format, x[(k + 16) * step], base, inverse, last);
+
+        tile[codes_low(format, values, d, j, i + k)] =
+            (u8)((lo & 15) | (hi & 15) << 4);
+        fifth |= (u32)(lo >> 4) << k | (u32)(hi >> 4) << (k + 16);
+    }
+    for (s32 k = 0; k < 32 && codes_have(format, TEXT_CODES_FIFTH); k += 8)
+        tile[codes_fifth(format, values, d, j, i + k)] = (u8)(fifth >> k);
+}
+
 enum { PUT_VALUES = 512, PUT_HELD = PUT_VALUES + PUT_VALUES / 32 };
 
 /* n heads of a token, x [n, d], into a position of their tiles by 64 lanes,
@@ -76,20 +239,21 @@ DEV void tiles_put(GLOBAL u8 *tile, s64 tile_bytes, s32 format, s32 values,
         for (s32 k = lane; k < m; k += 64)
             hold[k + k / 32] = x[from + k];
         BARRIER();
-        if (format == TEXT_Q8_0 && lane < m / 32) {
-            s32 b = from / 32 + lane, h = b / (d / 32);
-            float f;
-            u16 scale = q8_0_scale(hold + lane * 33, 1, &f);
+        if (format >= TEXT_Q8_0 && lane < m / 32) {
+            s32 i = from + lane * 32, h = i / d;
+            float f = 0;
 
-            b -= h * (d / 32);
+            i -= h * d;
+            if (format >= TEXT_CODES)
+                codes_put(tile + h * tile_bytes, format, values, d, slot, i,
+                          hold + lane * 33, 1);
+            else
+                ((GLOBAL u16 *)(tile + h * tile_bytes))[tile_block(
+                    values, d, slot, i)] = q8_0_scale(hold + lane * 33, 1, &f);
             inverse[lane] = f;
-            ((GLOBAL u16 *)(tile +
-                            h * tile_bytes))[values ? slot * (d / 32) + b
-                                                    : b * TEXT_PAGE + slot] =
-                scale;
         }
         BARRIER();
-        for (s32 k = lane; k < m; k += 64) {
+        for (s32 k = lane; k < m && format < TEXT_CODES; k += 64) {
             s32 h = (from + k) / d;
 
             tile_put(tile + h * tile_bytes, format, values, d, slot,
@@ -139,19 +303,24 @@ KERNEL(cache_write, struct cache_write_args, 256)
                 from[((s64)(t0 + t) * n_head + h) * d + i0 + i];
     }
     BARRIER();
-    if (format == TEXT_Q8_0 && id / CACHE_TOKENS < n / 32 &&
+    if (format >= TEXT_Q8_0 && id / CACHE_TOKENS < n / 32 &&
         id % CACHE_TOKENS < n_tok) {
-        s32 t = id % CACHE_TOKENS, b = id / CACHE_TOKENS;
-        float f;
-        u16 scale = q8_0_scale(x + b * 32 * (CACHE_TOKENS + 1) + t,
-                               CACHE_TOKENS + 1, &f);
-        s32 at = values ? slot[t] * (d / 32) + i0 / 32 + b
-                        : (i0 / 32 + b) * TEXT_PAGE + slot[t];
+        s32 t = id % CACHE_TOKENS, b = id / CACHE_TOKENS, i = i0 + b * 32;
+        LOCAL const float *y = x + b * 32 * (CACHE_TOKENS + 1) + t;
+        float f = 0;
 
+        if (format >= TEXT_CODES)
+            codes_put(cache + page[t], format, values, d, slot[t], i, y,
+                      CACHE_TOKENS + 1);
+        else
+            ((GLOBAL u16 *)(cache +
+                            page[t]))[tile_block(values, d, slot[t], i)] =
+                q8_0_scale(y, CACHE_TOKENS + 1, &f);
         inverse[b * CACHE_TOKENS + t] = f;
-        ((GLOBAL u16 *)(cache + page[t]))[at] = scale;
     }
     BARRIER();
+    if (format >= TEXT_CODES)
+        return;
     for (s32 k = id; k < CACHE_TOKENS * CACHE_VALUES; k += 256) {
         s32 t = values ? k / CACHE_VALUES : k % CACHE_TOKENS;
         s32 i = values ? k % CACHE_VALUES : k / CACHE_TOKENS;

@@ -460,16 +460,20 @@ DEV void stage_put_floats(LOCAL float *w, LOCAL float *x, s32 buffer, s32 w_k,
 #define BIAS   32
 #include "weights_tmpl.h"
 
-/* The sixteen levels of IQ4. */
-#define LEVEL0 0xbfad9881u
-#define LEVEL1 0xf6eaddcfu
-#define LEVEL2 0x26190d01u
-#define LEVEL3 0x71594535u
-#define FORMAT iq4_nl
-#define LOW    4
-#define HIGH   0
-#define SUB    SUB_F16
-#define SUP    SUP_NONE
+/* The sixteen levels of IQ4; of caches too. */
+#define IQ4_LEVEL0 0xbfad9881u
+#define IQ4_LEVEL1 0xf6eaddcfu
+#define IQ4_LEVEL2 0x26190d01u
+#define IQ4_LEVEL3 0x71594535u
+#define LEVEL0     IQ4_LEVEL0
+#define LEVEL1     IQ4_LEVEL1
+#define LEVEL2     IQ4_LEVEL2
+#define LEVEL3     IQ4_LEVEL3
+#define FORMAT     iq4_nl
+#define LOW        4
+#define HIGH       0
+#define SUB        SUB_F16
+#define SUP        SUP_NONE
 #include "weights_tmpl.h"
 
 #define FORMAT iq4_xs
