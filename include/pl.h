@@ -452,6 +452,11 @@ typedef struct pl_traced {
     double hidden_s;
 } pl_traced;
 
+/* Opens a model. Rejects a file whose results would be wrong: one with a tensor
+ * that plait does not know, or a key with a meaning that it lacks
+ * (PL_UNSUPPORTED, naming it). Keys of the model's architecture that are
+ * unknown are named once by each plan or engine, as a warning (pl_options.log).
+ */
 PL_API pl_status pl_model_open(pl_model **out, const char *path, pl_err *err);
 PL_API void pl_model_free(pl_model *m);
 PL_API const char *pl_model_arch(const pl_model *m);
@@ -460,6 +465,18 @@ PL_API int64_t pl_model_n_ctx_train(const pl_model *m);
 /* Returns the file's tokenizer, valid as long as the model, or NULL if the file
  * has none, which is not an error. */
 PL_API const pl_tokenizer *pl_model_tokenizer(const pl_model *m);
+
+/* The ways to combine the vectors of a text's tokens into its embedding. */
+typedef enum pl_pooling {
+    PL_POOLING_UNSET, /* the file does not say */
+    PL_POOLING_NONE,  /* none: each token keeps its own */
+    PL_POOLING_MEAN,
+    PL_POOLING_CLS,  /* that of the first token */
+    PL_POOLING_LAST, /* that of the last token */
+    PL_POOLING_RANK, /* a reranker's score, which plait cannot compute */
+} pl_pooling;
+/* Returns the pooling that the file asks for (key pooling_type). */
+PL_API pl_pooling pl_model_pooling(const pl_model *m);
 
 /* Creates a plan, which places weights, caches and ops on devices, without
  * reading weights or using devices. `m` is borrowed until pl_plan_free. */
@@ -986,7 +1003,9 @@ typedef struct pl_sampling {
     int dry_allowed_length, dry_last_n;
     int n_dry_breaker; /* at most 256 */
     const char *const *dry_breaker;
-    const pl_tokenizer *tokenizer; /* for the breakers; borrowed */
+    /* For the breakers, and for the tokens that the file says must never be
+     * generated (tokenizer.ggml.suppress_tokens); borrowed. */
+    const pl_tokenizer *tokenizer;
 
     /* Version of Mirostat (arXiv:2007.14966), 1 or 2; 0 = off. Its target
      * surprise is tau (5 bits), its learning rate eta (0.1). It is applied
@@ -1008,6 +1027,19 @@ static inline void pl_sampling_init(pl_sampling *s)
 {
     pl_sampling_init_size(s, sizeof *s);
 }
+
+/* Sets the fields of *s that the model's file recommends (keys
+ * general.sampling.*, which llama.cpp reads, too); leaves the others. Numbers
+ * out of range become the nearest allowed. PL_BAD_FILE: names the first key
+ * that cannot be used; all others are set. */
+PL_API pl_status pl_model_sampling(const pl_model *m, pl_sampling *s,
+                                   pl_err *err);
+
+/* Returns the sampler (enum pl_sampling_step) with the name name[len], as
+ * llama.cpp calls it: "top_k", also "top-k". Returns -1 if there is none. */
+PL_API int pl_sampling_step_find(const char *name, size_t len);
+/* Returns the name of a sampler, or "" if there is none. */
+PL_API const char *pl_sampling_step_name(int step);
 
 /* Creates a sampler with the settings `s`, or the defaults if NULL. `s` is
  * copied; s->tokenizer is borrowed. n_vocab is the number of logits

@@ -298,21 +298,21 @@ static pl_status render(void *rendering, const pl_conversation *c, char **text,
                                 err);
 }
 
-pl_status pl_template_render(const pl_template *t, const pl_conversation *given,
+pl_status pl_template_render(const pl_template *t, const pl_conversation *c,
                              char **text, size_t *len, pl_err *err)
 {
-    pl_conversation c = {.size = sizeof c};
+    pl_conversation own = {.size = sizeof own};
     struct rendering r = {.t = t};
 
     PL_CLEAR(text);
     PL_CLEAR(len);
     PL_NEED(t, err);
-    PL_NEED(given, err);
+    PL_NEED(c, err);
     PL_NEED(text, err);
-    PL_TRY(sized_read(&c, sizeof c, given, "pl_conversation", err));
-    r.limits = limits_for(&c);
-    PL_TRY(c.adapt ? chat_adapt_render(&t->adapt, &c, render, &r, text, err)
-                   : render(&r, &c, text, err));
+    PL_TRY(sized_read(&own, sizeof own, c, "pl_conversation", err));
+    r.limits = limits_for(&own);
+    PL_TRY(own.adapt ? chat_adapt_render(&t->adapt, &own, render, &r, text, err)
+                     : render(&r, &own, text, err));
     if (len)
         *len = r.len;
     return PL_OK;

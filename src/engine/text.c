@@ -9,6 +9,7 @@
 
 #include <assert.h>
 #include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 
 struct pl_tokenizer {
@@ -289,7 +290,9 @@ pl_status pl_sampler_create(pl_sampler **out, const pl_sampling *given,
     pl_sampling own = defaults();
     const pl_sampling *s = &own;
     struct sampling_options o;
-    struct sampling_bias *bias = NULL;
+    struct sampling_bias *bias;
+    const int32_t *never = NULL;
+    int64_t n_never = 0;
     pl_sampler *p;
     pl_status st;
 
@@ -330,16 +333,20 @@ pl_status pl_sampler_create(pl_sampler **out, const pl_sampling *given,
     };
     for (int i = 0; i < PL_N_STEP; i++)
         o.step[i] = s->step[i];
+    if (s->tokenizer)
+        never = tokenizer_suppressed(s->tokenizer->t, &n_never);
     p = calloc(1, sizeof *p);
-    if (s->n_bias > 0)
-        bias = calloc((size_t)s->n_bias, sizeof *bias);
-    if (!p || (s->n_bias > 0 && !bias)) {
+    bias = calloc((size_t)(s->n_bias + n_never) + 1, sizeof *bias);
+    if (!p || !bias) {
         free(p);
         free(bias);
         return err_no_memory(err, "a sampler");
     }
     for (int i = 0; i < s->n_bias; i++)
         bias[i] = (struct sampling_bias){s->bias_id[i], s->bias[i]};
+    for (int64_t i = 0; i < n_never; i++)
+        if (never[i] < n_vocab)
+            bias[o.n_bias++] = (struct sampling_bias){never[i], -INFINITY};
     o.bias = bias;
     st = sampling_create(&p->s, (int32_t)n_vocab, &o, err);
     free(bias);

@@ -306,6 +306,7 @@ static void model_says(struct walk *w)
     walk_gave(w, pl_model_n_ctx_train(m) == 0);
     walk_gave(w, pl_model_d_model(m) == 0);
     walk_gave(w, pl_model_n_mtp(m) == 0);
+    walk_gave(w, pl_model_pooling(m) == PL_POOLING_UNSET);
     walk_gave(w, !pl_model_tokenizer(m));
     pl_tokenizer_free((pl_tokenizer *)pl_model_tokenizer(m)); /* does nothing */
 }
@@ -1020,6 +1021,29 @@ static void sampling_init(struct walk *w)
         walk_chance(w, 3) ? (size_t)test_below(&w->rng, sizeof s) : sizeof s);
 }
 
+static void model_sampling(struct walk *w)
+{
+    const pl_model *m = a_model(w);
+    pl_sampling s, *to;
+
+    pl_sampling_init(&s);
+    s.size = walk_size(w, sizeof s);
+    to = NEED(w, s, &s);
+    walk_ended(w, pl_model_sampling(m, to, walk_err(w)), true);
+}
+
+static void step_find(struct walk *w)
+{
+    const char *name = NEED(w, name, walk_string(w, "top_k"));
+
+    walk_gave(w, pl_sampling_step_find(name, name ? strlen(name) : 3) == -1);
+}
+
+static void step_name(struct walk *w)
+{
+    walk_gave(w, pl_sampling_step_name(walk_i(w, 2))[0] == '\0');
+}
+
 /* Returns a number as large as a mistake may be, but no larger than memory. */
 static int moderate(struct walk *w, int right)
 {
@@ -1278,6 +1302,7 @@ static const struct walk_row rows[] = {
     {"pl_model_n_ctx_train", model_says},
     {"pl_model_d_model", model_says},
     {"pl_model_n_mtp", model_says},
+    {"pl_model_pooling", model_says},
     {"pl_model_tokenizer", model_says},
     {"pl_plan_create", plan_create},
     {"pl_plan_free", plan_free},
@@ -1338,6 +1363,9 @@ static const struct walk_row rows[] = {
     {"pl_reply_text", reply_says},
     {"pl_reply_message", reply_message},
     {"pl_sampling_init_size", sampling_init},
+    {"pl_model_sampling", model_sampling},
+    {"pl_sampling_step_find", step_find},
+    {"pl_sampling_step_name", step_name},
     {"pl_sampler_create", sampler_create},
     {"pl_sampler_free", sampler_free},
     {"pl_sample", sample},
