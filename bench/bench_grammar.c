@@ -243,8 +243,13 @@ static struct grammar *read_grammar(const struct battery_item *item)
     struct grammar *g = NULL;
     pl_err err = {0};
 
-    if ((item->schema ? grammar_from_schema : grammar_from_gbnf)(
-            &g, item->text, strlen(item->text), item->name, &err) != PL_OK)
+    size_t len = strlen(item->text);
+    pl_status s =
+        item->schema
+            ? grammar_from_schema(&g, item->text, len, item->name, &err)
+            : grammar_from_gbnf(&g, item->text, len, NULL, item->name, &err);
+
+    if (s != PL_OK)
         bench_die(item->name, err.message);
     return g;
 }

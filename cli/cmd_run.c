@@ -27,7 +27,7 @@ static enum exit_code set_biases(struct run *r)
     size_t n = (size_t)given->n_bias;
     size_t cap = n + (r->o->ignore_eos ? (size_t)r->s.n_vocab : 0) + 1;
 
-    r->sampling = *given;
+    session_sampling(&r->sampling, r->o, r->s.model);
     r->bias_id = malloc(cap * sizeof(*r->bias_id));
     r->bias = malloc(cap * sizeof(*r->bias));
     if (r->bias_id == NULL || r->bias == NULL)

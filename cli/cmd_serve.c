@@ -9,8 +9,14 @@
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
 
-enum { DRAIN_S = 30 }; /* maximum seconds that running requests may take */
+enum {
+    DRAIN_S = 30, /* maximum seconds that running requests may take */
+    CUT_S = 2,    /* maximum seconds for telling their clients that they end */
+};
 
 struct serve {
     const struct options *o;
@@ -83,6 +89,14 @@ static void log_line(void *user, pl_log_level level, const char *text)
         cli_error(o->command, EXIT_DONE, "%s", text);
 }
 
+/* A models_options.scan; `user` is a struct serve_models. */
+static void scan_folder(void *user, struct models *m)
+{
+    struct serve_models *all = user;
+
+    serve_list_scan(all->list, m, &all->n);
+}
+
 static enum exit_code make_models(struct serve *v)
 {
     const struct options *o = v->o;
@@ -93,6 +107,7 @@ static enum exit_code make_models(struct serve *v)
         .wait_s = o->models_wait_s,
         .open = serve_model_open,
         .close = serve_model_close,
+        .scan = v->list.folder != NULL ? scan_folder : NULL,
         .user = &v->all,
         .log = log_line,
         .log_user = (void *)o,
@@ -104,7 +119,7 @@ static enum exit_code make_models(struct serve *v)
 
     if (o->n_models > 0 && o->n_models < most)
         most = o->n_models;
-    v->all = (struct serve_models){v->list.entry, v->list.n, most};
+    v->all = (struct serve_models){v->list.entry, v->list.n, most, &v->list};
     s = models_create(&v->models, v->list.about, v->list.n, &mo, routes, n,
                       &err);
 
@@ -194,21 +209,34 @@ static void pause_ms(long ms)
     nanosleep(&t, NULL);
 }
 
-/* Rejects new requests. Waits for the running ones, until the next signal or
- * for at most DRAIN_S seconds. */
-static void drain(struct serve *v)
+/* Waits until no request is running, until a signal, or for this long. Returns
+ * true if some are still running. */
+static bool await_requests(const struct serve *v, double seconds)
 {
     double began = term_seconds();
     int n_connection, n_request;
 
-    term_interrupts_clear();
-    http_drain(v->http);
-    models_drain(v->models);
     do {
         pause_ms(50);
         http_load(v->http, &n_connection, &n_request);
     } while (n_request > 0 && term_interrupts == 0 &&
-             term_seconds() - began < DRAIN_S);
+             term_seconds() - began < seconds);
+    return n_request > 0;
+}
+
+/* Rejects new requests. Waits for the running ones, until the next signal or
+ * for at most DRAIN_S seconds. Then ends them, so that their clients learn why,
+ * which takes until a third signal or CUT_S seconds. */
+static void drain(struct serve *v)
+{
+    term_interrupts_clear();
+    http_drain(v->http);
+    models_drain(v->models);
+    if (!await_requests(v, DRAIN_S))
+        return;
+    term_interrupts_clear();
+    models_cancel(v->models);
+    await_requests(v, CUT_S);
 }
 
 static void serve_free(struct serve *v)
@@ -223,10 +251,22 @@ static void serve_free(struct serve *v)
     free(v->key);
 }
 
+/* Has malloc return large buffers to the system as soon as they are freed. As a
+ * rule, glibc keeps ever larger ones, up to 32 MiB for each thread. */
+static void return_memory(void)
+{
+#ifdef __GLIBC__
+    mallopt(M_MMAP_THRESHOLD, 256 << 10);
+#endif
+}
+
 enum exit_code cmd_serve(const struct options *o)
 {
     struct serve v = {.o = o};
-    enum exit_code c = serve_list_make(&v.list, o);
+    enum exit_code c;
+
+    return_memory();
+    c = serve_list_make(&v.list, o);
 
     if (c == EXIT_DONE)
         c = read_keys(&v);

@@ -51,6 +51,10 @@ static void set_defaults(struct options *o, enum command command)
 static bool take_value(struct options *o, const struct option_row *row,
                        const char *value, char want[static OPTION_WANT])
 {
+    size_t field = row->offset - offsetof(struct options, sampling);
+
+    if (field < sizeof(o->sampling))
+        o->sampling_given[field] = true;
     if (o->command != CMD_BENCH ||
         !(row->commands & (OPTION_MANY | OPTION_COMMA)))
         return row->set(o, row, value, want);

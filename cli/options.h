@@ -93,6 +93,9 @@ struct options {
      * struct */
     pl_options pl;
     pl_sampling sampling; /* its arrays are owned by this struct */
+    /* True for each field of `sampling` that an option has set, at the field's
+     * offset. */
+    bool sampling_given[sizeof(pl_sampling)];
     double split[OPTION_MAX_DEVICES];
 
     /* Borrowed from argv; NULL if not given. */
@@ -128,6 +131,7 @@ struct options {
     int port, n_parallel, n_waiting, timeout_s, socket_s, ping_s;
     bool embeddings;
     enum option_pooling {
+        POOLING_AUTO, /* that of the model's file, else the last token's */
         POOLING_LAST,
         POOLING_MEAN,
         POOLING_CLS,

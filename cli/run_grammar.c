@@ -4,6 +4,7 @@
 #include "printable.h"
 #include "run.h"
 
+#include <stdio.h>
 #include <string.h>
 
 /* A grammar that an option gives: either `text` or `file` is set. */
@@ -31,6 +32,17 @@ static enum exit_code check_source(const struct options *o,
             CMD_RUN, EXIT_USAGE,
             "%s -: cannot be read from standard input; name a file", s->option);
     return EXIT_DONE;
+}
+
+/* Prints what of a schema is not enforced, a line each. */
+static void print_notes(const char *notes)
+{
+    while (*notes) {
+        int n = (int)strcspn(notes, "\n");
+
+        fprintf(stderr, "note: %.*s\n", n, notes);
+        notes += n + (notes[n] == '\n');
+    }
 }
 
 enum exit_code run_open_grammar(struct run *r)
@@ -67,7 +79,10 @@ enum exit_code run_open_grammar(struct run *r)
                           given->text != NULL ? given->option : given->file,
                           &r->err);
     input_free(&in);
-    return s == PL_OK ? EXIT_DONE : report(o, s, &r->err);
+    if (s != PL_OK)
+        return report(o, s, &r->err);
+    print_notes(pl_grammar_notes(r->grammar));
+    return EXIT_DONE;
 }
 
 static enum stop set(struct run *r, pl_grammar *g)

@@ -51,6 +51,14 @@ static pl_status open_template(struct service *v, const struct options *o,
     }
     s = pl_template_create(&v->form, text.s, text.len, o->model, &v->no_form);
     input_free(&text);
+    if (s == PL_NOT_FOUND) {
+        const char *chatml = chat_template_named("chatml");
+
+        cli_error(CMD_SERVE, EXIT_DONE,
+                  "the model has no chat template: chats use ChatML");
+        s = pl_template_create(&v->form, chatml, strlen(chatml), o->model,
+                               &v->no_form);
+    }
     if (s == PL_NO_MEMORY || (s != PL_OK && chat_template_given(o))) {
         *err = v->no_form;
         return s;
@@ -197,12 +205,38 @@ static pl_status start_loop(struct service *v, const struct options *o,
     return loop_create(&v->loop, v->engine, v->words, &lo, err);
 }
 
-static const enum embeddings_pooling poolings[] = {
-    [POOLING_LAST] = EMBEDDINGS_LAST,
-    [POOLING_MEAN] = EMBEDDINGS_MEAN,
-    [POOLING_CLS] = EMBEDDINGS_CLS,
-    [POOLING_NONE] = EMBEDDINGS_NONE,
-};
+/* Sets the pooling of embeddings: that of the option, else of the file, else
+ * the last token's. */
+static pl_status set_pooling(struct service *v, const struct options *o,
+                             pl_err *err)
+{
+    static const enum embeddings_pooling by_option[] = {
+        [POOLING_LAST] = EMBEDDINGS_LAST,
+        [POOLING_MEAN] = EMBEDDINGS_MEAN,
+        [POOLING_CLS] = EMBEDDINGS_CLS,
+        [POOLING_NONE] = EMBEDDINGS_NONE,
+    };
+    static const enum embeddings_pooling by_file[] = {
+        [PL_POOLING_NONE] = EMBEDDINGS_NONE,
+        [PL_POOLING_MEAN] = EMBEDDINGS_MEAN,
+        [PL_POOLING_CLS] = EMBEDDINGS_CLS,
+        [PL_POOLING_LAST] = EMBEDDINGS_LAST,
+    };
+    const pl_pooling file = pl_model_pooling(v->model);
+
+    if (!o->embeddings)
+        v->pooling = EMBEDDINGS_OFF;
+    else if (o->pooling != POOLING_AUTO)
+        v->pooling = by_option[o->pooling];
+    else if (file == PL_POOLING_RANK)
+        return fail(err, PL_UNSUPPORTED,
+                    "the model is a reranker (pooling_type is 4, rank), whose "
+                    "scores are not supported; for embeddings add --pooling "
+                    "last, mean, cls or none");
+    else
+        v->pooling = file == PL_POOLING_UNSET ? EMBEDDINGS_LAST : by_file[file];
+    return PL_OK;
+}
 
 static const enum request_reasoning reasonings[] = {
     [THOUGHTS_AUTO] = REASONING_APART,
@@ -220,18 +254,22 @@ static pl_status open_service(struct service *v, const struct options *o,
 
     if (s != PL_OK)
         return s;
+    v->log = log_line;
+    v->log_user = (void *)o;
     v->words = pl_model_tokenizer(v->model);
     if (v->words == NULL)
         return fail(
             err, PL_UNSUPPORTED,
             "the model has no tokenizer; `plait logits` takes token ids");
-    s = open_template(v, o, err);
+    s = set_pooling(v, o, err);
+    if (s == PL_OK)
+        s = open_template(v, o, err);
     if (s == PL_OK)
         s = load(v, o, alone ? NULL : all, cancel, &piece, err);
     if (s != PL_OK)
         return s;
     v->created = (int64_t)time(NULL);
-    v->sampling = o->sampling;
+    session_sampling(&v->sampling, o, v->model);
     v->sampling.tokenizer = v->words;
     v->sampling.top_n_sigma = fmaxf(v->sampling.top_n_sigma, 0);
     v->max_tokens = o->n_predict;
@@ -240,7 +278,6 @@ static pl_status open_service(struct service *v, const struct options *o,
     v->think_tokens = o->reasoning_budget;
     v->time_s = o->timeout_s;
     v->ping_s = o->ping_s > 0 ? o->ping_s : 0;
-    v->pooling = o->embeddings ? poolings[o->pooling] : EMBEDDINGS_OFF;
     s = serve_defaults(&v->defaults, o, err);
     if (s == PL_OK)
         s = open_tiers(v, o, all, err);
@@ -272,7 +309,9 @@ pl_status serve_model_open(void *user, const struct model_about *about,
                         "its download failed; see the server's log");
     }
     v->name = about->name;
+    v->path = e->o->model;
     metrics_init(&v->metrics);
+    response_store_init(&v->stored);
     grammars_init(&v->grammars, NULL);
     s = open_service(v, e->o, user, e->o != &e->own, cancel, err);
     v->grammars.words = v->words;
@@ -295,6 +334,7 @@ void serve_model_close(void *user, struct service *v)
     tiers_free(v->tiers);
     grammars_fini(&v->grammars);
     metrics_fini(&v->metrics);
+    response_store_fini(&v->stored);
     pl_template_free(v->form);
     json_decref(v->defaults);
     pl_engine_free(v->engine);

@@ -6,6 +6,8 @@
 
 #include "server/models.h"
 
+#include <stdatomic.h>
+
 /* The object that the member `own` of a struct model_about points to. */
 struct serve_entry {
     struct service *service; /* borrowed; NULL if not loaded */
@@ -17,7 +19,9 @@ struct serve_entry {
 /* All models; their caches share the host memory. */
 struct serve_models {
     struct serve_entry *entry; /* borrowed, [n] */
-    int n, most;               /* most: maximum number loaded at once */
+    atomic_int n;              /* grows (serve_list_scan) */
+    int most;                  /* maximum number loaded at once */
+    struct serve_list *list;   /* borrowed */
 };
 
 /* Callbacks for struct models_options; `user` is a struct serve_models. */

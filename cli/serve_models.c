@@ -6,6 +6,7 @@
 
 #include "cmd.h"
 #include "input.h"
+#include "model_file.h"
 #include "option_table.h"
 #include "printable.h"
 #include "session.h"
@@ -231,31 +232,92 @@ static void free_list(struct dirent **list, int n)
     free(list);
 }
 
+/* Returns the file of a model of the folder. */
+static const char *file_of(const struct serve_named *m)
+{
+    return m->own.v[1];
+}
+
+/* Returns the index of the model of the folder with this file, or -1. `l` may
+ * be NULL. */
+static int find_file(const struct serve_list *l, const char *path)
+{
+    for (int i = 0; l != NULL && i < l->n; i++)
+        if (l->named[i].in_folder && strcmp(file_of(&l->named[i]), path) == 0)
+            return i;
+    return -1;
+}
+
 static bool add_file(struct serve_list *l, char *name, const char *path)
 {
     struct serve_named *m = add_named(l, name);
 
-    return m != NULL && word_list_add(&m->own, "--model") &&
-           word_list_add(&m->own, path);
+    if (m == NULL)
+        return false;
+    m->in_folder = true;
+    return word_list_add(&m->own, "--model") && word_list_add(&m->own, path);
 }
 
-/* Adds the model of a subfolder that contains one. Skips a subfolder with
- * several models and prints a note. */
+/* Counts the n files of a folder of which `is` is true. Sets *file to the path
+ * of the first, malloc'ed; NULL if there is none. */
+static int count_models(const char *folder, struct dirent **in, int n,
+                        bool (*is)(const char *path), char **file)
+{
+    int n_model = 0;
+
+    *file = NULL;
+    for (int i = 0; i < n; i++) {
+        char *path = NULL;
+
+        if (asprintf(&path, "%s/%s", folder, in[i]->d_name) < 0)
+            path = NULL;
+        if (path != NULL && is(path) && n_model++ == 0)
+            *file = path;
+        else
+            free(path);
+    }
+    return n_model;
+}
+
+/* Returns the path of the model in a folder with these n files, malloc'ed; NULL
+ * if there is none. Prints a note if there are several. */
+static char *pick_model(const struct serve_list *l, const char *folder,
+                        struct dirent **in, int n)
+{
+    char *file = NULL, *runs;
+    int n_model;
+
+    for (int i = 0; l->known != NULL && i < n; i++) {
+        if (asprintf(&file, "%s/%s", folder, in[i]->d_name) < 0)
+            return NULL;
+        if (find_file(l->known, file) >= 0)
+            return file;
+        free(file);
+    }
+    n_model = count_models(folder, in, n, model_file_may_be_one, &file);
+    if (n_model <= 1)
+        return file;
+    free(file);
+    if (count_models(folder, in, n, model_file_opens, &runs) == 1)
+        return runs;
+    free(runs);
+    if (l->known == NULL)
+        cli_error(CMD_SERVE, EXIT_DONE,
+                  "skipping %s, which has %d models; put each in its own "
+                  "directory, or use -m",
+                  folder, n_model);
+    return NULL;
+}
+
+/* Adds the model of a subfolder that contains one, maybe beside other GGUF
+ * files. */
 static bool add_folder(struct serve_list *l, const char *name, const char *path)
 {
     struct dirent **in = NULL;
     int n = scandir(path, &in, is_model_file, alphasort);
-    char *file = NULL;
-    bool ok = true;
+    char *file = n > 0 ? pick_model(l, path, in, n) : NULL;
+    bool ok = file == NULL || add_file(l, strdup(name), file);
 
-    if (n > 1)
-        cli_error(CMD_SERVE, EXIT_DONE,
-                  "skipping %s, which has %d models; put each in its own "
-                  "directory, or use -m",
-                  path, n);
-    if (n == 1)
-        ok = asprintf(&file, "%s/%s", path, in[0]->d_name) >= 0 &&
-             add_file(l, strdup(name), file);
     free(file);
     free_list(in, n);
     return ok;
@@ -271,7 +333,8 @@ static bool add_entry(struct serve_list *l, const char *dir,
     if (ok && stat(path, &st) == 0) {
         if (S_ISDIR(st.st_mode))
             ok = add_folder(l, d->d_name, path);
-        else if (is_model_file(d))
+        else if (is_model_file(d) && (find_file(l->known, path) >= 0 ||
+                                      model_file_may_be_one(path)))
             ok = add_file(l, name_of_file(path), path);
     }
     free(path);
@@ -284,6 +347,8 @@ static enum exit_code read_folder(struct serve_list *l, const char *dir)
     int n = scandir(dir, &in, is_shown, alphasort);
     bool ok = true;
 
+    if (n < 0 && l->known != NULL)
+        return EXIT_FAILED;
     if (n < 0)
         return cli_error(CMD_SERVE, EXIT_FAILED, "reading the directory %s: %s",
                          dir, strerror(errno));
@@ -515,6 +580,8 @@ static enum exit_code parse(struct serve_list *l, int i)
     e->o = o;
     e->at_start = o->at_start || m->first;
     l->about[i] = (struct model_about){.name = m->name,
+                                       .alias = (const char *const *)m->alias.v,
+                                       .n_alias = m->alias.n,
                                        .path = m->path,
                                        .args = (const char *const *)m->told.v,
                                        .n_args = m->told.n,
@@ -541,6 +608,20 @@ static enum exit_code make_one(struct serve_list *l, const struct options *o)
     return EXIT_DONE;
 }
 
+/* Allocates the arrays, with space for models that are added later, so that the
+ * elements do not move. */
+static bool reserve(struct serve_list *l)
+{
+    size_t n = (size_t)l->n + (l->folder != NULL ? SERVE_MORE : 0);
+    struct serve_named *named = realloc(l->named, n * sizeof(*named));
+
+    l->named = named != NULL ? named : l->named;
+    l->about = calloc(n, sizeof(*l->about));
+    l->entry = calloc(n, sizeof(*l->entry));
+    l->max = (int)n;
+    return named != NULL && l->about != NULL && l->entry != NULL;
+}
+
 enum exit_code serve_list_make(struct serve_list *l, const struct options *o)
 {
     bool many = serve_has_many(o);
@@ -558,36 +639,96 @@ enum exit_code serve_list_make(struct serve_list *l, const struct options *o)
         return cli_error(
             CMD_SERVE, EXIT_USAGE, "%s has no model; give one with -m FILE",
             o->models_dir != NULL ? o->models_dir : o->models_preset);
-    l->about = calloc((size_t)l->n, sizeof(*l->about));
-    l->entry = calloc((size_t)l->n, sizeof(*l->entry));
-    if (l->about == NULL || l->entry == NULL)
+    l->folder = o->models_dir;
+    if (!reserve(l))
         return no_memory();
     for (int i = 0; i < l->n && many && c == EXIT_DONE; i++)
         c = parse(l, i);
     if (!many) {
         l->entry[0] = (struct serve_entry){.o = o, .at_start = true};
-        l->about[0] = (struct model_about){.name = l->named[0].name,
-                                           .path = o->model,
-                                           .idle_s = o->sleep_idle_s,
-                                           .pinned = o->pinned,
-                                           .own = &l->entry[0]};
+        l->about[0] = (struct model_about){
+            .name = l->named[0].name,
+            .alias = (const char *const *)l->named[0].alias.v,
+            .n_alias = l->named[0].alias.n,
+            .path = o->model,
+            .idle_s = o->sleep_idle_s,
+            .pinned = o->pinned,
+            .own = &l->entry[0]};
     }
     return c;
 }
 
+static void named_fini(struct serve_named *m)
+{
+    word_list_free(&m->own);
+    word_list_free(&m->off);
+    word_list_free(&m->args);
+    word_list_free(&m->told);
+    word_list_free(&m->alias);
+    free(m->name);
+    free(m->path);
+}
+
+static void entry_fini(struct serve_list *l, int i)
+{
+    if (l->entry != NULL && l->entry[i].o == &l->entry[i].own)
+        options_free(&l->entry[i].own);
+    named_fini(&l->named[i]);
+}
+
+/* ---- changes of the folder ----------------------------------------------- */
+
+/* Adds a model that was found, and takes ownership of what *found has. */
+static void add_found(struct serve_list *l, struct models *m,
+                      struct serve_named *found)
+{
+    int i = l->n;
+    pl_err err;
+
+    l->named[i] = *found;
+    *found = (struct serve_named){0};
+    if (parse(l, i) == EXIT_DONE) {
+        if (models_add(m, &l->about[i], &err) == PL_OK) {
+            l->n++;
+            return;
+        }
+        cli_error(CMD_SERVE, EXIT_DONE, "%s", err.message);
+    }
+    word_list_add(&l->rejected, file_of(&l->named[i]));
+    entry_fini(l, i);
+    l->entry[i] = (struct serve_entry){0};
+}
+
+void serve_list_scan(struct serve_list *l, struct models *m, atomic_int *n)
+{
+    struct serve_list found = {.known = l};
+
+    if (read_folder(&found, l->folder) == EXIT_DONE) {
+        for (int i = 0; i < l->n; i++) {
+            struct serve_named *old = &l->named[i];
+            bool gone = old->in_folder && find_file(&found, file_of(old)) < 0;
+
+            if (gone != old->hidden)
+                models_hide(m, i, gone);
+            old->hidden = gone;
+        }
+        for (int i = 0; i < found.n; i++) {
+            const char *file = file_of(&found.named[i]);
+
+            if (find_file(l, file) < 0 && !has_word(&l->rejected, file) &&
+                l->n < l->max)
+                add_found(l, m, &found.named[i]);
+        }
+    }
+    *n = l->n;
+    serve_list_fini(&found);
+}
+
 void serve_list_fini(struct serve_list *l)
 {
-    for (int i = 0; i < l->n; i++) {
-        if (l->entry != NULL && l->entry[i].o == &l->entry[i].own)
-            options_free(&l->entry[i].own);
-        word_list_free(&l->named[i].own);
-        word_list_free(&l->named[i].off);
-        word_list_free(&l->named[i].args);
-        word_list_free(&l->named[i].told);
-        word_list_free(&l->named[i].alias);
-        free(l->named[i].name);
-        free(l->named[i].path);
-    }
+    for (int i = 0; i < l->n; i++)
+        entry_fini(l, i);
+    word_list_free(&l->rejected);
     word_list_free(&l->common);
     word_list_free(&l->general);
     free(l->about);

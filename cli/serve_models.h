@@ -17,7 +17,12 @@ struct serve_named {
     char *path;             /* shown to clients; owned */
     /* named on the command line; loaded at the start */
     bool first;
+    bool in_folder; /* of --models-dir */
+    bool hidden;    /* its file is gone (models_hide) */
 };
+
+/* The most models that may be added while the server runs. */
+enum { SERVE_MORE = 1000 };
 
 struct serve_list {
     struct model_about *about; /* owned, [n] */
@@ -28,11 +33,20 @@ struct serve_list {
     int n;
     /* the command line names exactly one model; requests may give any name */
     bool any_name;
+    int max;                   /* space of the arrays */
+    const char *folder;        /* of --models-dir; NULL if none */
+    struct word_list rejected; /* its files that cannot be added */
+    /* the list that a scan of the folder compares with; notes are not printed
+     * again; NULL at the start */
+    const struct serve_list *known;
 };
 
 /* Builds the list from the command line. On failure prints an error and returns
  * its exit code. The caller must call serve_list_fini in all cases. */
 enum exit_code serve_list_make(struct serve_list *l, const struct options *o);
+/* Reads the folder again. Adds new models to the list and to `m`, and hides
+ * those whose files are gone. `n` is set to the number of models. */
+void serve_list_scan(struct serve_list *l, struct models *m, atomic_int *n);
 void serve_list_fini(struct serve_list *l);
 
 #endif

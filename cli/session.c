@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -198,6 +199,31 @@ enum exit_code session_require_tokenizer(const struct session *s,
     return cli_error(o->command, EXIT_FAILED,
                      "%s has no tokenizer; `plait logits` takes token ids",
                      o->model);
+}
+
+void session_sampling(pl_sampling *s, const struct options *o,
+                      const pl_model *m)
+{
+    pl_sampling usual, file;
+    pl_err err;
+
+    *s = o->sampling;
+    pl_sampling_init(&usual);
+    file = usual;
+    if (pl_model_sampling(m, &file, &err) != PL_OK)
+        cli_error(o->command, EXIT_DONE, "%s", err.message);
+    if (s->n_step == 0) {
+        s->n_step = file.n_step;
+        memcpy(s->step, file.step, sizeof(s->step));
+    }
+    /* The file's other fields are numbers of four bytes. */
+    for (size_t i = 0; i < offsetof(pl_sampling, n_step); i += 4) {
+        char *to = (char *)s + i;
+
+        if (!o->sampling_given[i] &&
+            memcmp((char *)&file + i, (char *)&usual + i, 4) != 0)
+            memcpy(to, (char *)&file + i, 4);
+    }
 }
 
 /* ---- tokens ------------------------------------------------------------- */

@@ -32,6 +32,11 @@ enum exit_code session_load(struct session *s, const struct options *o);
  * while closing. */
 enum exit_code session_close(struct session *s, enum exit_code c);
 
+/* Sets *s to the sampling of `o`. What no option has set is as the model's file
+ * recommends; prints a warning for what it recommends in vain. */
+void session_sampling(pl_sampling *s, const struct options *o,
+                      const pl_model *m);
+
 /* Fails if the model has no vocabulary. */
 enum exit_code session_require_tokenizer(const struct session *s,
                                          const struct options *o);

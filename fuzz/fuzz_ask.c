@@ -88,20 +88,23 @@ int fuzz_ask(const uint8_t *data, size_t n)
         .can = n > 0 && data[0] % 2 != 0
                    ? REQUEST_GRAMMAR | REQUEST_SCHEMA | REQUEST_CALL
                    : 0};
-    enum request_kind kind = n > 0 ? data[0] / 2 % 7 : 0;
+    const bool ollama = n > 0 && data[0] >= 'a';
+    const int which = n > 0 ? data[0] / 2 % 7 : 0;
+    enum request_kind kind = ollama ? REQUEST_OLLAMA_CHAT + which % 2 : which;
     const char *body = (const char *)data + 1;
     struct api_error why = {0};
     struct request a;
 
     if (n == 0)
         return 0;
-    if (kind > REQUEST_INFILL)
+    if (!ollama && which > REQUEST_INFILL) {
         check_tokens(body, n - 1);
-    else if (request_parse(&a, kind, body, n - 1, &rules, &why))
-        check_asked(&a);
-    else
+        return 0;
+    }
+    if (!request_parse(&a, kind, body, n - 1, &rules, &why))
         check_refusal(&why, request_shape(kind));
-    if (kind <= REQUEST_INFILL)
-        request_fini(&a);
+    else if (!a.load_only)
+        check_asked(&a);
+    request_fini(&a);
     return 0;
 }

@@ -74,7 +74,8 @@ int fuzz_grammar(const uint8_t *data, size_t n)
     pl_err err = {0};
     uint64_t random = n;
 
-    if (grammar_from_gbnf(&g, (const char *)data, n, "fuzz", &err) != PL_OK) {
+    if (grammar_from_gbnf(&g, (const char *)data, n, NULL, "fuzz", &err) !=
+        PL_OK) {
         require(g == NULL && strlen(err.message) > 0);
         return 0;
     }

@@ -119,6 +119,7 @@ static pl_status ask(const struct hub_options *o, const char *repo,
                                    .user = t};
     struct hub_retry_state tries = hub_retry_state(o);
     char why[HUB_WHY], said[HUB_WHY + 300];
+    bool no_route;
 
     for (;;) {
         enum hub_end end = hub_get(&g, h, why);
@@ -141,6 +142,9 @@ static pl_status ask(const struct hub_options *o, const char *repo,
             snprintf(why, sizeof why, "the hub returned status %d", h->status);
         snprintf(said, sizeof said, "%.250s: %s", repo, why);
         *unreachable = true;
+        no_route = end == HUB_NO_ROUTE;
+        if (no_route && tries.left > HUB_NO_ROUTE_TRIES)
+            tries.left = HUB_NO_ROUTE_TRIES;
         if (end == HUB_FAILED || !hub_retry(o, &tries, h->retry_after_s, said))
             break;
         *unreachable = false;
@@ -149,7 +153,8 @@ static pl_status ask(const struct hub_options *o, const char *repo,
         *unreachable = false;
         return hub_cancelled(err);
     }
-    return hub_fail(err, PL_IO, "%s", said);
+    return hub_fail(err, PL_IO, "%s%s", said,
+                    no_route ? HUB_NO_ROUTE_REMEDY : "");
 }
 
 /* ---- revisions and listings ---------------------------------------------- */

@@ -276,7 +276,7 @@ static pl_status get_all(struct coming *g, const char *known)
     struct hub_retry_state tries = hub_retry_state(g->o);
     char why[HUB_WHY], said[HUB_WHY + 300];
     struct hub_head h;
-    bool more = !g->has_size || g->have < g->size;
+    bool more = !g->has_size || g->have < g->size, reached = false;
 
     while (more) {
         uint64_t had = g->have;
@@ -289,16 +289,20 @@ static pl_status get_all(struct coming *g, const char *known)
             return s != PL_OK ? s : g->s;
         if (end == HUB_FAILED)
             return hub_fail(g->err, PL_IO, "%s: %s", g->d->name, why);
+        reached = reached || end != HUB_NO_ROUTE;
         if (!more || (g->has_size && g->have == g->size))
             break;
         if (g->have > had)
             tries = hub_retry_state(g->o);
+        if (!reached && tries.left > HUB_NO_ROUTE_TRIES)
+            tries.left = HUB_NO_ROUTE_TRIES;
         snprintf(said, sizeof said, "%.250s: %s", g->d->name, why);
         if (!hub_retry(g->o, &tries, h.retry_after_s, said))
             return hub_is_cancelled(g->o)
                        ? hub_cancelled(g->err)
-                       : hub_fail(g->err, PL_IO,
-                                  "%s; run the command again to resume", said);
+                       : hub_fail(g->err, PL_IO, "%s%s", said,
+                                  reached ? "; run the command again to resume"
+                                          : HUB_NO_ROUTE_REMEDY);
     }
     return PL_OK;
 }

@@ -9,6 +9,9 @@
 #include <time.h>
 #include <unistd.h>
 
+/* A server that can be reached accepts a connection within this time. */
+static const long MOST_CONNECT_S = 15;
+
 struct flight {
     const struct hub_transfer *t;
     CURL *curl;
@@ -260,7 +263,9 @@ static void set_options(CURL *c, struct flight *f, struct curl_slist *lines,
                      tls ? "https" : "http,https");
     curl_easy_setopt(c, CURLOPT_FOLLOWLOCATION, 1L);
     curl_easy_setopt(c, CURLOPT_MAXREDIRS, 10L);
-    curl_easy_setopt(c, CURLOPT_CONNECTTIMEOUT, (long)t->timeout_s);
+    curl_easy_setopt(c, CURLOPT_CONNECTTIMEOUT,
+                     t->timeout_s < MOST_CONNECT_S ? (long)t->timeout_s
+                                                   : MOST_CONNECT_S);
     curl_easy_setopt(c, CURLOPT_BUFFERSIZE, 512L << 10);
     curl_easy_setopt(c, CURLOPT_HEADERFUNCTION, on_header);
     curl_easy_setopt(c, CURLOPT_HEADERDATA, f);
@@ -269,6 +274,14 @@ static void set_options(CURL *c, struct flight *f, struct curl_slist *lines,
     curl_easy_setopt(c, CURLOPT_NOPROGRESS, 0L);
     curl_easy_setopt(c, CURLOPT_XFERINFOFUNCTION, on_progress);
     curl_easy_setopt(c, CURLOPT_XFERINFODATA, f);
+}
+
+static bool is_connected(const struct flight *f)
+{
+    curl_off_t us = 0;
+
+    curl_easy_getinfo(f->curl, CURLINFO_CONNECT_TIME_T, &us);
+    return us > 0;
 }
 
 static enum hub_end end_of(CURLcode code, struct flight *f)
@@ -283,9 +296,11 @@ static enum hub_end end_of(CURLcode code, struct flight *f)
     case CURLE_COULDNT_RESOLVE_PROXY:
     case CURLE_COULDNT_RESOLVE_HOST:
     case CURLE_COULDNT_CONNECT:
+        return HUB_NO_ROUTE;
+    case CURLE_OPERATION_TIMEDOUT:
+        return is_connected(f) ? HUB_RETRYABLE : HUB_NO_ROUTE;
     case CURLE_SSL_CONNECT_ERROR:
     case CURLE_PARTIAL_FILE:
-    case CURLE_OPERATION_TIMEDOUT:
     case CURLE_GOT_NOTHING:
     case CURLE_SEND_ERROR:
     case CURLE_RECV_ERROR:

@@ -41,12 +41,18 @@ struct hub_transfer {
 enum hub_end {
     HUB_WHOLE,     /* the response is complete, with any status */
     HUB_RETRYABLE, /* failed; another try may succeed */
+    HUB_NO_ROUTE,  /* the same, because there was no connection at all */
     HUB_STOPPED,   /* cancelled by `stop` */
     HUB_ENDED,     /* `begin` or `data` returned false */
     HUB_FAILED,    /* failed; another try would fail, too */
 };
 
 enum { HUB_WHY = 320 };
+
+/* Most tries, and the remedy, while no server has been reached. */
+enum { HUB_NO_ROUTE_TRIES = 2 };
+#define HUB_NO_ROUTE_REMEDY                                                    \
+    "; check the network and https_proxy, or give a file with -m"
 
 /* Runs the request. Sets *h to the head of the last response, {0} if there was
  * none. On failure, `why` describes it. */

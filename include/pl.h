@@ -452,6 +452,11 @@ typedef struct pl_traced {
     double hidden_s;
 } pl_traced;
 
+/* Opens a model. Rejects a file whose results would be wrong: one with a tensor
+ * that plait does not know, or a key with a meaning that it lacks
+ * (PL_UNSUPPORTED, naming it). Keys of the model's architecture that are
+ * unknown are named once by each plan or engine, as a warning (pl_options.log).
+ */
 PL_API pl_status pl_model_open(pl_model **out, const char *path, pl_err *err);
 PL_API void pl_model_free(pl_model *m);
 PL_API const char *pl_model_arch(const pl_model *m);
@@ -460,6 +465,18 @@ PL_API int64_t pl_model_n_ctx_train(const pl_model *m);
 /* Returns the file's tokenizer, valid as long as the model, or NULL if the file
  * has none, which is not an error. */
 PL_API const pl_tokenizer *pl_model_tokenizer(const pl_model *m);
+
+/* The ways to combine the vectors of a text's tokens into its embedding. */
+typedef enum pl_pooling {
+    PL_POOLING_UNSET, /* the file does not say */
+    PL_POOLING_NONE,  /* none: each token keeps its own */
+    PL_POOLING_MEAN,
+    PL_POOLING_CLS,  /* that of the first token */
+    PL_POOLING_LAST, /* that of the last token */
+    PL_POOLING_RANK, /* a reranker's score, which plait cannot compute */
+} pl_pooling;
+/* Returns the pooling that the file asks for (key pooling_type). */
+PL_API pl_pooling pl_model_pooling(const pl_model *m);
 
 /* Creates a plan, which places weights, caches and ops on devices, without
  * reading weights or using devices. `m` is borrowed until pl_plan_free. */
@@ -741,12 +758,18 @@ enum {
 PL_API pl_status pl_tokenize(const pl_tokenizer *t, const char *text,
                              size_t len, int flags, int32_t **ids, int64_t *n,
                              pl_err *err);
-/* pl_token_wants_bos returns true if the tokenizer asks for a BOS token.
- * pl_token_bos returns the id of that token, or -1 if there is none. */
+/* pl_tokenizer_adds_bos returns true if the tokenizer asks for a BOS token. The
+ * others return the ids of BOS and EOS, or -1 if there is none. */
 PL_API bool pl_tokenizer_adds_bos(const pl_tokenizer *t);
 PL_API int32_t pl_tokenizer_bos(const pl_tokenizer *t);
+PL_API int32_t pl_tokenizer_eos(const pl_tokenizer *t);
 /* Returns true if the token ends a generation (EOS, end of turn, ...). */
 PL_API bool pl_token_is_eog(const pl_tokenizer *t, int32_t id);
+/* Writes the bytes of a token to buf [size], as far as they fit, without a
+ * terminator. They may be a part of a character. Returns how many bytes the
+ * token has, which may exceed `size`; 0 for an id that does not exist. */
+PL_API size_t pl_token_bytes(const pl_tokenizer *t, int32_t id, char *buf,
+                             size_t size);
 
 /* Special tokens with which code models mark the parts of a prompt that has a
  * gap to fill. Each precedes one part. In the order of the enum: the text
@@ -782,7 +805,8 @@ PL_API const char *pl_detokenize_flush(pl_detokenizer *d);
 /* A chat template turns a list of messages into the prompt format that a model
  * was trained on. It is Jinja with Hugging Face's additions and settings.
  * Templates come with model files and are not trusted, so that rendering is
- * limited to 2 * 10^7 interpreter steps and 64 MiB of text.
+ * limited to 64 MiB of text and to 2 * 10^7 interpreter steps, or up to 10^9
+ * more for conversations of many bytes.
  *
  * `text` [len] is the template. If it is NULL, the template is the file's
  * tokenizer.chat_template, or tokenizer.chat_template.tool_use for
@@ -795,6 +819,10 @@ PL_API const char *pl_detokenize_flush(pl_detokenizer *d);
 PL_API pl_status pl_template_create(pl_template **out, const char *text,
                                     size_t len, const char *path, pl_err *err);
 PL_API void pl_template_free(pl_template *t);
+/* Returns the text of the template, terminated and owned by `t`: if `tools`,
+ * that of the separate template for conversations with tools. Returns NULL if
+ * there is no such template. */
+PL_API const char *pl_template_text(const pl_template *t, bool tools);
 
 /* The input of a template, as JSON texts. */
 typedef struct pl_conversation {
@@ -808,6 +836,15 @@ typedef struct pl_conversation {
      * answer */
     bool no_generation_prompt;
     int64_t now; /* seconds since 1970, for dates; 0 for the current time */
+    /* Changes the conversation so that the template takes it, where it refuses
+     * it or drops a part: joins system messages, lets user and assistant take
+     * turns, sets ids of calls, completes tools, and so on. Contents must be
+     * texts, and reasoning is in the field reasoning_content of messages. The
+     * variables are those of llama.cpp's server: enable_thinking is true,
+     * date_string and datetime are today's date, bos_token and eos_token are
+     * empty if the file has none, and tools is undefined if there are none.
+     * Else the template gets exactly what is given, and None for no tools. */
+    bool adapt;
 } pl_conversation;
 
 static inline void pl_conversation_init(pl_conversation *c)
@@ -857,7 +894,8 @@ typedef void pl_reply_fn(void *user, const pl_reply_part *part);
 /* Creates a parser. `t` is borrowed until pl_reply_free. `prompt` [len] is the
  * prompt that the model continues, which may end within reasoning; it is not
  * kept. `tools` are those of the conversation, whose schemas tell which
- * arguments are strings; NULL if none. `part` is called with each new part and
+ * arguments are strings. With "[]" nothing is a call, so what looks like one is
+ * content. NULL if they are not known. `part` is called with each new part and
  * may be NULL. */
 PL_API pl_status pl_reply_create(pl_reply **out, const pl_template *t,
                                  const char *prompt, size_t len,
@@ -965,7 +1003,9 @@ typedef struct pl_sampling {
     int dry_allowed_length, dry_last_n;
     int n_dry_breaker; /* at most 256 */
     const char *const *dry_breaker;
-    const pl_tokenizer *tokenizer; /* for the breakers; borrowed */
+    /* For the breakers, and for the tokens that the file says must never be
+     * generated (tokenizer.ggml.suppress_tokens); borrowed. */
+    const pl_tokenizer *tokenizer;
 
     /* Version of Mirostat (arXiv:2007.14966), 1 or 2; 0 = off. Its target
      * surprise is tau (5 bits), its learning rate eta (0.1). It is applied
@@ -987,6 +1027,19 @@ static inline void pl_sampling_init(pl_sampling *s)
 {
     pl_sampling_init_size(s, sizeof *s);
 }
+
+/* Sets the fields of *s that the model's file recommends (keys
+ * general.sampling.*, which llama.cpp reads, too); leaves the others. Numbers
+ * out of range become the nearest allowed. PL_BAD_FILE: names the first key
+ * that cannot be used; all others are set. */
+PL_API pl_status pl_model_sampling(const pl_model *m, pl_sampling *s,
+                                   pl_err *err);
+
+/* Returns the sampler (enum pl_sampling_step) with the name name[len], as
+ * llama.cpp calls it: "top_k", also "top-k". Returns -1 if there is none. */
+PL_API int pl_sampling_step_find(const char *name, size_t len);
+/* Returns the name of a sampler, or "" if there is none. */
+PL_API const char *pl_sampling_step_name(int step);
 
 /* Creates a sampler with the settings `s`, or the defaults if NULL. `s` is
  * copied; s->tokenizer is borrowed. n_vocab is the number of logits
@@ -1017,15 +1070,18 @@ typedef enum pl_grammar_form {
     /* GBNF from pl_template_calls, in which a control token may match the text
      * of a marker (of a tool call, for example) */
     PL_GRAMMAR_CALLS,
+    /* a regular expression, as in JSON Schema, that matches the whole text */
+    PL_GRAMMAR_REGEX,
 } pl_grammar_form;
 
 /* Compiles a grammar from `text` [len], which is not kept. `t` is the tokenizer
  * of the tokens that it will constrain; it may be freed afterwards. `name` is
  * used for the grammar in messages; NULL for "grammar". PL_BAD_ARGUMENT: the
  * text has an error (the message gives line and column), is left-recursive or
- * too large, or the schema is invalid. PL_UNSUPPORTED: a schema has an
- * unsupported keyword or is too complex. Messages about a schema give the path
- * in it. */
+ * too large, or the schema is invalid. PL_UNSUPPORTED: a schema is too complex,
+ * or a regular expression has an unsupported construct. Messages about a schema
+ * give the path in it. In GBNF, <[12]> and <text> are tokens of `t`, and
+ * !<[12]> is any other one. */
 PL_API pl_status pl_grammar_create(pl_grammar **out, const pl_tokenizer *t,
                                    pl_grammar_form form, const char *text,
                                    size_t len, const char *name, pl_err *err);
@@ -1047,6 +1103,10 @@ PL_API pl_status pl_template_calls(const pl_template *t, const char *tools,
                                    const char *only, bool single,
                                    const char *content, char **gbnf,
                                    bool *reasons, pl_err *err);
+/* Returns what the grammar's schemas require and the grammar does not enforce,
+ * a line each: the path, the keyword and the reason. "" if nothing. Valid until
+ * the grammar is freed. */
+PL_API const char *pl_grammar_notes(const pl_grammar *g);
 /* Frees a grammar. Samplers that use it must be freed before. */
 PL_API void pl_grammar_free(pl_grammar *g);
 /* Makes pl_sample allow only tokens that continue a text of the grammar; other

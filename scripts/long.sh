@@ -51,7 +51,7 @@ compile_full() {
 }
 
 part_short() { PLAIT_TIER=long scripts/deps.sh test && make test; }
-part_tests() { tests build long; }
+part_tests() { scripts/clients.sh build/clients-long long && tests build long; }
 part_ptx() { make test-ptx; }
 part_clang() { compile build-clang && tests build-clang short -j "$jobs"; }
 part_asan() {

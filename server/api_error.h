@@ -12,6 +12,7 @@ enum api_error_shape {
                          other routes */
     API_ERROR_BLOCKS, /* {"type":"error","error":{"type","message"}}, for
                          /v1/messages */
+    API_ERROR_OLLAMA, /* {"error": message}, for /api/ */
 };
 
 struct api_error {
@@ -21,6 +22,8 @@ struct api_error {
     char param[96];    /* path of the invalid field, such as
                           "messages[2].content"; "" if none */
     char message[512]; /* NUL-terminated */
+    /* If the prompt is too long for the context: the tokens of both; else 0 */
+    int64_t n_prompt, n_ctx;
 };
 
 /* Fills *r. Strings that do not fit are truncated. `param` may be NULL. Always
@@ -29,11 +32,18 @@ bool api_error_set(struct api_error *r, int status, const char *code,
                    const char *param, const char *fmt, ...)
     __attribute__((format(printf, 5, 6)));
 bool api_error_set_memory(struct api_error *r);
+/* Fills *r for a prompt of n_prompt tokens that does not fit in a context of
+ * n_ctx. The words, codes and fields are those by which clients recognize that
+ * they must shorten a conversation. Always returns false. */
+bool api_error_set_overflow(struct api_error *r, int64_t n_prompt,
+                            int64_t n_ctx);
 /* Fills *r from a library error: err->message, and the HTTP status that
- * corresponds to `s`. Always returns false. */
+ * corresponds to `s`. PL_FULL means that the request exceeds a limit, so it
+ * gives 400: clients send a request that got 429 again. Always returns
+ * false. */
 bool api_error_set_status(struct api_error *r, pl_status s, const pl_err *err);
 /* Returns the string for the "type" field of the error object. It depends on
- * the HTTP status and the protocol. */
+ * the error and the protocol. */
 const char *api_error_type(const struct api_error *r,
                            enum api_error_shape shape);
 /* Returns the body of an error response as a new JSON object; NULL if out of
@@ -42,6 +52,9 @@ json_t *api_error_json(const struct api_error *r, enum api_error_shape shape);
 /* Returns the body of an error response as a malloc'ed string; NULL if out of
  * memory. */
 char *api_error_body(const struct api_error *r, enum api_error_shape shape);
+/* Returns the form of errors for the path of a URL, which decides the
+ * protocol. */
+enum api_error_shape api_error_shape_of_path(const char *path);
 /* Returns the body of an error response to a request that was rejected before
  * it was parsed. `path` is the path of its URL and decides the protocol. The
  * string is malloc'ed; NULL if out of memory. An http_error_fn. */

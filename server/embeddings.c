@@ -2,6 +2,7 @@
  * loop's thread, as in generation.c. */
 #include "embeddings.h"
 
+#include "ollama.h"
 #include "request_parse.h"
 #include "request_tasks.h"
 #include "service.h"
@@ -33,10 +34,15 @@ struct embeddings {
     struct service *service; /* borrowed */
     struct http_request *r;
     struct request request; /* the parsed request; only its prompts are used */
-    bool plain, base64;
+    enum embeddings_protocol as;
+    double arrival_s; /* by loop_now */
+    double load_s;    /* seconds for which the request waited for its model */
+    bool base64;
+    bool cut; /* a text that is too long for the context is truncated */
     int norm;
     int64_t width, n_number; /* width: values of a row; n_number: values of all
                                 rows kept */
+    int64_t kept;            /* values of a row that are returned */
     atomic_bool gone;
     bool failed;
     struct api_error why; /* set if `failed` */
@@ -158,12 +164,12 @@ static json_t *vectors(const struct embedded *t)
     const struct embeddings *g = t->of;
     json_t *list;
 
-    if (!g->plain)
-        return g->base64 ? packed(t->row, g->width) : floats(t->row, g->width);
+    if (g->as != EMBEDDINGS_AS_LLAMA)
+        return g->base64 ? packed(t->row, g->kept) : floats(t->row, g->kept);
     list = json_array();
     for (int64_t i = 0; i < rows_of(t); i++)
         if (json_array_append_new(
-                list, floats(t->row + i * g->width, g->width)) != 0) {
+                list, floats(t->row + i * g->width, g->kept)) != 0) {
             json_decref(list);
             return NULL;
         }
@@ -192,10 +198,12 @@ static bool check_numbers(struct embedded *t)
 static bool write_part(struct embedded *t)
 {
     struct embeddings *g = t->of;
-    json_t *j = json_pack("{s:i, s:o}", "index", (int)(t - g->text),
-                          "embedding", vectors(t));
+    bool bare = g->as >= EMBEDDINGS_AS_OLLAMA;
+    json_t *j = bare ? vectors(t)
+                     : json_pack("{s:i, s:o}", "index", (int)(t - g->text),
+                                 "embedding", vectors(t));
 
-    if (j && (g->plain ||
+    if (j && (g->as != EMBEDDINGS_AS_OPENAI ||
               json_object_set_new(j, "object", json_string("embedding")) == 0))
         t->json = json_dumps(j, JSON_COMPACT | JSON_REAL_PRECISION(9));
     json_decref(j);
@@ -216,8 +224,17 @@ static char *rest_of(const struct embeddings *g)
 
     for (int i = 0; i < g->n; i++)
         n += g->text[i].n;
-    j = json_pack("{s:o, s:{s:I, s:I}}", "model", json_text(name, strlen(name)),
-                  "usage", "prompt_tokens", n, "total_tokens", n);
+    if (g->as == EMBEDDINGS_AS_OLLAMA)
+        j = json_pack(
+            "{s:s?, s:I, s:I, s:I}", "model", g->request.model,
+            "total_duration",
+            (json_int_t)(1e9 * (g->load_s + loop_now() - g->arrival_s)),
+            "load_duration", (json_int_t)(1e9 * g->load_s), "prompt_eval_count",
+            n);
+    else
+        j = json_pack("{s:o, s:{s:I, s:I}}", "model",
+                      json_text(name, strlen(name)), "usage", "prompt_tokens",
+                      n, "total_tokens", n);
     s = j ? json_dumps(j, JSON_COMPACT) : NULL;
     json_decref(j);
     return s;
@@ -225,17 +242,31 @@ static char *rest_of(const struct embeddings *g)
 
 static void response(struct embeddings *g)
 {
-    static const char head[] = "{\"object\":\"list\",\"data\":";
+    static const char *const heads[] = {
+        [EMBEDDINGS_AS_OPENAI] = "{\"object\":\"list\",\"data\":[",
+        [EMBEDDINGS_AS_LLAMA] = "[",
+        [EMBEDDINGS_AS_OLLAMA] = "{\"embeddings\":[",
+        [EMBEDDINGS_AS_OLLAMA_ONE] = "{\"embedding\":",
+    };
+    static const char *const ends[] = {
+        [EMBEDDINGS_AS_OPENAI] = "],",
+        [EMBEDDINGS_AS_LLAMA] = "]",
+        [EMBEDDINGS_AS_OLLAMA] = "],",
+        [EMBEDDINGS_AS_OLLAMA_ONE] = "}",
+    };
+    const char *head = heads[g->as], *end = ends[g->as];
     char *rest = rest_of(g);
     struct text all = {0};
-    bool ok = rest && (g->plain || text_add(&all, head, sizeof head - 1));
+    bool ok = rest && text_add(&all, head, strlen(head));
+
+    if (g->n == 0 && g->as == EMBEDDINGS_AS_OLLAMA_ONE)
+        ok = ok && text_add(&all, "[]", 2);
 
     for (int i = 0; i < g->n && ok; i++)
-        ok = text_add(&all, i > 0 ? "," : "[", 1) &&
+        ok = text_add(&all, ",", i > 0) &&
              text_add(&all, g->text[i].json, strlen(g->text[i].json));
-    ok = ok && text_add(&all, "]", 1) &&
-         (g->plain || (text_add(&all, ",", 1) &&
-                       text_add(&all, rest + 1, strlen(rest + 1))));
+    ok = ok && text_add(&all, end, strlen(end)) &&
+         (end[1] != ',' || text_add(&all, rest + 1, strlen(rest + 1)));
     free(rest);
     if (!ok)
         text_free(&all);
@@ -312,7 +343,7 @@ static void on_end(void *user, const struct task_report *report)
         atomic_store(&g->gone, true);
     }
     if (g->service->pooling != EMBEDDINGS_NONE && !g->failed)
-        embeddings_norm(t->row, (size_t)g->width, g->norm);
+        embeddings_norm(t->row, (size_t)g->kept, g->norm);
     if (!g->failed && (!check_numbers(t) || !write_part(t))) {
         g->failed = true;
         atomic_store(&g->gone, true);
@@ -333,25 +364,39 @@ static bool read_form(struct embeddings *g, const struct fields *f)
 {
     static const char *const formats[] = {"float", "base64"};
     int format = 0;
-    int64_t norm = 2, width = g->width;
+    /* the older route of Ollama returns vectors as they are */
+    int64_t norm = g->as == EMBEDDINGS_AS_OLLAMA_ONE ? -1 : 2;
+    bool cut = g->as >= EMBEDDINGS_AS_OLLAMA;
 
+    /* The first values of a vector are one, too, for models that were trained
+     * so (Matryoshka Representation Learning). */
+    g->kept = g->width;
     if (!field_choice(f, "encoding_format", formats, 2, &format) ||
         !field_int(f, "embd_normalize", -1, 100, &norm) ||
-        !field_int(f, "dimensions", 1, INT32_MAX, &width))
+        !field_bool(f, "truncate", &cut) ||
+        !field_int(f, "dimensions", 1, g->width, &g->kept))
         return false;
-    g->base64 = format == 1;
+    g->base64 = format == 1 && g->as < EMBEDDINGS_AS_OLLAMA;
+    g->cut = cut && g->as >= EMBEDDINGS_AS_OLLAMA;
     g->norm = (int)norm;
-    return width == g->width ||
-           api_error_set(f->why, 400, "unsupported_value", "dimensions",
-                         "dimensions: only %lld is supported, the width of the "
-                         "model; leave it out",
-                         (long long)g->width);
+    return true;
+}
+
+/* Returns true if a request of Ollama's API has no text, which gives no
+ * vector. */
+static bool is_empty(const struct request_reader *in)
+{
+    const json_t *v = field(&in->f, in->prompt);
+
+    return v == NULL || (json_is_array(v) && json_array_size(v) == 0) ||
+           (json_is_string(v) && json_string_length(v) == 0);
 }
 
 /* Parses a request. Sets *out to it, malloc'ed. Returns false with *why filled
  * if it is rejected; even then *out may be set and is owned by the caller. */
-static bool read_request(struct service *v, struct http_request *r, bool plain,
-                         struct embeddings **out, struct api_error *why)
+static bool read_request(struct service *v, struct http_request *r,
+                         enum embeddings_protocol as, struct embeddings **out,
+                         struct api_error *why)
 {
     const struct request_rules rules = {
         .words = v->words,
@@ -359,6 +404,7 @@ static bool read_request(struct service *v, struct http_request *r, bool plain,
         .max_texts = MOST_TEXTS,
     };
     struct request a = {.n = 1, .n_prompt = 1};
+    const char *text;
     struct request_reader in = {.f = {.why = why}, .a = &a, .rules = &rules};
     size_t len;
     const char *body = http_body(r, &len);
@@ -366,8 +412,16 @@ static bool read_request(struct service *v, struct http_request *r, bool plain,
               (request_add_defaults(a.body, v->defaults) ||
                api_error_set_memory(why));
 
-    in.prompt = plain && ok && !field(&in.f, "input") ? "content" : "input";
-    ok = ok && request_read_prompt(&in);
+    in.prompt = as == EMBEDDINGS_AS_OLLAMA_ONE ? "prompt" : "input";
+    if (as == EMBEDDINGS_AS_LLAMA && ok && !field(&in.f, "input"))
+        in.prompt = "content";
+    ok =
+        ok && field_text(&in.f, "model", &a.model) &&
+        (as != EMBEDDINGS_AS_OLLAMA_ONE || field_text(&in.f, in.prompt, &text));
+    if (ok && as >= EMBEDDINGS_AS_OLLAMA && is_empty(&in))
+        a.n_prompt = 0;
+    else
+        ok = ok && request_read_prompt(&in);
     if (ok && !(*out = calloc(1, sizeof **out + (size_t)a.n_prompt *
                                                     sizeof *(*out)->text)))
         ok = api_error_set_memory(why);
@@ -378,16 +432,18 @@ static bool read_request(struct service *v, struct http_request *r, bool plain,
     **out = (struct embeddings){.service = v,
                                 .r = r,
                                 .request = a,
-                                .plain = plain,
+                                .as = as,
+                                .arrival_s = loop_now(),
+                                .load_s = http_age(r),
                                 .width = pl_model_d_model(v->model),
                                 .n = a.n_prompt,
                                 .n_left = a.n_prompt};
     service_hold(v);
-    if (!plain && v->pooling == EMBEDDINGS_NONE)
+    if (as != EMBEDDINGS_AS_LLAMA && v->pooling == EMBEDDINGS_NONE)
         return api_error_set(why, 400, "unsupported_value", "input",
-                             "input: /v1/embeddings cannot return one vector "
-                             "per token (--pooling none); use /embedding, or "
-                             "start the server with another --pooling");
+                             "input: one vector per token (--pooling none) is "
+                             "returned by /embedding only; use that, or start "
+                             "the server with another --pooling");
     return read_form(*out, &in.f);
 }
 
@@ -404,6 +460,12 @@ static bool make_text(struct embeddings *g, int i, struct task_params *params,
 
     if (s != PL_OK)
         return api_error_set_status(why, s, &err);
+    if (g->cut && t->n >= pl_engine_n_ctx(g->service->engine))
+        t->n = pl_engine_n_ctx(g->service->engine) - 1;
+    if (!service_check_length(g->service, t->n, why)) {
+        free(ids);
+        return false;
+    }
     t->of = g;
     n_row = (size_t)rows_of(t);
     g->n_number += rows_of(t) * g->width;
@@ -468,18 +530,23 @@ static bool submit_tasks(struct embeddings *g, struct api_error *why)
     return ok;
 }
 
-void embeddings_start(struct service *v, struct http_request *r, bool plain)
+void embeddings_start(struct service *v, struct http_request *r,
+                      enum embeddings_protocol as)
 {
     struct embeddings *g = NULL;
     struct api_error why;
+    bool ok = v->pooling != EMBEDDINGS_OFF ||
+              api_error_set(&why, 501, "not_supported", "",
+                            "embeddings are disabled; start the server with "
+                            "--embeddings");
 
-    if (v->pooling == EMBEDDINGS_OFF)
-        api_error_set(
-            &why, 501, "not_supported", "",
-            "embeddings are disabled; start the server with --embeddings");
-    else if (read_request(v, r, plain, &g, &why) && submit_tasks(g, &why))
+    ok = ok && read_request(v, r, as, &g, &why);
+    if (ok && g->n > 0 && submit_tasks(g, &why))
         return;
+    if (ok && g->n == 0)
+        response(g);
+    else
+        service_reject(r, &why);
     if (g)
         embeddings_free(g);
-    service_reject(r, &why);
 }

@@ -1,5 +1,5 @@
-/* /v1/embeddings and llama-server's /embedding: compute embedding vectors for
- * texts.
+/* /v1/embeddings, llama-server's /embedding and Ollama's /api/embed: compute
+ * embedding vectors for texts.
  *
  * Each text is a task of the loop. Its result is rows instead of tokens: the
  * output of the model's last norm for each token of the text. The rows are
@@ -25,9 +25,16 @@ enum embeddings_pooling {
     EMBEDDINGS_NONE, /* all rows are returned; not for /v1/embeddings */
 };
 
-/* Handles a request; `r` is answered later, from another thread. If `plain`,
- * uses the protocol of llama-server's /embedding, else OpenAI's. */
-void embeddings_start(struct service *v, struct http_request *r, bool plain);
+enum embeddings_protocol {
+    EMBEDDINGS_AS_OPENAI,
+    EMBEDDINGS_AS_LLAMA,      /* llama-server's /embedding */
+    EMBEDDINGS_AS_OLLAMA,     /* /api/embed */
+    EMBEDDINGS_AS_OLLAMA_ONE, /* the older /api/embeddings, for one text */
+};
+
+/* Handles a request; `r` is answered later, from another thread. */
+void embeddings_start(struct service *v, struct http_request *r,
+                      enum embeddings_protocol as);
 
 /* Normalizes the vector x [n] in place. p >= 1: the p-norm becomes 1. p = 0:
  * the largest magnitude becomes 32760, for conversion to 16-bit integers. p <

@@ -6,6 +6,7 @@
  * frees it after its last task. When the client disconnects, only a flag is
  * set. */
 #include "logprob.h"
+#include "ollama.h"
 #include "request_tasks.h"
 #include "response.h"
 #include "service.h"
@@ -26,8 +27,6 @@ struct choice {
     struct generation *of;
     int index;
     pl_detokenizer *text;
-    pl_detokenizer *piece; /* for the texts of single tokens; NULL if not
-                              requested */
     struct stops stops;
     pl_reply *reply;  /* parser of the output; NULL if not a conversation */
     bool prompt_sent; /* response_prompt was called */
@@ -37,12 +36,18 @@ struct choice {
     bool full;        /* the output is complete: it continued after the only
                          call that is allowed */
     bool begins;      /* the parser is being fed request.begun */
-    size_t n_begun;   /* bytes of request.begun that were skipped */
+    bool cut;         /* the output is complete: a limit of its lines is
+                         reached */
+    bool indents;     /* the text is within the blanks that begin a line */
+    int64_t n_blank;  /* how many there were */
+    size_t n_begun;   /* bytes of request.begun skipped in the content */
     int64_t n_prompt, n_cached;
     int64_t n_thought; /* tokens of reasoning so far */
     int32_t *forced;   /* [n_forced], tokens that end the reasoning; owned */
     int64_t n_forced, at_forced;
-    double last_token_s; /* time of its last token; 0 if none */
+    /* times by loop_now: of the beginning of its prompt, of its first and its
+     * last token; 0 if not reached */
+    double began_s, first_token_s, last_token_s;
 };
 
 struct generation {
@@ -54,7 +59,13 @@ struct generation {
     bool reasons;        /* the grammar also covers reasoning before the
                             answer */
     char *prompt;        /* rendered conversation; owned; NULL if none */
+    int32_t **ids;       /* tokens of each prompt; owned with its elements,
+                            [request.n_prompt]; NULL if not made yet */
+    struct text *texts;  /* texts of the prompts, as above; empty if nobody
+                            gets them */
     double arrival_s;    /* time of arrival, by loop_now */
+    double load_s;       /* seconds for which the request waited for its
+                            model */
     double last_sent_s;  /* time when data was last sent, by loop_now */
     atomic_bool gone;    /* the client has disconnected */
     bool begun;          /* http_begin was called */
@@ -68,11 +79,16 @@ static void generation_free(struct generation *g)
 {
     for (int i = 0; i < g->n_choice; i++) {
         pl_detokenizer_free(g->choice[i].text);
-        pl_detokenizer_free(g->choice[i].piece);
         stop_fini(&g->choice[i].stops);
         pl_reply_free(g->choice[i].reply);
         free(g->choice[i].forced);
     }
+    for (int i = 0; g->ids && i < g->request.n_prompt; i++)
+        free(g->ids[i]);
+    for (int i = 0; g->texts && i < g->request.n_prompt; i++)
+        text_free(&g->texts[i]);
+    free(g->ids);
+    free(g->texts);
     response_free(g->response);
     grammars_give(&g->service->grammars, g->grammar);
     request_fini(&g->request);
@@ -100,6 +116,12 @@ static bool write_out(void *user, const void *data, size_t n)
     http_respond(g->r, 200, response_type(g->response), data, n);
     g->answered = true;
     return true;
+}
+
+static void keep_items(void *user, const char *id, const json_t *items)
+{
+    response_store_put(&((struct generation *)user)->service->stored, id,
+                       items);
 }
 
 static void set_gone(void *user)
@@ -148,91 +170,167 @@ static void send_part(void *user, const pl_reply_part *part)
         c->broken |= !response_part(c->of->response, c->index, part);
 }
 
+/* Returns how many bytes of the text are within the limits of lines
+ * (request.n_indent, request.max_s), and sets c->cut if these end it. */
+static size_t limit_lines(struct choice *c, const char *text, size_t len)
+{
+    const struct request *a = &c->of->request;
+    size_t n = 0;
+
+    for (; n < len && !c->cut; n++) {
+        if (c->indents && text[n] != ' ' && text[n] != '\t') {
+            c->indents = false;
+            c->cut = c->n_blank < a->n_indent;
+            if (c->cut)
+                return n;
+        }
+        c->n_blank++;
+        if (text[n] != '\n')
+            continue;
+        c->indents = a->n_indent > 0;
+        c->n_blank = 0;
+        c->cut = a->max_s > 0 && loop_now() - c->first_token_s > a->max_s;
+    }
+    return n;
+}
+
 /* Handles output that is not part of a stop string. A stop_write_fn. */
 static bool take_text(void *user, const char *text, size_t len)
 {
     struct choice *c = user;
     pl_reply_part part = {.kind = PL_REPLY_CONTENT, .text = text, .len = len};
 
-    if (!c->reply)
+    if (!c->reply) {
+        part.len = limit_lines(c, text, len);
         return response_part(c->of->response, c->index, &part);
+    }
     return pl_reply_add(c->reply, text, len, NULL) == PL_OK && !c->broken;
 }
 
 static bool is_written(const struct choice *c)
 {
-    return c->stops.hit >= 0 || c->full ||
+    return c->stops.hit >= 0 || c->full || c->cut ||
            (c->reply && pl_reply_ended(c->reply));
+}
+
+/* ---- tokens and their probabilities -------------------------------------- */
+
+enum { N_TOKEN = 1 + REQUEST_MAX_TOP };
+
+/* Sets the bytes of n tokens, as the vocabulary has them. Returns their memory,
+ * which the caller frees; NULL if out of memory. */
+static char *name_tokens(const pl_tokenizer *words, struct response_token *t,
+                         int n)
+{
+    size_t all = 0;
+    char *names, *at;
+
+    for (int i = 0; i < n; i++)
+        all += t[i].len = pl_token_bytes(words, t[i].id, NULL, 0);
+    at = names = malloc(all + 1);
+    for (int i = 0; i < n && names; i++) {
+        pl_token_bytes(words, t[i].id, at, t[i].len);
+        t[i].text = at;
+        at += t[i].len;
+    }
+    return names;
+}
+
+/* Fills t[0] for a token and t[1 ...] for its alternatives. Without logits, the
+ * token has no probability. Returns the memory of their bytes, which the caller
+ * frees; NULL if out of memory. */
+static char *describe(const struct choice *c, int32_t id, const float *logits,
+                      struct response_token t[static N_TOKEN])
+{
+    const struct generation *g = c->of;
+    struct logprob own = {id, NAN}, top[REQUEST_MAX_TOP];
+    int n = 0;
+
+    if (logits)
+        n = logprob_read(logits, pl_tokenizer_n_vocab(g->service->words), &own,
+                         top, g->request.n_top);
+    t[0] = (struct response_token){
+        .id = id, .logprob = own.p, .top = t + 1, .n_top = n};
+    for (int i = 0; i < n; i++)
+        t[1 + i] =
+            (struct response_token){.id = top[i].id, .logprob = top[i].p};
+    return name_tokens(g->service->words, t, 1 + n);
+}
+
+static bool send_token(struct choice *c, int32_t id, const float *logits)
+{
+    const struct response_times times = {c->first_token_s - c->began_s,
+                                         c->last_token_s - c->first_token_s};
+    struct response_token t[N_TOKEN];
+    char *names = NULL;
+    bool ok = true;
+
+    t[0] = (struct response_token){.id = id};
+    if (c->of->request.probs)
+        ok = (names = describe(c, id, logits, t)) != NULL;
+    ok = ok && response_token(c->of->response, c->index, t, &times);
+    free(names);
+    return ok;
+}
+
+/* Returns true if the tokenizer put this token before the prompt's text. */
+static bool is_added(const struct choice *c, int64_t at, int32_t id)
+{
+    const struct generation *g = c->of;
+    const struct request_prompt *p =
+        &g->request.prompt[c->index / g->request.n];
+
+    return at == 0 && p->n > 0 && p->piece[0].text &&
+           pl_tokenizer_adds_bos(g->service->words) &&
+           id == pl_tokenizer_bos(g->service->words);
+}
+
+/* Sends token `at` of the prompt, and its probability after the tokens before
+ * it; `logits` is NULL for the first. */
+static void send_prompt_token(struct choice *c, int64_t at, const float *logits)
+{
+    const struct generation *g = c->of;
+    int32_t id = g->ids[c->index / g->request.n][at];
+    struct response_token t[N_TOKEN];
+    char *names = describe(c, id, logits, t);
+
+    t[0].hidden = is_added(c, at, id);
+    c->broken |= !names || !response_prompt_token(g->response, c->index, t);
+    free(names);
+}
+
+static void on_prompt_logits(void *user, int64_t at, const float *logits)
+{
+    if (at == 0)
+        send_prompt_token(user, 0, NULL);
+    send_prompt_token(user, at + 1, logits);
 }
 
 static void send_prompt(struct choice *c)
 {
+    const struct generation *g = c->of;
+    const char *text = g->prompt;
+
     if (c->prompt_sent)
         return;
     c->prompt_sent = true;
-    response_prompt(c->of->response, c->index, c->n_prompt, c->n_cached,
-                    c->of->prompt);
+    if (!text)
+        text = g->texts[c->index / g->request.n].s;
+    if (g->request.prompt_probs && c->n_prompt == 1)
+        send_prompt_token(c, 0, NULL);
+    response_prompt(g->response, c->index, c->n_prompt, c->n_cached, text);
 }
 
 static void on_progress(void *user, int64_t done, int64_t total, int64_t cached)
 {
     struct choice *c = user;
+    double now = loop_now();
 
     c->n_cached = cached;
-    if (c->of->request.progress)
-        response_progress(c->of->response, c->index, done, total, cached,
-                          loop_now() - c->of->arrival_s);
-}
-
-/* ---- tokens and their probabilities -------------------------------------- */
-
-enum { MAX_PIECE = 256 };
-
-struct piece {
-    char text[MAX_PIECE];
-    size_t len;
-};
-
-/* Fills *out with the text of a single token, truncated to MAX_PIECE bytes. */
-static void name_token(struct choice *c, int32_t id, struct piece *out)
-{
-    const char *s = pl_detokenize(c->piece, id);
-    size_t n = strlen(s), more;
-
-    n = n < MAX_PIECE ? n : MAX_PIECE;
-    memcpy(out->text, s, n);
-    s = pl_detokenize_flush(c->piece);
-    more = strlen(s);
-    more = more < MAX_PIECE - n ? more : MAX_PIECE - n;
-    memcpy(out->text + n, s, more);
-    out->len = n + more;
-}
-
-static struct response_token as_token(struct choice *c, const struct logprob *p,
-                                      struct piece *text)
-{
-    name_token(c, p->id, text);
-    return (struct response_token){
-        .id = p->id, .text = text->text, .len = text->len, .logprob = p->p};
-}
-
-static bool send_token(struct choice *c, int32_t id, const float *logits)
-{
-    const struct generation *g = c->of;
-    struct logprob own = {.id = id}, top[REQUEST_MAX_TOP];
-    struct response_token t, others[REQUEST_MAX_TOP];
-    struct piece text[1 + REQUEST_MAX_TOP];
-    int n = 0;
-
-    if (g->request.probs)
-        n = logprob_read(logits, pl_tokenizer_n_vocab(g->service->words), &own,
-                         top, g->request.n_top);
-    t = as_token(c, &own, &text[0]);
-    for (int i = 0; i < n; i++)
-        others[i] = as_token(c, &top[i], &text[1 + i]);
-    t.top = others;
-    t.n_top = n;
-    return response_token(g->response, c->index, &t);
+    if (c->began_s == 0)
+        c->began_s = now;
+    response_progress(c->of->response, c->index, done, total, cached,
+                      now - c->began_s);
 }
 
 /* ---- task callbacks ------------------------------------------------------ */
@@ -247,10 +345,11 @@ static bool on_token(void *user, int32_t id, const float *logits)
 
     if (c->last_token_s > 0)
         metrics_add_token(&c->of->service->metrics, now - c->last_token_s);
+    else
+        c->first_token_s = now;
     c->last_token_s = now;
     send_prompt(c);
-    if (c->of->request.probs || c->of->request.ids)
-        c->broken |= !send_token(c, id, logits);
+    c->broken |= !send_token(c, id, logits);
     if (!stop_add(&c->stops, text, strlen(text), take_text, c))
         c->broken = true;
     return !c->broken && !is_written(c);
@@ -312,7 +411,7 @@ static enum response_end_reason finish_reason(const struct choice *c,
 {
     if (c->stops.hit >= 0)
         return RESPONSE_STOP;
-    return why == FINISH_LENGTH ? RESPONSE_LENGTH : RESPONSE_ENDED;
+    return why == FINISH_LENGTH || c->cut ? RESPONSE_LENGTH : RESPONSE_ENDED;
 }
 
 /* Emits the rest of a choice's text, held back until its end was known. Returns
@@ -338,12 +437,13 @@ static bool send_end(struct choice *c, const struct task_report *report)
                                .n_prompt = report->n_prompt,
                                .n_cached = report->n_cached,
                                .n_written = report->n_written,
-                               .prompt_s = report->prompt_s,
-                               .written_s = report->written_s};
+                               .times = {report->prompt_s, report->written_s},
+                               .load_s = g->load_s};
 
     end.full =
         report->why == FINISH_LENGTH && report->n_prompt + report->n_written >=
                                             pl_engine_n_ctx(g->service->engine);
+    end.total_s = g->load_s + loop_now() - g->arrival_s;
     if (c->stops.hit >= 0)
         end.stop = g->request.stop[c->stops.hit];
     return response_end(g->response, c->index, &end);
@@ -403,6 +503,26 @@ static void on_end(void *user, const struct task_report *report)
 
 /* ---- creation and submission --------------------------------------------- */
 
+/* Puts the tokens of request.context before those of a rendered conversation,
+ * without the BOS token that these may begin with. */
+static bool add_context(const struct generation *g, int32_t **ids, int64_t *n,
+                        struct api_error *why)
+{
+    const struct request *a = &g->request;
+    int64_t skip =
+        *n > 0 && (*ids)[0] == pl_tokenizer_bos(g->service->words) ? 1 : 0;
+    int32_t *all = malloc((size_t)(a->n_context + *n - skip + 1) * sizeof *all);
+
+    if (!all)
+        return api_error_set_memory(why);
+    memcpy(all, a->context, (size_t)a->n_context * sizeof *all);
+    memcpy(all + a->n_context, *ids + skip, (size_t)(*n - skip) * sizeof *all);
+    free(*ids);
+    *ids = all;
+    *n += a->n_context - skip;
+    return true;
+}
+
 /* Sets *ids to the n tokens of prompt p, malloc'ed. */
 static bool read_prompt(const struct generation *g, int p, int32_t **ids,
                         int64_t *n, struct api_error *why)
@@ -415,7 +535,9 @@ static bool read_prompt(const struct generation *g, int p, int32_t **ids,
                                   &err)
             : request_prompt_tokens(&g->request.prompt[p], words, ids, n, &err);
 
-    return s == PL_OK || api_error_set_status(why, s, &err);
+    if (s != PL_OK)
+        return api_error_set_status(why, s, &err);
+    return g->request.n_context == 0 || add_context(g, ids, n, why);
 }
 
 /* Feeds request.begun, which the client already has, to the reply parser. The
@@ -443,14 +565,12 @@ static bool make_choice(struct generation *g, int index, struct api_error *why)
     c->index = index;
     s = pl_detokenizer_create(&c->text, g->service->words, g->prompt != NULL,
                               &err);
-    if (s == PL_OK && (g->request.probs || g->request.ids))
-        s = pl_detokenizer_create(&c->piece, g->service->words, true, &err);
     if (s == PL_OK)
         s = stop_init(&c->stops, g->request.stop, g->request.n_stop, &err);
     if (s == PL_OK && g->prompt)
-        s = pl_reply_create(&c->reply, g->service->form, g->prompt,
-                            strlen(g->prompt) - n_begun, g->request.tools,
-                            send_part, c, &err);
+        s = pl_reply_create(
+            &c->reply, g->service->form, g->prompt, strlen(g->prompt) - n_begun,
+            g->request.tools ? g->request.tools : "[]", send_part, c, &err);
     if (s == PL_OK && c->reply) /* so that whole responses are the same as
                                    streamed ones */
         pl_reply_in_pieces(c->reply);
@@ -465,20 +585,33 @@ static bool make_choice(struct generation *g, int index, struct api_error *why)
 
 /* The parameters of a generation's tasks, needed until they are submitted. */
 struct making {
-    int n;                      /* number of prompts */
-    int32_t **ids;              /* tokens of each prompt; owned with its
-                                   elements, [n] */
     struct task_params *params; /* owned, [n_choice] */
     pl_sampling *how;           /* sampling of each task; owned, [n_choice] */
 };
 
 static void making_fini(struct making *m)
 {
-    for (int i = 0; m->ids && i < m->n; i++)
-        free(m->ids[i]);
-    free(m->ids);
     free(m->params);
     free(m->how);
+}
+
+/* Sets the text of prompt p, if the response needs it: for "echo" as the
+ * request has it, otherwise with the special tokens that were added. */
+static bool keep_text(struct generation *g, int p, int64_t n,
+                      struct api_error *why)
+{
+    const struct request *a = &g->request;
+    const pl_tokenizer *words = g->service->words;
+    pl_err err;
+    pl_status s = PL_OK;
+
+    if (g->prompt)
+        return true;
+    if (a->kind != REQUEST_COMPLETIONS)
+        s = request_ids_text(words, g->ids[p], n, &g->texts[p], &err);
+    else if (a->echo || a->verbose)
+        s = request_prompt_text(&a->prompt[p], words, &g->texts[p], &err);
+    return s == PL_OK || api_error_set_status(why, s, &err);
 }
 
 static bool make_task_params(struct generation *g, struct making *m,
@@ -490,18 +623,24 @@ static bool make_task_params(struct generation *g, struct making *m,
         struct choice *c = &g->choice[i];
         int p = i / g->request.n;
 
-        if (i % g->request.n == 0 && !read_prompt(g, p, &m->ids[p], &n, why))
+        if (i % g->request.n == 0 &&
+            (!read_prompt(g, p, &g->ids[p], &n, why) ||
+             !service_check_length(g->service, n, why) ||
+             !keep_text(g, p, n, why)))
             return false;
+        if (!response_prompt_ids(g->response, i, g->ids[p], n))
+            return api_error_set_memory(why);
         c->n_prompt = n;
         request_fill_params(&g->request, i % g->request.n, &m->params[i],
                             &m->how[i]);
-        m->params[i].prompt = m->ids[p];
+        m->params[i].prompt = g->ids[p];
         m->params[i].n_prompt = n;
         m->params[i].grammar = g->grammar;
         m->params[i].client = http_client(g->r);
         m->params[i].time_s = g->service->time_s;
         m->params[i].listener =
             (struct task_callbacks){.progress = on_progress,
+                                    .prompt_logits = on_prompt_logits,
                                     .token = on_token,
                                     .forced = on_forced,
                                     .grammar_applies = on_grammar_applies,
@@ -541,14 +680,15 @@ static bool submit_tasks(struct generation *g, const struct task_params *params,
  * thread owns `g`. */
 static bool go(struct generation *g, struct api_error *why)
 {
-    size_t n = (size_t)g->n_choice;
-    struct making m = {
-        .n = g->request.n_prompt,
-        .ids = calloc((size_t)g->request.n_prompt + 1, sizeof *m.ids),
-        .params = calloc(n + 1, sizeof *m.params),
-        .how = calloc(n + 1, sizeof *m.how)};
-    bool ok = m.ids && m.params && m.how ? true : api_error_set_memory(why);
+    size_t n = (size_t)g->n_choice, n_prompt = (size_t)g->request.n_prompt;
+    struct making m = {.params = calloc(n + 1, sizeof *m.params),
+                       .how = calloc(n + 1, sizeof *m.how)};
+    bool ok;
 
+    g->ids = calloc(n_prompt + 1, sizeof *g->ids);
+    g->texts = calloc(n_prompt + 1, sizeof *g->texts);
+    ok = g->ids && g->texts && m.params && m.how ? true
+                                                 : api_error_set_memory(why);
     for (int i = 0; i < (int)n && ok; i++)
         ok = make_choice(g, i, why);
     ok = ok && make_task_params(g, &m, why) && submit_tasks(g, m.params, why);
@@ -582,6 +722,7 @@ static bool make_response(struct generation *g, struct api_error *why)
                                    .id = id,
                                    .created = (int64_t)time(NULL),
                                    .write = write_out,
+                                   .keep = keep_items,
                                    .user = g};
     pl_status s;
     pl_err err;
@@ -612,12 +753,52 @@ static pl_status set_tool_grammar(struct generation *g, const char *content,
     return s;
 }
 
+/* Names in a header of the response what the schemas require and the grammar
+ * does not enforce. */
+static void send_notes(struct generation *g)
+{
+    const char *notes = pl_grammar_notes(g->grammar);
+    char line[1024];
+    size_t n = 0;
+
+    for (; *notes && n + 4 < sizeof line; notes++) {
+        if (*notes == '\n')
+            line[n++] = ';';
+        line[n++] = *notes;
+        if (line[n - 1] < ' ' || line[n - 1] > '~')
+            line[n - 1] = ' ';
+    }
+    line[n] = '\0';
+    if (n > 0)
+        http_set_header(g->r, "Plait-Warning", line);
+}
+
+/* Sets the grammar of the field that constrains the content, if there is
+ * one. */
+static bool set_content_grammar(struct generation *g, struct api_error *why)
+{
+    const struct request *a = &g->request;
+    const char *text = a->schema ? a->schema : a->grammar;
+    pl_err err;
+    pl_status s;
+
+    if (!text)
+        return true;
+    s = grammars_take(&g->service->grammars,
+                      a->schema  ? PL_GRAMMAR_JSON_SCHEMA
+                      : a->regex ? PL_GRAMMAR_REGEX
+                                 : PL_GRAMMAR_GBNF,
+                      text, a->format, &g->grammar, &err);
+    if (s == PL_OK)
+        return true;
+    api_error_set_status(why, s, &err);
+    if (why->status == 400)
+        snprintf(why->param, sizeof why->param, "%s", a->format);
+    return false;
+}
+
 static bool set_grammar(struct generation *g, struct api_error *why)
 {
-    const char *text =
-        g->request.schema ? g->request.schema : g->request.grammar;
-    pl_grammar_form form =
-        g->request.schema ? PL_GRAMMAR_JSON_SCHEMA : PL_GRAMMAR_GBNF;
     pl_err err;
     pl_status s = PL_OK;
 
@@ -632,19 +813,119 @@ static bool set_grammar(struct generation *g, struct api_error *why)
     }
     /* If no grammar can be made for the tool calls, the grammar allows only the
      * document, no calls. */
-    if (g->request.schema && g->request.tools &&
-        set_tool_grammar(g, g->request.schema, &err) == PL_OK)
-        return true;
-    if (text)
-        s = grammars_take(&g->service->grammars, form, text,
-                          g->request.schema ? "the schema" : "grammar",
-                          &g->grammar, &err);
-    return s == PL_OK || api_error_set_status(why, s, &err);
+    return (g->request.schema && g->request.tools &&
+            set_tool_grammar(g, g->request.schema, &err) == PL_OK) ||
+           set_content_grammar(g, why);
+}
+
+static bool has_role(const json_t *messages, size_t i, const char *role)
+{
+    const char *own =
+        json_string_value(json_object_get(json_array_get(messages, i), "role"));
+
+    return own && !strcmp(own, role);
+}
+
+/* Removes the oldest turn of a conversation: the messages from the first one
+ * that is not the system's up to the next one of the user. Returns false if
+ * there is only one turn, or if out of memory. */
+static bool drop_turn(char **messages)
+{
+    json_t *all = json_loads(*messages, 0, NULL);
+    size_t n = json_array_size(all), from = 0, to;
+    char *text = NULL;
+
+    while (from < n && has_role(all, from, "system"))
+        from++;
+    for (to = from + 1; to < n && !has_role(all, to, "user");)
+        to++;
+    for (size_t i = from; i < to && to < n; i++)
+        json_array_remove(all, from);
+    if (to < n)
+        text = json_dumps(all, JSON_COMPACT);
+    json_decref(all);
+    if (!text)
+        return false;
+    free(*messages);
+    *messages = text;
+    return true;
+}
+
+/* Renders the conversation. Leaves out the oldest turns while it is too long
+ * for the context, if the request allows that. A quarter of the context, or the
+ * request's limit if that is less, is left for the answer. If a single turn is
+ * too long, the loop rejects it. */
+static bool render(struct generation *g, struct api_error *why)
+{
+    const struct service *v = g->service;
+    const int64_t n_ctx = pl_engine_n_ctx(v->engine);
+    const int64_t limit = g->request.max_tokens;
+    const int64_t room = limit >= 0 && limit < n_ctx / 4 ? limit : n_ctx / 4;
+    int64_t n = 0;
+    int32_t *ids;
+    int n_turn = 0;
+
+    for (;; n_turn++) {
+        free(g->prompt);
+        g->prompt = NULL;
+        if (!service_render(v, &g->request, &g->prompt, NULL, why))
+            return false;
+        if (!g->request.drop_turns)
+            return true;
+        if (!read_prompt(g, 0, &ids, &n, why))
+            return false;
+        free(ids);
+        if (n + room < n_ctx || !drop_turn(&g->request.messages))
+            break;
+    }
+    if (v->log && n_turn > 0) {
+        char text[200];
+
+        snprintf(text, sizeof text,
+                 "%.80s: left out %d turns of a conversation that is too long "
+                 "for the context",
+                 v->name, n_turn);
+        v->log(v->log_user, PL_LOG_INFO, text);
+    }
+    return true;
+}
+
+/* Responds to a request that only had to load its model, and frees it. */
+static void respond_loaded(struct service *v, struct http_request *r,
+                           struct request *a)
+{
+    service_respond(r,
+                    ollama_empty_body(a->kind == REQUEST_OLLAMA_CHAT,
+                                      a->model ? a->model : v->name, "load"));
+    request_fini(a);
+}
+
+/* Logs what a request expects and does not get. */
+static void log_ignored(struct service *v, const struct request *a)
+{
+    char text[400];
+    const int64_t n_ctx = pl_engine_n_ctx(v->engine);
+
+    if (v->log && a->passed_over[0]) {
+        snprintf(text, sizeof text, "%s: options without effect here: %s",
+                 v->name, a->passed_over);
+        v->log(v->log_user, PL_LOG_INFO, text);
+    }
+    if (v->log && a->num_ctx > n_ctx && a->num_ctx > v->most_num_ctx) {
+        v->most_num_ctx = a->num_ctx;
+        snprintf(text, sizeof text,
+                 "%s: num_ctx %" PRId64 ": the context has %" PRId64
+                 " tokens; start the server with -c %" PRId64,
+                 v->name, a->num_ctx, n_ctx, a->num_ctx);
+        v->log(v->log_user, PL_LOG_INFO, text);
+    }
 }
 
 void generation_start(struct service *v, struct http_request *r,
                       enum request_kind kind)
 {
+    const double load_s = http_age(r);
+
     const struct request_rules rules = {
         .sampling = &v->sampling,
         .defaults = v->defaults,
@@ -656,8 +937,11 @@ void generation_start(struct service *v, struct http_request *r,
         .think_tokens = v->think_tokens,
         .seed = (uint64_t)time(NULL) ^ atomic_fetch_add(&v->n_response, 1)
                                            << 32,
-        .can = REQUEST_GRAMMAR | REQUEST_SCHEMA | REQUEST_CALL,
-        .calls_as_text = v->calls_as_text};
+        .can = REQUEST_ALL,
+        .recall = response_store_get,
+        .recall_user = &v->stored,
+        .log = v->log,
+        .log_user = v->log_user};
     struct generation *g = NULL;
     struct request a = {0};
     struct api_error why;
@@ -665,11 +949,22 @@ void generation_start(struct service *v, struct http_request *r,
     const char *body = http_body(r, &len);
     bool ok = request_parse(&a, kind, body, len, &rules, &why);
 
+    if (ok && a.load_only) {
+        respond_loaded(v, r, &a);
+        return;
+    }
+    if (ok)
+        log_ignored(v, &a);
     if (ok && !(g = make(v, r, &a)))
         ok = api_error_set_memory(&why);
+    if (ok)
+        g->load_s = load_s;
     if (ok && g->request.messages)
-        ok = service_render(v, &g->request, &g->prompt, NULL, &why);
-    ok = ok && set_grammar(g, &why) && make_response(g, &why) && go(g, &why);
+        ok = render(g, &why);
+    ok = ok && set_grammar(g, &why) && make_response(g, &why);
+    if (ok)
+        send_notes(g);
+    ok = ok && go(g, &why);
     if (ok)
         return;
     if (g)

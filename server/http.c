@@ -78,9 +78,13 @@ static enum MHD_Result reject_body(struct http_request *r, int status,
     char head[256];
     int n = snprintf(head, sizeof head,
                      "HTTP/1.1 %d %s\r\n"
-                     "Content-Type: application/json\r\n"
+                     "Content-Type: application/json\r\n%s"
                      "Content-Length: %zu\r\nConnection: close\r\n\r\n",
-                     status, reason, body ? strlen(body) : 0);
+                     status, reason,
+                     status == MHD_HTTP_SERVICE_UNAVAILABLE
+                         ? "Retry-After: " HTTP_RETRY_S "\r\n"
+                         : "",
+                     body ? strlen(body) : 0);
 
     if (!h->o.cert_file) {
         send(r->fd, head, (size_t)n, MSG_DONTWAIT | MSG_NOSIGNAL | MSG_MORE);
@@ -364,6 +368,18 @@ static pl_status start_daemon(struct http *h, pl_err *err)
     return s;
 }
 
+/* Raises the limit of open files to this many, or as far as is allowed: shells
+ * usually set it to 1024, which includes model files and devices. */
+static void raise_limit(rlim_t n)
+{
+    struct rlimit limit;
+
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= n)
+        return;
+    limit.rlim_cur = n < limit.rlim_max ? n : limit.rlim_max;
+    setrlimit(RLIMIT_NOFILE, &limit);
+}
+
 /* Opens all descriptors and starts libmicrohttpd and all threads. On failure,
  * http_free cleans up. */
 static pl_status open_all(struct http *h, pl_err *err)
@@ -372,6 +388,7 @@ static pl_status open_all(struct http *h, pl_err *err)
     pl_status s;
     int e;
 
+    raise_limit(2 * (rlim_t)h->o.max_connections);
     getrlimit(RLIMIT_NOFILE, &limit);
     h->n_idle = limit.rlim_cur < 1 << 20 ? (int)limit.rlim_cur : 1 << 20;
     h->idle = calloc((size_t)h->n_idle, sizeof *h->idle);

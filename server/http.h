@@ -119,6 +119,8 @@ const char *http_query(const struct http_request *r, const char *name);
 const char *http_header(const struct http_request *r, const char *name);
 /* Returns the body, NUL-terminated, and sets *len to its length. Never NULL. */
 const char *http_body(const struct http_request *r, size_t *len);
+/* Returns the seconds since the request's head arrived. */
+double http_age(const struct http_request *r);
 /* Returns a number that identifies the client for fair scheduling, never 0. It
  * is a hash of the API key or, if the server has no keys, of the client's
  * address. */
@@ -137,7 +139,8 @@ bool http_hand(struct http_request *r, http_handler_fn *act, void *user);
 void http_set_header(struct http_request *r, const char *name,
                      const char *value);
 /* Sends a whole response and ends the request. `type` is the Content-Type.
- * `body` is copied. */
+ * `body` is copied. Responses with status 429 or 503 get a Retry-After header
+ * if they have none. */
 void http_respond(struct http_request *r, int status, const char *type,
                   const void *body, size_t len);
 /* Begins a chunked response by sending the status and headers at once. */

@@ -28,6 +28,10 @@ enum {
     HTTP_SMALL_BODY = 64 << 10, /* bytes of a body not counted in body_bytes */
 };
 
+/* Seconds after which a client that was rejected with 429 or 503 tries again,
+ * unless the handler says otherwise. */
+#define HTTP_RETRY_S "5"
+
 struct http_pair {
     const char *name, *value;
 };
@@ -82,6 +86,7 @@ struct http {
      * of this server. */
     double *idle;
     int n_idle, max_fd; /* max_fd: the highest socket ever used */
+    int n_closing;      /* connections that are closed for new ones */
     struct http_linger linger[HTTP_MAX_LINGER];
     int n_linger;
 };
@@ -89,6 +94,8 @@ struct http {
 /* A value of http.idle: greater than any time, so such a connection is never
  * idle for too long. */
 #define HTTP_BUSY 1e300
+/* The same, of a connection that is being closed for a new one. */
+#define HTTP_CLOSING 2e300
 
 enum http_kind { HTTP_NO_RESPONSE, HTTP_WHOLE, HTTP_PARTS };
 

@@ -25,9 +25,12 @@
 enum {
     LINGER_S = 5,
     LOOK_MS = 1000, /* milliseconds between checks for slow clients */
-    BUSY_MS = 100,  /* milliseconds until accepting is tried again after the
-                       system ran out of sockets */
+    BUSY_MS = 100,  /* milliseconds until accepting is tried again without space
+                       for connections */
 };
+#define SPARE_S                                                                \
+    0.2 /* seconds for which a connection must have been idle before
+                       it is closed for a new one */
 
 /* ---- listening sockets --------------------------------------------------- */
 
@@ -258,8 +261,9 @@ void http_forget_fd(struct http *h, int fd)
     bool was_full;
 
     pthread_mutex_lock(&h->lock);
-    was_full = h->n_connection >= h->o.max_connections;
+    was_full = h->n_connection >= h->o.max_connections || h->n_closing > 0;
     if (fd < h->n_idle && h->idle[fd] != 0) {
+        h->n_closing -= h->idle[fd] == HTTP_CLOSING;
         h->idle[fd] = 0;
         h->n_connection--;
     }
@@ -271,7 +275,8 @@ void http_forget_fd(struct http *h, int fd)
 void http_set_busy(struct http *h, int fd, bool busy)
 {
     pthread_mutex_lock(&h->lock);
-    h->idle[fd] = busy ? HTTP_BUSY : http_now();
+    if (h->idle[fd] != HTTP_CLOSING)
+        h->idle[fd] = busy ? HTTP_BUSY : http_now();
     pthread_mutex_unlock(&h->lock);
 }
 
@@ -306,10 +311,47 @@ static bool has_room(struct http *h)
     return room;
 }
 
-/* Accepts all pending connections within the limit. Returns false if the system
- * has run out of sockets or memory for them. */
+static bool is_closing(struct http *h)
+{
+    bool closing;
+
+    pthread_mutex_lock(&h->lock);
+    closing = h->n_closing > 0;
+    pthread_mutex_unlock(&h->lock);
+    return closing;
+}
+
+/* Closes the connection that has had no request for the longest time, but at
+ * least SPARE_S, because a new one is pending. So clients that keep connections
+ * open lock nobody out. Its descriptor is free once libmicrohttpd has noticed,
+ * and the next one is closed only then. Returns false if there is none. */
+static bool close_idlest(struct http *h)
+{
+    double least = http_now() - SPARE_S;
+    int idlest = -1;
+
+    pthread_mutex_lock(&h->lock);
+    for (int fd = 0; fd <= h->max_fd && h->n_closing == 0; fd++)
+        if (h->idle[fd] != 0 && h->idle[fd] < least) {
+            least = h->idle[fd];
+            idlest = fd;
+        }
+    if (idlest >= 0) {
+        h->idle[idlest] = HTTP_CLOSING;
+        h->n_closing++;
+        shutdown(idlest, SHUT_RDWR);
+    }
+    pthread_mutex_unlock(&h->lock);
+    return idlest >= 0;
+}
+
+/* Accepts all pending connections within the limit. Returns false if there is
+ * no space for them, or the system has run out of sockets or memory, and no
+ * connection is being closed for them. */
 static bool accept_clients(struct http *h, int listen_fd)
 {
+    if (!has_room(h))
+        return close_idlest(h);
     while (has_room(h)) {
         struct sockaddr_storage from;
         struct sockaddr *a = (struct sockaddr *)(void *)&from;
@@ -318,7 +360,7 @@ static bool accept_clients(struct http *h, int listen_fd)
 
         if (fd < 0 && (errno == EMFILE || errno == ENFILE || errno == ENOMEM ||
                        errno == ENOBUFS))
-            return false;
+            return close_idlest(h);
         if (fd < 0 && errno != EINTR && errno != ECONNABORTED)
             return true;
         if (fd < 0)
@@ -464,7 +506,7 @@ void *http_listen_thread(void *http)
     eventfd_t woken;
 
     while (!atomic_load(&h->stopping)) {
-        bool accepting = sockets_left && has_room(h);
+        bool accepting = sockets_left && !is_closing(h);
         int n = poll_lingering(h, p + LINGER), wait = -1;
 
         if (http_now() >= look) {

@@ -382,6 +382,11 @@ const char *http_method(const struct http_request *r)
     return r->method;
 }
 
+double http_age(const struct http_request *r)
+{
+    return http_now() - r->began;
+}
+
 const char *http_path(const struct http_request *r)
 {
     return r->path;

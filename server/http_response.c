@@ -99,6 +99,10 @@ static struct MHD_Response *prepare(struct http_request *r)
         MHD_add_response_header(response, "Connection", "close");
     for (int i = 0; i < r->n_line; i++)
         MHD_add_response_header(response, r->line[i].name, r->line[i].value);
+    if ((r->status == MHD_HTTP_TOO_MANY_REQUESTS ||
+         r->status == MHD_HTTP_SERVICE_UNAVAILABLE) &&
+        !MHD_get_response_header(response, "Retry-After"))
+        MHD_add_response_header(response, "Retry-After", HTTP_RETRY_S);
     return response;
 }
 

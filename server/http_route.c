@@ -358,7 +358,6 @@ static int check_body_size(struct http_request *r, const char **message)
     }
     if (http_has_room(r->h, (size_t)n))
         return 0;
-    http_set_header(r, "Retry-After", "5");
     *message = "out of memory for the request body; try again later";
     return MHD_HTTP_SERVICE_UNAVAILABLE;
 }
@@ -422,7 +421,6 @@ int http_route_find(struct http_request *r, const char **message)
         (status = check_origin(r, message)))
         return status;
     if (atomic_load(&h->draining)) {
-        http_set_header(r, "Retry-After", "5");
         *message = "the server is stopping";
         return MHD_HTTP_SERVICE_UNAVAILABLE;
     }

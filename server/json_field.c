@@ -1,6 +1,8 @@
 /* Typed access to JSON fields. See json_field.h. */
 #include "json_field.h"
 
+#include "json_text.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -80,7 +82,7 @@ bool fields_read(struct fields *f, json_t **root, const char *body, size_t len,
                              "the request body has more than the limit of %d "
                              "JSON values; send less at once",
                              FIELD_MOST_VALUES);
-    *root = json_loadb(body, len, 0, &e);
+    *root = json_text_load(body, len, 0, &e);
     /* For jansson an unknown error also means out of memory. */
     if (*root == NULL && (json_error_code(&e) == json_error_unknown ||
                           json_error_code(&e) == json_error_out_of_memory))

@@ -203,3 +203,110 @@ bool json_text_close(const char *s, size_t n, struct text *out)
     text_free(&w.open);
     return ok;
 }
+
+/* ---- JSON that jansson does not read ------------------------------------- */
+
+/* A copy of a JSON text with other spellings of some of its parts. */
+struct respelled {
+    const char *s; /* [n], the text */
+    size_t n;
+    size_t from; /* what is before it has been copied */
+    struct text out;
+    bool changed, failed; /* failed: out of memory */
+};
+
+/* Replaces the text from `at` to `end`. */
+static void respell(struct respelled *r, size_t at, size_t end, const char *as)
+{
+    r->failed |= !text_add(&r->out, r->s + r->from, at - r->from) ||
+                 !text_add(&r->out, as, strlen(as));
+    r->from = end;
+    r->changed = true;
+}
+
+/* Returns the value of the escape \uXXXX at r->s[at], or -1 if there is
+ * none. */
+static int escape_at(const struct respelled *r, size_t at)
+{
+    char digits[5] = "", *end;
+    long v;
+
+    if (r->n - at < 6 || r->s[at] != '\\' || r->s[at + 1] != 'u')
+        return -1;
+    memcpy(digits, r->s + at + 2, 4);
+    v = strtol(digits, &end, 16);
+    return end == digits + 4 && digits[0] != '-' && digits[0] != '+' ? (int)v
+                                                                     : -1;
+}
+
+/* Goes past the escape at `at` in a string, and returns where its last
+ * character is. Half a surrogate pair becomes U+FFFD. */
+static size_t pass_escape(struct respelled *r, size_t at)
+{
+    int first = escape_at(r, at), next;
+
+    if (first < 0xd800 || first > 0xdfff)
+        return at + 1;
+    next = r->n - at > 6 ? escape_at(r, at + 6) : -1;
+    if (first < 0xdc00 && next >= 0xdc00 && next <= 0xdfff)
+        return at + 11;
+    respell(r, at, at + 6, "\\ufffd");
+    return at + 5;
+}
+
+/* Goes past the number at `at`, and returns where its last character is. An
+ * integer of more than 64 bits becomes a real. */
+static size_t pass_number(struct respelled *r, size_t at)
+{
+    const char *most =
+        r->s[at] == '-' ? "9223372036854775808" : "9223372036854775807";
+    size_t first = at + (r->s[at] == '-'), end = first, n;
+
+    while (end < r->n && r->s[end] >= '0' && r->s[end] <= '9')
+        end++;
+    n = end - first;
+    if (end < r->n && r->s[end] != '\0' && strchr(".eE", r->s[end])) {
+        while (end < r->n && r->s[end] != '\0' &&
+               strchr("+-.eE0123456789", r->s[end]))
+            end++;
+    } else if (n > 19 || (n == 19 && memcmp(r->s + first, most, 19) > 0)) {
+        respell(r, end, end, ".0");
+    }
+    return end > at ? end - 1 : at;
+}
+
+static void respell_all(struct respelled *r)
+{
+    bool quoted = false;
+
+    for (size_t i = 0; i < r->n && !r->failed; i++) {
+        char c = r->s[i];
+
+        if (c == '"')
+            quoted = !quoted;
+        else if (quoted && c == '\\')
+            i = pass_escape(r, i);
+        else if (!quoted && (c == '-' || (c >= '0' && c <= '9')))
+            i = pass_number(r, i);
+    }
+    if (r->changed)
+        respell(r, r->n, r->n, "");
+}
+
+json_t *json_text_load(const char *s, size_t n, size_t flags, json_error_t *e)
+{
+    struct respelled r = {.s = s, .n = n};
+    json_error_t own;
+    json_t *j;
+
+    e = e != NULL ? e : &own;
+    j = json_loadb(s, n, flags, e);
+    if (j != NULL || (json_error_code(e) != json_error_numeric_overflow &&
+                      json_error_code(e) != json_error_invalid_syntax))
+        return j;
+    respell_all(&r);
+    if (r.changed && !r.failed)
+        j = json_loadb(r.out.s, r.out.n, flags, e);
+    text_free(&r.out);
+    return j;
+}

@@ -41,6 +41,11 @@ bool utf8_end(struct utf8_tail *tail, struct text *out);
  * value, or if out of memory. */
 bool json_text_close(const char *s, size_t n, struct text *out);
 
+/* Parses JSON as json_loadb does, but integers of more than 64 bits become
+ * reals, and the escape of half a surrogate pair, which programs in JavaScript
+ * write where they cut a text, becomes U+FFFD. `e` may be NULL. */
+json_t *json_text_load(const char *s, size_t n, size_t flags, json_error_t *e);
+
 /* Returns a NUL-terminated copy of s [n] as valid UTF-8, malloc'ed; NULL if out
  * of memory. */
 char *utf8_copy(const char *s, size_t n);

@@ -9,6 +9,9 @@
 #include <string.h>
 #include <time.h>
 
+/* most bytes of the logits of prompts in a step (task_params.prompt_logits) */
+enum { LOGIT_BYTES = 64 << 20 };
+
 double loop_now(void)
 {
     struct timespec t;
@@ -351,6 +354,15 @@ static void *loop_thread(void *user)
     return NULL;
 }
 
+/* Returns the number of logits of prompts that take LOGIT_BYTES, but at most as
+ * many as a step has tokens. */
+static int64_t usual_rows(const struct loop *l)
+{
+    int64_t n = LOGIT_BYTES / (int64_t)sizeof *l->logits / l->n_vocab;
+
+    return n < l->max_batch ? n : l->max_batch;
+}
+
 static bool alloc_buffers(struct loop *l)
 {
     size_t n = (size_t)l->o.n_seq;
@@ -370,7 +382,11 @@ static bool alloc_buffers(struct loop *l)
     l->token = calloc((size_t)l->max_batch, sizeof *l->token);
     l->seq = calloc((size_t)l->max_batch, sizeof *l->seq);
     l->wanted = calloc((size_t)l->max_batch, sizeof *l->wanted);
-    l->logits = calloc(n * (size_t)l->n_vocab, sizeof *l->logits);
+    l->max_rows = l->o.max_rows > 0 ? l->o.max_rows : usual_rows(l);
+    if (l->max_rows < l->o.n_seq)
+        l->max_rows = l->o.n_seq;
+    l->logits = calloc((n + (size_t)l->max_rows) * (size_t)l->n_vocab,
+                       sizeof *l->logits);
     l->path = calloc((size_t)l->n_ctx, sizeof *l->path);
     l->rows = calloc(n, sizeof *l->rows);
     if (l->o.d_model > 0)
@@ -449,7 +465,7 @@ pl_status loop_create(struct loop **out, pl_engine *e, const pl_tokenizer *t,
     return PL_OK;
 }
 
-void loop_free(struct loop *l)
+void loop_stop(struct loop *l)
 {
     if (!l)
         return;
@@ -459,6 +475,14 @@ void loop_free(struct loop *l)
     pthread_mutex_unlock(&l->lock);
     if (l->started)
         pthread_join(l->thread, NULL);
+    l->started = false;
+}
+
+void loop_free(struct loop *l)
+{
+    if (!l)
+        return;
+    loop_stop(l);
     pthread_cond_destroy(&l->wake);
     pthread_cond_destroy(&l->done);
     pthread_mutex_destroy(&l->lock);

@@ -45,10 +45,15 @@ struct task_report {
  * delays all tasks, so they must neither wait nor call the loop. */
 struct task_callbacks {
     /* Reports that `done` of the prompt's `total` tokens are in the sequence,
-     * of which `cached` were found in the cache. Called after each step that
+     * of which `cached` were found in the cache. Called before the first step
+     * of the prompt, with `done` equal to `cached`, and after each step that
      * computed prompt tokens, so always when the prompt is complete. May be
      * NULL. */
     void (*progress)(void *user, int64_t done, int64_t total, int64_t cached);
+    /* Passes the logits [n_vocab] that follow prompt token `at`, and so predict
+     * the next one. Only called for tasks with prompt_logits, once for each
+     * token but the last, in order. */
+    void (*prompt_logits)(void *user, int64_t at, const float *logits);
     /* Passes a sampled token and the logits [n_vocab] it was sampled from. Not
      * called for the end-of-text token that ends a task. Returns false to stop
      * the task. */
@@ -87,8 +92,12 @@ struct task_params {
     const pl_sampling *sampling; /* NULL for the defaults */
     pl_grammar *grammar; /* constrains the output, and must outlive the task;
                             NULL if none */
-    bool ignore_end;     /* do not end at an end-of-text token */
+    /* Never sample an end-of-text token. Where a grammar applies, it ends the
+     * task as usual, because it may be the only token that is allowed. */
+    bool ignore_end;
     bool no_cache;       /* compute the whole prompt, without cached prefixes */
+    bool prompt_logits;  /* pass the logits of the prompt's tokens to the
+                            listener; requires no_cache */
     enum task_rows rows; /* requires loop_options.d_model > 0 */
     int slot;            /* the only slot that it may use; -1 for any */
     uint64_t client;     /* identifies the client, see http_client */
@@ -109,6 +118,9 @@ struct loop_options {
                             micro-batch */
     int64_t chunk;       /* most prompt tokens per step while any task decodes;
                             0 for a quarter of `step`, at least 32 */
+    int64_t max_rows;    /* most logits of prompts per step
+                            (task_params.prompt_logits), at least n_seq; 0 for
+                            as many as take 64 MiB */
     struct tiers *tiers; /* storage for cached prefixes; borrowed; NULL if
                             none */
     /* Seconds that a task waits for the result of a tier lookup, and then for
@@ -133,6 +145,7 @@ struct loop_counts {
                                               are in host memory */
     uint64_t n_task, n_rejected, n_failed, n_preemptions;
     uint64_t n_step, n_prompt, n_cached, n_written;
+    uint64_t n_busy; /* sum over all steps of their tasks */
     uint64_t messages, message_bytes, copy_bytes; /* see pl_counters */
     pl_cache_counters cache;                      /* now */
     double step_s;                                /* seconds in engine steps */
@@ -145,16 +158,19 @@ struct loop_counts {
 /* A slot as the route /slots shows it; token counts are those of its task. */
 struct loop_slot {
     uint64_t id_task; /* id of the task in the slot; 0 if idle */
-    int64_t n_prompt, n_done, n_written, n_held;
+    int64_t n_prompt, n_done, n_written;
+    int64_t n_cached, n_computed; /* of the prompt */
+    int64_t n_left; /* tokens that it may still generate; -1 if unlimited */
 };
 
 /* Starts a loop. It borrows `e` and `t` until loop_free. Until then only the
  * loop may use the engine. */
 pl_status loop_create(struct loop **out, pl_engine *e, const pl_tokenizer *t,
                       const struct loop_options *o, pl_err *err);
-/* Cancels the remaining tasks, waits for the step in progress, and frees the
- * loop. NULL is allowed. */
-void loop_free(struct loop *l);
+/* Cancels the remaining tasks, waits for the step in progress, and ends the
+ * thread. The loop accepts no more tasks. NULL is allowed. */
+void loop_stop(struct loop *l);
+void loop_free(struct loop *l); /* calls loop_stop; NULL is allowed */
 
 /* Adds n tasks, all or none. DEVICE: a device has failed. FULL: too many tasks
  * wait; *retry_s, unless NULL, is set to the seconds after which to try again.

@@ -33,6 +33,8 @@ struct task {
     int64_t n_cached, n_written;
     int64_t n_shared; /* part of n_cached found on the devices, not in a tier */
     bool counted;     /* n_cached was added to loop_counts */
+    bool started;     /* the listener knows that its prompt is begun */
+    int64_t n_told;   /* prompt tokens whose logits the listener has */
     void *saved;      /* owned; set if TASK_PREEMPTED */
     size_t saved_bytes;
     double arrival_s, admitted_s, first_token_s; /* times by loop_now; 0 if not
@@ -104,7 +106,8 @@ struct loop {
     uint8_t *wanted;
     int64_t max_batch;
     struct ahead ahead; /* computes masks of tasks with an active grammar */
-    float *logits;      /* [n_seq][n_vocab] */
+    float *logits;      /* [n_seq + max_rows][n_vocab] */
+    int64_t max_rows;   /* most logits of prompts in a step, at least n_seq */
     int32_t *path;      /* owned, [n_ctx]: the tokens up to the end of a page
                            that is being stored in the tiers */
     float *row;         /* [max_batch][d_model]; NULL if the engine keeps no

@@ -261,6 +261,24 @@ static bool is_decoding(const struct task *w)
     return w->n_written > 0 && w->n_text - w->n_done == 1;
 }
 
+/* Returns true if the logits or the row after token `at` of the task are
+ * needed. */
+static bool is_wanted(const struct task *w, int64_t at)
+{
+    return at + 1 == w->n_text || w->params.rows == TASK_ALL_ROWS ||
+           (w->params.prompt_logits && at >= w->n_told &&
+            at + 1 < w->params.n_prompt);
+}
+
+/* Returns the number of tokens that the task still has to compute before it
+ * decodes, limited if the logits of all of them are needed. */
+static int64_t prefill_left(const struct loop *l, const struct task *w)
+{
+    int64_t left = w->n_text - w->n_done, most = l->max_rows / l->n_run;
+
+    return w->params.prompt_logits && left > most ? most : left;
+}
+
 /* Fills l->run and l->plan for the next step. Returns its number of tokens. */
 static int64_t build_step(struct loop *l)
 {
@@ -277,7 +295,7 @@ static int64_t build_step(struct loop *l)
 
         l->plan[i] = (struct schedule_entry){
             .client = w->params.client,
-            .n_left = is_decoding(w) ? 0 : w->n_text - w->n_done,
+            .n_left = is_decoding(w) ? 0 : prefill_left(l, w),
             .paused = w->client_state == CLIENT_BACKLOGGED ||
                       loop_tiers_is_loading(w)};
         l->rows[i] = w->params.rows != TASK_NO_ROW;
@@ -297,8 +315,7 @@ static void append_to_batch(struct loop *l, int i, pl_batch *b)
     for (int64_t k = 0; k < n; k++) {
         l->token[b->n] = w->text[w->n_done + k];
         l->seq[b->n] = w->seq;
-        l->wanted[b->n] =
-            w->n_done + k + 1 == w->n_text || w->params.rows == TASK_ALL_ROWS;
+        l->wanted[b->n] = is_wanted(w, w->n_done + k);
         b->n++;
     }
 }
@@ -323,6 +340,7 @@ static pl_status decode_batch(struct loop *l, int from, int to, bool rows,
 {
     pl_batch b;
     double began = loop_now();
+    uint64_t busy = 0;
     pl_status s;
 
     pl_batch_init(&b);
@@ -332,13 +350,16 @@ static pl_status decode_batch(struct loop *l, int from, int to, bool rows,
     b.logits = rows ? NULL : l->logits;
     b.norm_out = rows ? l->row : NULL;
     for (int i = from; i < to; i++)
-        if (l->rows[i] == rows)
+        if (l->rows[i] == rows) {
             append_to_batch(l, i, &b);
+            busy += l->plan[i].n_now > 0;
+        }
     start_mask_worker(l, from, to);
     s = b.n > 0 ? pl_engine_decode(l->e, &b, NULL, err) : PL_OK;
     ahead_end(&l->ahead);
     pthread_mutex_lock(&l->lock);
     l->counts.n_step += b.n > 0;
+    l->counts.n_busy += busy;
     l->counts.step_s += loop_now() - began;
     pthread_mutex_unlock(&l->lock);
     return s;
@@ -412,7 +433,8 @@ static int32_t sample_without_eog(const struct loop *l, struct task *w,
 
 /* Samples the next token of a task, unless one is forced. Returns -1 with *err
  * set if that fails. While the grammar of a task does not apply yet, no
- * end-of-text token is sampled. */
+ * end-of-text token is sampled; nor by tasks that ignore it, unless their
+ * grammar asks for it. */
 static int32_t sample_next(const struct loop *l, struct task *w, float *logits,
                            pl_err *err)
 {
@@ -429,7 +451,7 @@ static int32_t sample_next(const struct loop *l, struct task *w, float *logits,
             return -1;
         w->grammar_active = true;
     }
-    if (w->params.grammar && !w->grammar_active)
+    if ((w->params.grammar || w->params.ignore_end) && !w->grammar_active)
         id = sample_without_eog(l, w, logits);
     else
         id = pl_sample(w->sampler, logits);
@@ -456,7 +478,7 @@ static void emit_next_token(struct loop *l, struct task *w, float *logits)
     id = sample_next(l, w, logits, &err);
     if (id < 0) {
         loop_finish_task(l, w, FINISH_ERROR, &err);
-    } else if (!w->params.ignore_end && pl_token_is_eog(l->t, id)) {
+    } else if (pl_token_is_eog(l->t, id)) {
         loop_finish_task(l, w, FINISH_EOG, NULL);
     } else if (!append_token(l, w, id)) {
         err =
@@ -475,6 +497,10 @@ static void emit_next_token(struct loop *l, struct task *w, float *logits)
  * first step, because fewer may be used than were found. */
 static void publish_slot(struct loop *l, struct task *w, int64_t n_prompt)
 {
+    const int64_t most = w->params.max_tokens, all = w->params.n_prompt;
+    const int64_t left = most < 0 ? -1 : most - w->n_written;
+    const int64_t prompt = w->n_done < all ? w->n_done : all;
+
     pthread_mutex_lock(&l->lock);
     if (!w->counted) {
         l->counts.n_cached += (uint64_t)w->n_cached;
@@ -486,7 +512,9 @@ static void publish_slot(struct loop *l, struct task *w, int64_t n_prompt)
                                          .n_prompt = w->params.n_prompt,
                                          .n_done = w->n_done,
                                          .n_written = w->n_written,
-                                         .n_held = w->n_done};
+                                         .n_cached = w->n_cached,
+                                         .n_computed = prompt - w->n_cached,
+                                         .n_left = left};
     l->counts.n_prompt += (uint64_t)n_prompt;
     pthread_mutex_unlock(&l->lock);
 }
@@ -507,6 +535,37 @@ static void emit_embedding_rows(struct loop *l, struct task *w, int64_t n_now,
         return;
     w->first_token_s = loop_now();
     loop_finish_task(l, w, FINISH_EOG, NULL);
+}
+
+/* Passes the logits of a task's prompt tokens in this step, the last n_now that
+ * were computed, to its listener. Advances *logits past them. */
+static void emit_prompt_logits(const struct loop *l, struct task *w,
+                               int64_t n_now, float **logits)
+{
+    const struct task_callbacks *j = &w->params.listener;
+
+    for (int64_t at = w->n_done - n_now; at < w->n_done; at++) {
+        if (at + 1 == w->n_text || !is_wanted(w, at))
+            continue;
+        j->prompt_logits(j->user, at, *logits);
+        w->n_told = at + 1;
+        *logits += l->n_vocab;
+    }
+}
+
+/* Tells the listeners of prompts that this step begins. */
+static void report_starts(struct loop *l)
+{
+    for (int i = 0; i < l->n_run; i++) {
+        struct task *w = l->run[i];
+        const struct task_callbacks *j = &w->params.listener;
+
+        if (w->started || l->plan[i].n_now == 0)
+            continue;
+        w->started = true;
+        if (j->progress)
+            j->progress(j->user, w->n_done, w->params.n_prompt, w->n_cached);
+    }
 }
 
 /* Handles the results of a step that decode_batch computed, with the same
@@ -530,7 +589,11 @@ static void emit_results(struct loop *l, int from, int to, bool rows)
                                         w->params.n_prompt, w->n_cached);
         if (rows) {
             emit_embedding_rows(l, w, l->plan[i].n_now, &row);
-        } else if (w->n_done == w->n_text) {
+            continue;
+        }
+        if (w->params.prompt_logits)
+            emit_prompt_logits(l, w, l->plan[i].n_now, &logits);
+        if (w->n_done == w->n_text) {
             emit_next_token(l, w, logits);
             logits += l->n_vocab;
         }
@@ -594,8 +657,9 @@ static void resync_lengths(struct loop *l)
         int64_t left;
 
         w->n_done = pl_seq_length(l->e, w->seq);
-        if (w->n_done == w->n_text ||              /* its logits are lost */
-            (l->rows[i] && w->n_done != before)) { /* its rows are lost */
+        if (w->n_done == w->n_text || /* its logits are lost */
+            ((l->rows[i] || w->params.prompt_logits) &&
+             w->n_done != before)) { /* those of earlier tokens are lost */
             pl_seq_trim(l->e, w->seq, 0, NULL, NULL);
             w->n_done = 0;
         }
@@ -677,6 +741,7 @@ bool loop_step(struct loop *l)
         loop_read_counters(l);
         return loop_tiers_offload(l, 0) || put;
     }
+    report_starts(l);
     if (run_embedding_batch(l) && l->n_run > 0)
         run_sub_batch(l, false);
     loop_read_counters(l);

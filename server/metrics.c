@@ -2,6 +2,7 @@
 #include "metrics.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -46,6 +47,14 @@ void metrics_add(struct metrics *m, const struct task_report *r)
 {
     pthread_mutex_lock(&m->lock);
     m->n_end[r->why]++;
+    if (r->why <= FINISH_LENGTH) {
+        m->sums.n_prompt += (double)(r->n_prompt - r->n_cached);
+        m->sums.prompt_s += r->prompt_s;
+        m->sums.n_written += (double)(r->n_written > 0 ? r->n_written - 1 : 0);
+        m->sums.written_s += r->written_s;
+    }
+    if (r->n_prompt + r->n_written > m->n_most)
+        m->n_most = r->n_prompt + r->n_written;
     add(&m->queue, seconds_le, r->queue_s);
     if (r->n_written > 0) {
         add(&m->prompt, seconds_le, r->prompt_s);
@@ -242,6 +251,63 @@ static void write_ends(struct writer *w, const struct metrics *m)
               why[i], m->n_end[i]);
 }
 
+/* Writes a metric under llama-server's name. */
+static void llama(struct writer *w, const char *name, const char *type,
+                  double v, const char *help)
+{
+    bool whole = v == floor(v) && !strstr(name, "seconds");
+
+    print(w, "# HELP llamacpp:%s %s\n", name, help);
+    print(w, "# TYPE llamacpp:%s %s\n", name, type);
+    print(w, "llamacpp:%s %.*f\n", name, whole ? 0 : 6, v);
+}
+
+static double per(double a, double b)
+{
+    return b > 0 ? a / b : 0;
+}
+
+/* Writes what llama-server's metrics have, under its names, for dashboards made
+ * for it. As there, the rates are those of the tasks that ended since the last
+ * call, and the counters of speculation are 0 without it. */
+static void write_llama(struct writer *w, struct metrics *m,
+                        const struct loop_counts *c)
+{
+    const struct metrics_sums *s = &m->sums, *r = &m->read;
+
+    llama(w, "prompt_tokens_total", "counter", (double)c->n_prompt,
+          "Prompt tokens computed.");
+    llama(w, "prompt_tokens_cached_total", "counter", (double)c->n_cached,
+          "Prompt tokens found in the prefix cache.");
+    llama(w, "prompt_seconds_total", "counter", s->prompt_s,
+          "Time from admission to the first token.");
+    llama(w, "tokens_predicted_total", "counter", (double)c->n_written,
+          "Tokens generated.");
+    llama(w, "tokens_predicted_seconds_total", "counter", s->written_s,
+          "Time from the first to the last token.");
+    llama(w, "n_decode_total", "counter", (double)c->n_step, "Engine steps.");
+    llama(w, "n_tokens_max", "counter", (double)m->n_most,
+          "Most tokens that a task had.");
+    llama(w, "n_busy_slots_per_decode", "gauge",
+          per((double)c->n_busy, (double)c->n_step), "Mean tasks of a step.");
+    llama(w, "prompt_tokens_seconds", "gauge",
+          per(s->n_prompt - r->n_prompt, s->prompt_s - r->prompt_s),
+          "Prompt tokens per second, since the last request for metrics.");
+    llama(w, "predicted_tokens_seconds", "gauge",
+          per(s->n_written - r->n_written, s->written_s - r->written_s),
+          "Generated tokens per second, since the last request for metrics.");
+    llama(w, "requests_processing", "gauge", c->n_running, "Tasks in a slot.");
+    llama(w, "requests_deferred", "gauge", c->n_waiting + c->n_preempted,
+          "Tasks waiting for a slot.");
+    llama(w, "spec_decode_num_drafts_total", "counter", 0,
+          "Drafts verified: none.");
+    llama(w, "spec_decode_num_draft_tokens_total", "counter", 0,
+          "Tokens drafted: none.");
+    llama(w, "spec_decode_num_accepted_tokens_total", "counter", 0,
+          "Drafted tokens accepted: none.");
+    m->read = m->sums;
+}
+
 bool metrics_write(struct metrics *m, const struct metrics_now *now,
                    struct text *out)
 {
@@ -273,6 +339,7 @@ bool metrics_write(struct metrics *m, const struct metrics_now *now,
               "Prefill rate of a task, without the cached part of its prompt.");
     histogram(&w, "generation_tokens_per_second", rate_le, &m->rate,
               "Generation rate of a task.");
+    write_llama(&w, m, &now->loop);
     pthread_mutex_unlock(&m->lock);
     return w.ok;
 }

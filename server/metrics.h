@@ -16,6 +16,13 @@ struct histogram {
     double sum;
 };
 
+/* Sums over tasks that ended. */
+struct metrics_sums {
+    /* tokens computed of prompts, and generated after the first of a task; the
+     * seconds for them */
+    double n_prompt, prompt_s, n_written, written_s;
+};
+
 struct metrics {
     pthread_mutex_t lock;
     struct histogram queue;  /* seconds from a task's arrival to its
@@ -27,6 +34,8 @@ struct metrics {
      * tokens, `rate` for its generated tokens after the first. */
     struct histogram prompt_rate, rate;
     uint64_t n_end[FINISH_ERROR + 1]; /* number of tasks, by enum task_finish */
+    struct metrics_sums sums, read;   /* read: as metrics_write saw them last */
+    int64_t n_most; /* most tokens that a task had, prompt and output */
 };
 
 /* Current counters of other modules, which metrics_write formats. */

@@ -7,6 +7,8 @@
 #include <string.h>
 #include <time.h>
 
+enum { MORE_MODELS = 1000 }; /* most models that scans may add */
+
 static pl_status fail(pl_err *err, pl_status s, const char *form, ...)
     __attribute__((format(printf, 3, 4)));
 static pl_status fail(pl_err *err, pl_status s, const char *form, ...)
@@ -102,6 +104,15 @@ static void stop_load(struct model *a)
     __atomic_store_n(&a->cancel, 1, __ATOMIC_RELAXED);
 }
 
+bool models_unload(struct models *m, struct model *a)
+{
+    if (a->state != MODEL_LOADED)
+        return false;
+    a->unload_pending = true;
+    pthread_cond_signal(&m->wake);
+    return true;
+}
+
 bool models_cancel_load(struct models *m, struct model *a)
 {
     if (a->state == MODEL_LOADING) {
@@ -118,23 +129,64 @@ bool models_cancel_load(struct models *m, struct model *a)
 
 /* ---- model names --------------------------------------------------------- */
 
+/* Returns the length of a name without the tag ":latest". Ollama's clients add
+ * it to names that have no tag. */
+static size_t untagged(const char *name)
+{
+    static const char tag[] = ":latest";
+    size_t n = strlen(name), n_tag = sizeof tag - 1;
+
+    return n > n_tag && strcmp(name + n - n_tag, tag) == 0 ? n - n_tag : n;
+}
+
+/* Returns true if two names are equal or, if `loose`, differ by that tag. */
+static bool same_name(const char *a, const char *b, bool loose)
+{
+    size_t n = untagged(a);
+
+    return strcmp(a, b) == 0 ||
+           (loose && untagged(b) == n && strncmp(a, b, n) == 0);
+}
+
+static bool has_name(const struct model_about *a, const char *name, bool loose)
+{
+    if (same_name(a->name, name, loose))
+        return true;
+    for (int i = 0; i < a->n_alias; i++)
+        if (same_name(a->alias[i], name, loose))
+            return true;
+    return false;
+}
+
 int models_find(const struct models *m, const char *name)
 {
-    for (int i = 0; i < m->n; i++)
-        if (strcmp(m->model[i].about.name, name) == 0)
-            return i;
+    for (int loose = 0; loose < 2; loose++)
+        for (int i = 0; i < m->n; i++)
+            if (!m->model[i].hidden &&
+                has_name(&m->model[i].about, name, loose))
+                return i;
     return -1;
+}
+
+void models_scan(struct models *m)
+{
+    if (!m->o.scan)
+        return;
+    pthread_mutex_lock(&m->scan_lock);
+    m->o.scan(m->o.user, m);
+    pthread_mutex_unlock(&m->scan_lock);
 }
 
 bool models_reject_name(const struct models *m, const char *name,
                         struct api_error *why)
 {
-    char names[400];
+    char names[400] = "";
     size_t n = 0;
 
     for (int i = 0; i < m->n && n < sizeof names; i++)
-        n += (size_t)snprintf(names + n, sizeof names - n, "%s\"%s\"",
-                              i > 0 ? ", " : "", m->model[i].about.name);
+        if (!m->model[i].hidden)
+            n += (size_t)snprintf(names + n, sizeof names - n, "%s\"%s\"",
+                                  n > 0 ? ", " : "", m->model[i].about.name);
     if (n >= sizeof names)
         memcpy(names + sizeof names - 4, "...", 4);
     if (!name)
@@ -149,26 +201,60 @@ bool models_reject_name(const struct models *m, const char *name,
 
 /* ---- creation and destruction -------------------------------------------- */
 
-static pl_status fill(struct models *m, const struct model_about *about,
-                      pl_err *err)
+/* Appends a model. Names of hidden models are in use, too, because their files
+ * may come back. */
+static pl_status append(struct models *m, const struct model_about *about,
+                        pl_err *err)
 {
-    for (int i = 0; i < m->n; i++) {
-        struct model *a = &m->model[i];
+    for (int i = 0; i < m->n; i++)
+        for (int k = -1; k < about->n_alias; k++) {
+            const char *name = k < 0 ? about->name : about->alias[k];
 
-        for (int k = 0; k < i; k++)
-            if (strcmp(about[k].name, about[i].name) == 0)
+            if (has_name(&m->model[i].about, name, false))
                 return fail(err, PL_BAD_ARGUMENT,
                             "model name \"%s\" is used twice (%s and %s); "
                             "rename one of them with --alias or in a preset",
-                            about[i].name, about[k].path, about[i].path);
-        *a = (struct model){.of = m, .about = about[i]};
-    }
+                            name, m->model[i].about.path, about->path);
+        }
+    if (m->n == m->max)
+        return fail(err, PL_FULL,
+                    "%s: more than %d models were added; restart the server",
+                    about->path, MORE_MODELS);
+    m->model[m->n].of = m;
+    m->model[m->n].about = *about;
+    m->model[m->n].idle_s = about->idle_s;
+    m->n++; /* from here on other threads see it */
     return PL_OK;
+}
+
+pl_status models_add(struct models *m, const struct model_about *about,
+                     pl_err *err)
+{
+    pl_status s;
+
+    pthread_mutex_lock(&m->lock);
+    s = append(m, about, err);
+    pthread_mutex_unlock(&m->lock);
+    return s;
+}
+
+void models_hide(struct models *m, int i, bool hidden)
+{
+    struct model *a = &m->model[i];
+
+    pthread_mutex_lock(&m->lock);
+    a->hidden = hidden;
+    if (hidden)
+        models_unload(m, a);
+    pthread_mutex_unlock(&m->lock);
 }
 
 static void fill_routes(struct models *m)
 {
-    memcpy(m->route, models_own_routes, (size_t)m->n_own * sizeof *m->route);
+    memcpy(m->route, models_own_routes,
+           (size_t)models_n_own_route * sizeof *m->route);
+    memcpy(m->route + models_n_own_route, models_ollama_routes,
+           (size_t)models_n_ollama_route * sizeof *m->route);
     memcpy(m->route + m->n_own, m->inner,
            (size_t)(m->n_route - m->n_own) * sizeof *m->route);
     for (int i = m->n_own; i < m->n_route; i++)
@@ -185,6 +271,7 @@ static bool init_locks(struct models *m)
         return false;
     pthread_condattr_setclock(&a, CLOCK_MONOTONIC);
     pthread_mutex_init(&m->lock, NULL);
+    pthread_mutex_init(&m->scan_lock, NULL);
     pthread_cond_init(&m->wake, &a);
     pthread_cond_init(&m->load_ended, &a);
     pthread_condattr_destroy(&a);
@@ -211,17 +298,17 @@ pl_status models_create(struct models **out, const struct model_about *about,
         m->o.wait_s = 30;
     if (m->o.moment_s == 0)
         m->o.moment_s = 0.5;
-    m->n = n;
+    m->max = n + (o->scan ? MORE_MODELS : 0);
     m->inner = routes;
-    m->n_own = models_n_own_route;
+    m->n_own = models_n_own_route + models_n_ollama_route;
     m->n_route = m->n_own + n_route;
     m->created = (int64_t)time(NULL);
-    m->model = calloc((size_t)n + 1, sizeof *m->model);
+    m->model = calloc((size_t)m->max + 1, sizeof *m->model);
     m->route = calloc((size_t)m->n_route + 1, sizeof *m->route);
     if (!m->model || !m->route)
         s = fail(err, PL_NO_MEMORY, "out of memory for the table of models");
-    if (s == PL_OK)
-        s = fill(m, about, err);
+    for (int i = 0; i < n && s == PL_OK; i++)
+        s = append(m, &about[i], err);
     if (s == PL_OK) {
         fill_routes(m);
         m->has_keeper =
@@ -248,6 +335,16 @@ void models_drain(struct models *m)
     pthread_mutex_unlock(&m->lock);
 }
 
+void models_cancel(struct models *m)
+{
+    if (m->has_keeper)
+        pthread_join(m->keeper, NULL);
+    m->has_keeper = false; /* from here on no service is freed */
+    for (int i = 0; i < m->n; i++)
+        if (m->model[i].service)
+            loop_stop(m->model[i].service->loop);
+}
+
 void models_free(struct models *m)
 {
     if (!m)
@@ -264,10 +361,13 @@ void models_free(struct models *m)
         if (a->service)
             m->o.close(m->o.user, a->service); /* waits until it has no users */
         free(a->past);
+        json_decref(a->file);
+        free(a->props);
     }
     pthread_cond_destroy(&m->wake);
     pthread_cond_destroy(&m->load_ended);
     pthread_mutex_destroy(&m->lock);
+    pthread_mutex_destroy(&m->scan_lock);
     free(m->model);
     free(m->route);
     free(m);

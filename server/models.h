@@ -33,7 +33,10 @@ enum model_state {
 
 /* Describes one model. Strings are borrowed until models_free. */
 struct model_about {
-    const char *name;        /* name that clients use */
+    const char *name; /* name that clients use */
+    /* further names that requests may use, [n_alias] */
+    const char *const *alias;
+    int n_alias;
     const char *path;        /* a file name, or a repository of a hub */
     const char *const *args; /* its command line options, [n_args] */
     int n_args;
@@ -66,6 +69,11 @@ struct models_options {
                       const volatile int *cancel, struct service **out,
                       pl_err *err);
     void (*close)(void *user, struct service *v);
+    /* Looks for models that were added or removed since the last call, and
+     * calls models_add and models_hide for them. Called when a client asks for
+     * the list of models or for an unknown one, on any thread, but never by two
+     * at once. NULL if the models are always the same. */
+    void (*scan)(void *user, struct models *m);
     void *user;
     pl_log_fn *log;
     void *log_user;
@@ -73,12 +81,24 @@ struct models_options {
 
 /* Creates the table of n models and starts the loader thread. `routes` are
  * those of each model (service_routes); models_routes returns these and the
- * table's own routes. BAD_ARGUMENT: two models have the same name. Other
- * errors: NO_MEMORY. */
+ * table's own routes. BAD_ARGUMENT: two models have the same name or alias.
+ * Other errors: NO_MEMORY. */
 pl_status models_create(struct models **out, const struct model_about *about,
                         int n, const struct models_options *o,
                         const struct http_route *routes, int n_route,
                         pl_err *err);
+/* Adds a model. BAD_ARGUMENT: the name or an alias is in use. FULL: there are
+ * 1,000 more models than at the beginning. Called by the scan callback only. */
+pl_status models_add(struct models *m, const struct model_about *about,
+                     pl_err *err);
+/* Hides model i, in the order in which they were added, because its file is
+ * gone, or shows it again. A hidden model is not listed, requests do not find
+ * it, and it is unloaded when its requests have ended. */
+void models_hide(struct models *m, int i, bool hidden);
+/* Ends all requests that are being computed, or wait for a model. Streams end
+ * with an error that says that the server is stopping. Called after
+ * models_drain. */
+void models_cancel(struct models *m);
 /* Stops loading: cancels a load in progress. The loader then rejects requests
  * that wait for a model. */
 void models_drain(struct models *m);

@@ -16,6 +16,7 @@ struct models_waiting {
 struct model {
     struct models *of;
     struct model_about about;
+    atomic_bool hidden; /* see models_hide */
     /* The following fields are guarded by the table's lock. */
     enum model_state state;
     struct service *service; /* owned; NULL unless loaded or being unloaded */
@@ -34,16 +35,26 @@ struct model {
     double loaded;  /* when it was loaded */
     uint64_t n_try; /* number of loads that ended, successful or not */
     pl_err why;     /* error of a failed or cancelled load */
-    char *past;     /* metrics text with the totals of earlier loads; owned;
+    /* Seconds without a use after which it is unloaded, 0 for never: that of
+     * `about`, or what the last request asked for (keep_alive). */
+    double idle_s;
+    json_t *file; /* description of its file, whose time and size follow; owned;
+                     NULL if not read yet; used by models_ollama.c */
+    int64_t file_time, file_bytes;
+    char *past;  /* metrics text with the totals of earlier loads; owned;
                        NULL if none */
-    int cancel;     /* nonzero cancels its load; accessed atomically */
+    char *props; /* response of /props while it is unloaded, made when it was
+                       loaded; owned; NULL if it never was */
+    int cancel;  /* nonzero cancels its load; accessed atomically */
     struct models_waiting *first, *last;
 };
 
 struct models {
     struct models_options o;
-    struct model *model; /* owned, [n] */
-    int n;
+    struct model *model; /* owned, [max] */
+    atomic_int n;        /* grows while requests read it (models_add) */
+    int max;
+    pthread_mutex_t scan_lock; /* held during a scan */
     struct http_route *route; /* owned, [n_route]: the table's own n_own routes,
                                  then those of a model */
     int n_route, n_own;
@@ -64,8 +75,10 @@ struct models {
     uint64_t n_load;           /* guarded; number of successful loads */
 };
 
-/* Returns the index of the model with this name, or -1. */
+/* Returns the index of the model with this name or alias, or -1. */
 int models_find(const struct models *m, const char *name);
+/* Looks for added and removed models. */
+void models_scan(struct models *m);
 /* Fills *why for a name that is unknown, or missing (NULL). Returns false. */
 bool models_reject_name(const struct models *m, const char *name,
                         struct api_error *why);
@@ -81,6 +94,9 @@ void models_use(struct model *a, int more);
 /* Cancels the load of a model. If it has not begun, the requests that wait for
  * it are rejected at once. Returns false if no load was requested. */
 bool models_cancel_load(struct models *m, struct model *a);
+/* Unloads a loaded model once its present requests have ended. Returns false if
+ * it is not loaded. */
+bool models_unload(struct models *m, struct model *a);
 /* Removes a model from the load queue after its load ended. Then calls
  * models_dispatch_waiting. */
 void models_finish_load(struct models *m, struct model *a);
@@ -100,9 +116,10 @@ struct models_text {
     const char *model, *text; /* name of a model; its metrics text */
 };
 /* Appends the metrics of n models as one text, with a label that names the
- * model of each sample. Returns false if out of memory. */
+ * model of each sample; if `only`, there is one model, and samples with
+ * llama-server's names have no label. Returns false if out of memory. */
 bool models_join_metrics(struct text *out, const struct models_text *part,
-                         int n);
+                         int n, bool only);
 /* Appends the metrics text `now` with totals added: each sample of a family
  * that is not a gauge is the sum of those in `now` and `past`. Returns false if
  * out of memory. */
@@ -117,14 +134,31 @@ char *models_saved_totals(struct service *v, const char *past);
 void models_on_metrics(void *models, struct http_request *r);
 
 /* ---- models_routes.c ----------------------------------------------------- */
+/* Returns the response of /props for the time when service `v` is unloaded,
+ * malloc'ed; NULL if out of memory. */
+char *models_saved_props(const struct service *v);
 void models_on_request(void *models, struct http_request *r);
 extern const struct http_route models_own_routes[];
 extern const int models_n_own_route;
+/* Runs a request of a model at once, makes it wait for its model, or rejects
+ * it. Caller does not hold the lock. */
+void models_dispatch(struct models *m, struct model *a, struct http_request *r);
 /* Rejects a request because its model could not be loaded. */
 void models_reject_load(struct http_request *r, const pl_err *why);
 /* Calls the handler of a model's route, then ends the use of the model that the
  * caller began with models_use. `model` is a struct model *. An
  * http_handler_fn. */
 void models_run(void *model, struct http_request *r);
+
+/* ---- models_ollama.c ----------------------------------------------------- */
+extern const struct http_route models_ollama_routes[];
+extern const int models_n_ollama_route;
+/* Returns true if a request decides how long its model stays loaded after it,
+ * as those of Ollama's API do. Sets *seconds to that time, below 0 for ever, or
+ * to NaN for the model's own. */
+bool models_read_keep(const struct http_request *r, double *seconds);
+/* Applies that time when the request has been passed to the model. Caller holds
+ * the lock. */
+void models_keep(struct models *m, struct model *a, double seconds);
 
 #endif

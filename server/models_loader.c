@@ -95,8 +95,7 @@ static void await_till(struct models *m, double at)
 
 static bool is_idle_too_long(const struct model *a, double now)
 {
-    return a->about.idle_s > 0 && !a->about.pinned &&
-           now - a->used >= a->about.idle_s;
+    return a->idle_s > 0 && !a->about.pinned && now - a->used >= a->idle_s;
 }
 
 /* Unloads one model that is not in use, if its unloading or eviction is pending
@@ -179,6 +178,7 @@ static void load(struct models *m, struct model *a)
 {
     double began = loop_now();
     struct service *v = NULL;
+    char *props = NULL;
     pl_status s;
     pl_err err = {0};
 
@@ -186,6 +186,8 @@ static void load(struct models *m, struct model *a)
     __atomic_store_n(&a->cancel, 0, __ATOMIC_RELAXED);
     pthread_mutex_unlock(&m->lock);
     s = open_model(m, a, &v, &err);
+    if (s == PL_OK)
+        props = models_saved_props(v);
     if (s == PL_OK)
         log_line(m, PL_LOG_INFO, "%s: loaded in %.1f s", a->about.name,
                  loop_now() - began);
@@ -207,6 +209,8 @@ static void load(struct models *m, struct model *a)
         v->n_response = m->n_load++ << 24; /* so that ids of responses differ
                                               from those of earlier loads */
         a->service = v;
+        free(a->props);
+        a->props = props;
     }
     a->why = err;
     a->why.status = s;
@@ -353,10 +357,10 @@ static double next_idle(const struct models *m)
 
     for (int i = 0; i < m->n; i++) {
         const struct model *a = &m->model[i];
-        double at = a->used + a->about.idle_s;
+        double at = a->used + a->idle_s;
 
         if (a->state == MODEL_LOADED && a->n_use == 0 && !a->about.pinned &&
-            a->about.idle_s > 0 && (next == 0 || at < next))
+            a->idle_s > 0 && (next == 0 || at < next))
             next = at;
     }
     return next;

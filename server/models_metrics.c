@@ -8,6 +8,7 @@
 #include "models_inner.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,13 +28,17 @@ static bool add_label(struct text *out, const char *name)
 }
 
 /* Appends a sample, "NAME VALUE" or "NAME{LABELS} VALUE", with the label of the
- * model added. `line` is the sample, n bytes with its newline. */
+ * model added. `line` is the sample, n bytes with its newline. If `only`, there
+ * is one model, and the samples with llama-server's names get no label, because
+ * there they have none. */
 static bool add_sample(struct text *out, const char *line, size_t n,
-                       const char *model)
+                       const char *model, bool only)
 {
     size_t end = strcspn(line, "{ ");
     bool has = line[end] == '{', ok;
 
+    if (only && strncmp(line, "llamacpp:", 9) == 0)
+        return text_add(out, line, n);
     ok = text_add(out, line, end) && text_add(out, "{", 1) &&
          add_label(out, model);
     if (has)
@@ -46,7 +51,7 @@ static bool add_sample(struct text *out, const char *line, size_t n,
  * added to its samples. If `bare`, omits its comment lines. Moves *at past the
  * family. */
 static bool add_family(struct text *out, const char **at, const char *model,
-                       bool bare)
+                       bool bare, bool only)
 {
     bool begun = false, ok = true;
 
@@ -58,7 +63,7 @@ static bool add_family(struct text *out, const char **at, const char *model,
             break;
         begun = true;
         if (**at != '#')
-            ok = add_sample(out, *at, n, model);
+            ok = add_sample(out, *at, n, model, only);
         else if (!bare)
             ok = text_add(out, *at, n);
         *at += n;
@@ -67,7 +72,7 @@ static bool add_family(struct text *out, const char **at, const char *model,
 }
 
 bool models_join_metrics(struct text *out, const struct models_text *part,
-                         int n)
+                         int n, bool only)
 {
     const char **at = calloc((size_t)n + 1, sizeof *at);
     bool ok = at != NULL, more = n > 0;
@@ -77,7 +82,7 @@ bool models_join_metrics(struct text *out, const struct models_text *part,
     while (ok && more) {
         more = false;
         for (int i = 0; i < n && ok; i++) {
-            ok = add_family(out, &at[i], part[i].model, i > 0);
+            ok = add_family(out, &at[i], part[i].model, i > 0, only);
             more |= *at[i] != '\0';
         }
     }
@@ -117,13 +122,18 @@ static const char *find_sample(const char *text, const char *line)
     return NULL;
 }
 
+/* Appends the sample `a` with the value of `b` added. A maximum, whose name
+ * ends in "_max", becomes the greater value. */
 static bool add_sum(struct text *out, const char *a, const char *b)
 {
-    size_t n = key_of(a), m = key_of(b);
+    size_t n = key_of(a), m = key_of(b), end_name = strcspn(a, "{ ");
     const char *end = next_line(a);
     char value[64];
 
-    if (memchr(a + n, '.', (size_t)(end - a) - n))
+    if (end_name > 4 && memcmp(a + end_name - 4, "_max", 4) == 0)
+        snprintf(value, sizeof value, "%.0f\n",
+                 fmax(strtod(a + n, NULL), strtod(b + m, NULL)));
+    else if (memchr(a + n, '.', (size_t)(end - a) - n))
         snprintf(value, sizeof value, "%.6f\n",
                  strtod(a + n, NULL) + strtod(b + m, NULL));
     else
@@ -259,12 +269,14 @@ static bool write_model(struct model *a, struct text *out)
     return ok;
 }
 
-static int write_all(struct models *m, struct text *text,
+/* Writes the metrics of the first n_model models that have any. Returns how
+ * many these are. */
+static int write_all(struct models *m, int n_model, struct text *text,
                      struct models_text *part, bool *ok)
 {
     int n = 0;
 
-    for (int i = 0; i < m->n && *ok; i++) {
+    for (int i = 0; i < n_model && *ok; i++) {
         *ok = write_model(&m->model[i], &text[n]);
         if (!text[n].s)
             continue;
@@ -279,23 +291,24 @@ void models_on_metrics(void *user, struct http_request *r)
     struct models *m = user;
     struct text *text, out = {0};
     struct models_text *part;
+    int n_model = m->n; /* read once, because it may grow */
+    char began[32];
     bool ok;
     int n;
 
-    text = calloc((size_t)m->n + 1, sizeof *text);
-    part = calloc((size_t)m->n + 1, sizeof *part);
+    text = calloc((size_t)n_model + 1, sizeof *text);
+    part = calloc((size_t)n_model + 1, sizeof *part);
     ok = text && part;
-    n = ok ? write_all(m, text, part, &ok) : 0;
-    if (m->o.any_name) /* there is one model, so no label is needed */
-        ok = ok && (n == 0 || text_add(&out, text[0].s, text[0].n));
-    else
-        ok = ok && models_join_metrics(&out, part, n);
+    n = ok ? write_all(m, n_model, text, part, &ok) : 0;
+    ok = ok && models_join_metrics(&out, part, n, m->o.any_name);
+    snprintf(began, sizeof began, "%" PRId64, m->created);
+    http_set_header(r, "Process-Start-Time-Unix", began);
     if (ok)
         http_respond(r, 200, "text/plain; version=0.0.4", out.s ? out.s : "",
                      out.n);
     else
         service_respond(r, NULL);
-    for (int i = 0; text && i < m->n; i++)
+    for (int i = 0; text && i < n_model; i++)
         text_free(&text[i]);
     text_free(&out);
     free(text);

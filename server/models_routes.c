@@ -37,6 +37,8 @@ void models_run(void *model, struct http_request *r)
     struct model *a = model;
     struct models *m = a->of;
     bool looks = only_looks(r); /* read now, because the handler may free `r` */
+    double seconds;
+    bool keeps = models_read_keep(r, &seconds);
 
     if (!looks) {
         pthread_mutex_lock(&m->lock);
@@ -49,6 +51,8 @@ void models_run(void *model, struct http_request *r)
     models_use(a, -1);
     if (!looks)
         a->used = loop_now();
+    if (keeps)
+        models_keep(m, a, seconds);
     pthread_mutex_unlock(&m->lock);
 }
 
@@ -58,9 +62,7 @@ void models_reject_load(struct http_request *r, const pl_err *err)
 
     api_error_set_status(&why, err->status, err);
     if (why.status == 400) /* the request itself is valid */
-        why.status = 500;
-    else if (why.status == 429)
-        why.status = 503;
+        why.status = err->status == PL_FULL ? 503 : 500;
     why.code = "model_not_loaded";
     service_reject(r, &why);
 }
@@ -106,13 +108,11 @@ static bool wait_for(struct models *m, struct model *a, struct http_request *r,
 
     for (int i = 0; i < m->n && m->n_waiting >= m->o.max_waiting; i++)
         end_left(m, &m->model[i]);
-    if (m->n_waiting >= m->o.max_waiting) {
-        http_set_header(r, "Retry-After", "5");
+    if (m->n_waiting >= m->o.max_waiting)
         return api_error_set(why, 429, NULL, NULL,
                              "the queue is full: %d requests are waiting for "
                              "models; try again later",
                              m->n_waiting);
-    }
     if (m->stops)
         return api_error_set(why, 503, "model_not_loaded", NULL,
                              "the server is stopping");
@@ -134,9 +134,7 @@ static bool may_load(const struct models *m, const struct http_request *r)
     return strcmp(autoload, "true") == 0 || strcmp(autoload, "1") == 0;
 }
 
-/* Runs the request at once, makes it wait for its model, or rejects it. */
-static void dispatch_request(struct models *m, struct model *a,
-                             struct http_request *r)
+void models_dispatch(struct models *m, struct model *a, struct http_request *r)
 {
     bool autoload = may_load(m, r), run, waits = false;
     struct api_error why;
@@ -183,10 +181,22 @@ static bool read_name(const struct http_request *r, const char **name,
            field_text(&f, "model", name);
 }
 
+/* Returns the index of the only model, or -1 if there are several. */
+static int only_model(const struct models *m)
+{
+    int only = -1, n = 0;
+
+    for (int i = 0; i < m->n; i++)
+        if (!m->model[i].hidden) {
+            only = i;
+            n++;
+        }
+    return n == 1 ? only : -1;
+}
+
 /* Returns the model of a request; NULL with *why filled if it names none or an
  * unknown one. */
-static struct model *find_model(const struct models *m,
-                                const struct http_request *r,
+static struct model *find_model(struct models *m, const struct http_request *r,
                                 struct api_error *why)
 {
     const char *name = NULL;
@@ -197,7 +207,11 @@ static struct model *find_model(const struct models *m,
     if (m->o.any_name)
         return &m->model[0];
     if (read_name(r, &name, &owner, why)) {
-        i = name ? models_find(m, name) : m->n == 1 ? 0 : -1;
+        i = name ? models_find(m, name) : only_model(m);
+        if (i < 0 && name) {
+            models_scan(m);
+            i = models_find(m, name);
+        }
         if (i >= 0)
             a = &m->model[i];
         else
@@ -220,7 +234,7 @@ void models_on_request(void *models, struct http_request *r)
     }
     a = find_model(m, r, &why);
     if (a)
-        dispatch_request(m, a, r);
+        models_dispatch(m, a, r);
     else
         service_reject(r, &why);
 }
@@ -255,24 +269,38 @@ static json_t *status_json(const struct model *a)
 
 static json_t *meta_json(const struct service *v)
 {
-    return json_pack("{s:I, s:I, s:I, s:s}", "n_vocab",
+    return json_pack("{s:I, s:I, s:I, s:I, s:s}", "n_vocab",
                      (json_int_t)pl_tokenizer_n_vocab(v->words), "n_ctx",
                      (json_int_t)pl_engine_n_ctx(v->engine), "n_ctx_train",
-                     (json_int_t)pl_model_n_ctx_train(v->model), "architecture",
+                     (json_int_t)pl_model_n_ctx_train(v->model), "n_embd",
+                     (json_int_t)pl_model_d_model(v->model), "architecture",
                      pl_model_arch(v->model));
+}
+
+/* Returns the names of a model that requests may use. */
+static json_t *names_json(const struct model_about *a)
+{
+    json_t *list = json_array();
+
+    json_array_append_new(list, json_text(a->name, strlen(a->name)));
+    for (int i = 0; i < a->n_alias; i++)
+        json_array_append_new(list,
+                              json_text(a->alias[i], strlen(a->alias[i])));
+    return list;
 }
 
 static json_t *model_json(const struct models *m, const struct model *a)
 {
     const struct service *v = a->service;
 
-    return json_pack("{s:o, s:s, s:I, s:s, s:o, s:o, s:b, s:i, s:o?}", "id",
-                     json_text(a->about.name, strlen(a->about.name)), "object",
-                     "model", "created", (json_int_t)m->created, "owned_by",
-                     "plait", "path",
-                     json_text(a->about.path, strlen(a->about.path)), "status",
-                     status_json(a), "pinned", (int)a->about.pinned, "uses",
-                     a->n_use, "meta", v && v->engine ? meta_json(v) : NULL);
+    return json_pack(
+        "{s:o, s:o, s:[], s:s, s:I, s:s, s:o, s:o, s:b, s:i, s:o?}", "id",
+        json_text(a->about.name, strlen(a->about.name)), "aliases",
+        names_json(&a->about), "tags", "object", "model", "created",
+        (json_int_t)m->created, "owned_by", "plait", "path",
+        json_text(a->about.path, strlen(a->about.path)), "status",
+        status_json(a), "pinned", (int)a->about.pinned, "uses", a->n_use,
+        "meta", v && v->engine ? meta_json(v) : NULL);
 }
 
 static void respond_json(struct http_request *r, json_t *j)
@@ -283,16 +311,27 @@ static void respond_json(struct http_request *r, json_t *j)
     service_respond(r, body);
 }
 
-static void on_list(void *user, struct http_request *r)
+static void respond_list(void *user, struct http_request *r)
 {
     struct models *m = user;
     json_t *list = json_array();
 
+    models_scan(m);
     pthread_mutex_lock(&m->lock);
     for (int i = 0; i < m->n; i++)
-        json_array_append_new(list, model_json(m, &m->model[i]));
+        if (!m->model[i].hidden)
+            json_array_append_new(list, model_json(m, &m->model[i]));
     pthread_mutex_unlock(&m->lock);
     respond_json(r, json_pack("{s:s, s:o}", "object", "list", "data", list));
+}
+
+/* A scan reads files, so it is left to a thread that may wait. */
+static void on_list(void *user, struct http_request *r)
+{
+    const struct models *m = user;
+
+    if (!m->o.scan || !http_hand(r, respond_list, user))
+        respond_list(user, r);
 }
 
 /* Handles GET /v1/models/{}: describes the model with this name. */
@@ -317,7 +356,7 @@ static void on_model(void *user, struct http_request *r)
 
 /* ---- requests to load and unload ----------------------------------------- */
 
-static struct model *named(const struct models *m, struct http_request *r)
+static struct model *named(struct models *m, struct http_request *r)
 {
     struct api_error why;
     struct model *a = find_model(m, r, &why);
@@ -356,11 +395,7 @@ static void on_unload(void *user, struct http_request *r)
     if (!a)
         return;
     pthread_mutex_lock(&m->lock);
-    ok = a->state == MODEL_LOADED;
-    a->unload_pending |= ok;
-    if (ok)
-        pthread_cond_signal(&m->wake);
-    ok = ok || models_cancel_load(m, a);
+    ok = models_unload(m, a) || models_cancel_load(m, a);
     if (!ok)
         api_error_set(&why, 400, "model_not_loaded", "model",
                       "model \"%.80s\" is not loaded; list the loaded models "
@@ -373,19 +408,48 @@ static void on_unload(void *user, struct http_request *r)
         service_reject(r, &why);
 }
 
+char *models_saved_props(const struct service *v)
+{
+    json_t *j = v->loop ? service_props(v, true) : NULL;
+    char *s = j ? json_dumps(j, JSON_COMPACT | JSON_ENSURE_ASCII) : NULL;
+
+    json_decref(j);
+    return s;
+}
+
+/* Responds with the properties that a model had when it was unloaded. Returns
+ * false if it is loaded, or never was. */
+static bool respond_asleep(struct models *m, struct http_request *r)
+{
+    struct api_error why;
+    struct model *a = find_model(m, r, &why);
+    char *props = NULL;
+
+    if (a) {
+        pthread_mutex_lock(&m->lock);
+        if (a->state != MODEL_LOADED && a->props)
+            props = strdup(a->props);
+        pthread_mutex_unlock(&m->lock);
+    }
+    if (!props)
+        return false;
+    service_respond(r, props);
+    return true;
+}
+
 /* Handles /props: describes the server if the request names no model, else
  * passes the request to the model. */
 static void on_props(void *user, struct http_request *r)
 {
     struct models *m = user;
 
-    if (m->o.any_name || http_query(r, "model"))
-        models_on_request(m, r);
-    else
+    if (!m->o.any_name && !http_query(r, "model"))
         respond_json(r, json_pack("{s:s, s:i, s:b, s:s}", "role", "router",
                                   "max_instances", m->o.max_loaded,
                                   "models_autoload", !m->o.no_autoload,
                                   "build_info", pl_version()));
+    else if (!respond_asleep(m, r))
+        models_on_request(m, r);
 }
 
 const struct http_route models_own_routes[] = {

@@ -34,6 +34,8 @@ static const struct {
     [REQUEST_INFILL] = {API_ERROR_OPENAI,
                         {request_read_sampling, request_read_output,
                          request_read_infill}},
+    [REQUEST_OLLAMA_CHAT] = {API_ERROR_OLLAMA, {request_read_ollama}},
+    [REQUEST_OLLAMA_GENERATE] = {API_ERROR_OLLAMA, {request_read_ollama}},
 };
 
 enum api_error_shape request_shape(enum request_kind kind)
@@ -49,6 +51,7 @@ enum {
              1 << REQUEST_INFILL,
     BLOCKS = 1 << REQUEST_MESSAGES,
     ITEMS = 1 << REQUEST_RESPONSES,
+    OLLAMA = 1 << REQUEST_OLLAMA_CHAT | 1 << REQUEST_OLLAMA_GENERATE,
 };
 
 /* Known but unsupported fields. A field rejects the request unless its value
@@ -64,6 +67,7 @@ static const struct {
      "probabilities after sampling are"},
     {TALKS | WRITES, "lora", 0, "LoRA adapters are"},
     {TALKS | WRITES, "grammar_lazy", 0, "lazy grammars are"},
+    {TALKS | WRITES, "adaptive_target", -1, "adaptive sampling is"},
     {TALKS, "functions", 0, "functions (use \"tools\" instead) are"},
     {TALKS, "audio", 0, "audio is"},
     {TALKS, "prediction", 0, "predicted outputs are"},
@@ -71,14 +75,11 @@ static const struct {
     {WRITES, "suffix", 0, "text after the completion is"},
     {WRITES, "best_of", 1, "best-of sampling is"},
     {WRITES, "image_data", 0, "images are"},
-    {WRITES, "n_indent", 0, "indented output is"},
-    {WRITES, "t_max_predict_ms", 0, "a time limit is"},
     {BLOCKS, "mcp_servers", 0, "MCP servers are"},
     {BLOCKS, "container", 0, "containers are"},
-    {ITEMS, "previous_response_id", 0,
-     "conversations stored by the server are"},
     {ITEMS, "conversation", 0, "conversations stored by the server are"},
     {ITEMS, "background", 0, "background mode is"},
+    {OLLAMA, "images", 0, "images are"},
     {ITEMS, "prompt", 0, "prompts stored by the server are"},
 };
 
@@ -114,14 +115,9 @@ static bool check_needs(const struct request_reader *r)
         bool needed;
         const char *param, *what;
     } row[] = {
-        {REQUEST_GRAMMAR, a->grammar != NULL, "grammar",
+        {REQUEST_GRAMMAR, a->grammar != NULL, a->format,
          "grammar-constrained output is"},
-        {REQUEST_SCHEMA, a->schema != NULL,
-         a->kind == REQUEST_MESSAGES           ? "output_config"
-         : a->kind == REQUEST_RESPONSES        ? "text.format"
-         : field(&r->f, "json_schema") != NULL ? "json_schema"
-                                               : "response_format",
-         "JSON Schema output is"},
+        {REQUEST_SCHEMA, a->schema != NULL, a->format, "JSON Schema output is"},
         {REQUEST_CALL, a->must_call, "tool_choice", "a required tool call is"},
     };
 
@@ -141,6 +137,30 @@ bool request_dump(struct request_reader *r, const json_t *j, char **out)
     free(*out);
     *out = json_dumps(j, JSON_COMPACT | JSON_ENCODE_ANY);
     return *out != NULL || api_error_set_memory(r->f.why);
+}
+
+bool request_pass_over(struct request_reader *r, const char *name)
+{
+    const struct text *t = &r->passed;
+
+    if (t->n > 0 && strstr(t->s, name) != NULL)
+        return true; /* once is enough */
+    return ((t->n == 0 || text_add(&r->passed, ", ", 2)) &&
+            text_add(&r->passed, name, strlen(name))) ||
+           api_error_set_memory(r->f.why);
+}
+
+static void log_passed(const struct request_reader *r)
+{
+    char line[512];
+
+    if (r->passed.n == 0 || r->rules->log == NULL)
+        return;
+    snprintf(line, sizeof(line),
+             "request: passed over, because only functions can be called here: "
+             "%.400s",
+             r->passed.s);
+    r->rules->log(r->rules->log_user, PL_LOG_INFO, line);
 }
 
 bool request_set_extra(struct request_reader *r, const char *name,
@@ -218,6 +238,15 @@ static bool read_begun(struct request_reader *r)
     return r->a->begun != NULL || api_error_set_memory(r->f.why);
 }
 
+bool request_read_parts(struct request_reader *r)
+{
+    for (request_read_fn *const *part = kinds[r->a->kind].part; *part != NULL;
+         part++)
+        if (!(*part)(r))
+            return false;
+    return true;
+}
+
 static const char VARIABLES[] = "chat_template_kwargs";
 
 /* Returns true if a default must not be added: the request constrains its
@@ -288,11 +317,7 @@ static bool read_all(struct request_reader *r, const char *body, size_t len)
     r->extra = given != NULL ? json_copy((json_t *)given) : NULL;
     if (given != NULL && r->extra == NULL)
         return api_error_set_memory(r->f.why);
-    for (request_read_fn *const *part = kinds[a->kind].part; *part != NULL;
-         part++)
-        if (!(*part)(r))
-            return false;
-    if (!read_begun(r) || !add_variables(r))
+    if (!request_read_parts(r) || !read_begun(r) || !add_variables(r))
         return false;
     if (r->messages != NULL && !request_dump(r, r->messages, &a->messages))
         return false;
@@ -309,8 +334,12 @@ bool request_parse(struct request *a, enum request_kind kind, const char *body,
         .f = {.why = why}, .a = a, .rules = rules, .prompt = "prompt"};
     bool ok;
 
-    *a = (struct request){.kind = kind, .n = 1, .n_prompt = 1, .slot = -1};
+    *a = (struct request){
+        .kind = kind, .n = 1, .n_prompt = 1, .slot = -1, .words = rules->words};
     ok = read_all(&r, body, len);
+    log_passed(&r);
+    text_free(&r.passed);
+    a->kind = kind; /* readers of Ollama's requests change it */
     json_decref(r.messages);
     json_decref(r.extra);
     if (!ok)
@@ -328,6 +357,7 @@ void request_fini(struct request *a)
     free(a->prompt);
     free(a->messages);
     free(a->begun);
+    free(a->context);
     free(a->tools);
     free(a->extra);
     free(a->bias_id);
@@ -335,6 +365,8 @@ void request_fini(struct request *a)
     free(a->dry_breaker);
     free(a->stop);
     free(a->schema);
+    free(a->choices);
+    json_decref(a->earlier);
     json_decref(a->body);
     *a = (struct request){0};
 }

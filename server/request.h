@@ -13,12 +13,14 @@
 #include <jansson.h>
 
 enum request_kind {
-    REQUEST_CHAT,        /* /v1/chat/completions, /apply-template */
-    REQUEST_COMPLETIONS, /* /v1/completions */
-    REQUEST_COMPLETION,  /* /completion */
-    REQUEST_MESSAGES,    /* /v1/messages, /v1/messages/count_tokens */
-    REQUEST_RESPONSES,   /* /v1/responses */
-    REQUEST_INFILL,      /* /infill; its response is that of /completion */
+    REQUEST_CHAT,            /* /v1/chat/completions, /apply-template */
+    REQUEST_COMPLETIONS,     /* /v1/completions */
+    REQUEST_COMPLETION,      /* /completion */
+    REQUEST_MESSAGES,        /* /v1/messages, /v1/messages/count_tokens */
+    REQUEST_RESPONSES,       /* /v1/responses */
+    REQUEST_INFILL,          /* /infill; its response is that of /completion */
+    REQUEST_OLLAMA_CHAT,     /* /api/chat */
+    REQUEST_OLLAMA_GENERATE, /* /api/generate */
 };
 
 /* The most alternatives per token whose probabilities a response lists. */
@@ -29,6 +31,7 @@ enum request_need {
     REQUEST_GRAMMAR = 1, /* output that is constrained by a GBNF grammar */
     REQUEST_SCHEMA = 2,  /* output that is constrained by a JSON Schema */
     REQUEST_CALL = 4,    /* output that must call a tool */
+    REQUEST_ALL = REQUEST_GRAMMAR | REQUEST_SCHEMA | REQUEST_CALL,
 };
 
 enum request_reasoning {
@@ -57,9 +60,13 @@ struct request_rules {
     enum request_reasoning reasoning;
     bool limits_thinking;
     int64_t think_tokens;
-    unsigned can;       /* supported features, a set of enum request_need */
-    bool calls_as_text; /* the chat template requires call arguments as JSON
-                           text, not as objects */
+    unsigned can; /* supported features, a set of enum request_need */
+    /* Returns the items of the conversation that ended with a response, as a
+     * new list; NULL if it is unknown. NULL if no conversations are kept. */
+    json_t *(*recall)(void *user, const char *id);
+    void *recall_user;
+    pl_log_fn *log; /* NULL for none */
+    void *log_user;
 };
 
 /* A piece of a prompt: a text, or a list of token ids. */
@@ -81,6 +88,8 @@ struct request {
     json_t *body;      /* the parsed JSON, which owns the strings borrowed
                           below; owned */
     const char *model; /* name in the request; NULL if none */
+    json_t *earlier;   /* items of the conversation that the request continues;
+                          owned; NULL if none */
 
     /* Either a conversation, with the fields of pl_conversation as owned JSON
      * strings, or prompts. */
@@ -92,6 +101,9 @@ struct request {
     /* text that the answer begins with, from a last message of the assistant;
      * owned; NULL if none */
     char *begun;
+    int32_t *context; /* tokens before the prompt, [n_context], owned; NULL if
+                         none */
+    int64_t n_context;
     bool begun_reasoning;          /* it is reasoning, else content */
     struct request_prompt *prompt; /* [n_prompt], owned */
     int n_prompt;                  /* 1 for a conversation */
@@ -99,6 +111,11 @@ struct request {
     int n;              /* choices per prompt; the seed of choice i is
                            sampling.seed + i */
     int64_t max_tokens; /* -1 for no limit */
+    /* Limits that editors set: the output ends before a line, not the first,
+     * that begins with fewer blanks than n_indent; and at the end of a line if
+     * it took longer than max_s seconds. 0 for no limit. */
+    int64_t n_indent;
+    double max_s;
     pl_sampling sampling;
     int32_t *bias_id;         /* owned, used by sampling */
     float *bias;              /* owned, used by sampling */
@@ -107,10 +124,14 @@ struct request {
     const char **stop;        /* [n_stop], owned, its strings borrowed */
     int n_stop;
     bool ignore_end, no_cache;
-    int slot; /* requested slot (id_slot); -1 for any */
+    const pl_tokenizer *words; /* that of the rules; borrowed; may be NULL */
+    int slot;                  /* requested slot (id_slot); -1 for any */
 
     char *schema;        /* JSON Schema of the content; owned; NULL if none */
     const char *grammar; /* GBNF grammar; NULL if none */
+    bool regex;          /* `grammar` is a regular expression instead */
+    char *choices;       /* owned: a grammar that was made of choices */
+    char format[64];     /* the field that has the schema or the grammar */
     bool must_call;      /* the answer must call a tool */
     const char *call;    /* name of the tool that must be called; NULL for
                             any */
@@ -121,13 +142,22 @@ struct request {
     bool probs;         /* return the probability of each generated token */
     int n_top;          /* number of alternatives to return with it, at most
                            REQUEST_MAX_TOP */
+    bool prompt_probs;  /* return those of the prompt's tokens, too */
     bool ids;           /* return the ids of generated tokens */
     bool echo;          /* return the prompt before the generated text */
+    bool timings;       /* each event of a stream has the timings so far */
+    bool verbose;       /* the response has "__verbose" */
     enum request_reasoning reasoning;
     bool limits_thinking; /* reasoning ends after think_tokens tokens */
     int64_t think_tokens;
     const char *effort; /* effort of reasoning that is replaced if the template
                            rejects it; NULL if none */
+    bool drop_turns; /* the oldest turns of a conversation that is too long for
+                        the context are left out */
+    bool load_only;  /* only loads its model; has no prompt */
+    int64_t num_ctx; /* the context that it expects; 0 if it gives none */
+    char passed_over[160]; /* names of options that have no effect, for the
+                              log; "" if none */
 };
 
 /* Parses a request body of a protocol into *a. Returns false with *why filled

@@ -13,6 +13,10 @@ static bool is_one_of(const char *s, const char *const *list)
     return *list != NULL;
 }
 
+/* Types of content that are reasoning; request_read_reasoning reads them. */
+static const char *const reasons[] = {"thinking", "redacted_thinking",
+                                      "reasoning", NULL};
+
 /* Appends the text of part i of `list`, the value of field `name`; see
  * request_join_text. */
 static bool join_part(const struct fields *f, const char *name,
@@ -21,14 +25,22 @@ static bool join_part(const struct fields *f, const char *name,
 {
     struct fields part;
     const char *type = NULL, *key, *s = NULL;
-    const json_t *text;
+    const json_t *text = json_array_get(list, i);
+    char what[64];
 
+    if (json_is_string(text))
+        return text_add(out, json_string_value(text),
+                        json_string_length(text)) ||
+               api_error_set_memory(f->why);
     if (!fields_item(f, name, list, i, &part) || !field_need(&part, "type") ||
         !field_text(&part, "type", &type))
         return false;
+    if (!is_one_of(type, types) && is_one_of(REQUEST_ANY, types)) {
+        snprintf(what, sizeof(what), "[%.24s left out]", type);
+        return text_add(out, what, strlen(what)) ||
+               api_error_set_memory(f->why);
+    }
     if (!is_one_of(type, types)) {
-        char what[64];
-
         snprintf(what, sizeof(what), "content of type \"%.24s\" is", type);
         return field_unsupported(&part, "type", what);
     }
@@ -40,24 +52,48 @@ static bool join_part(const struct fields *f, const char *name,
            api_error_set_memory(f->why);
 }
 
+static bool is_reasoning(const json_t *part)
+{
+    const char *type = json_string_value(json_object_get(part, "type"));
+
+    return type != NULL && is_one_of(type, reasons);
+}
+
+/* Appends a result of a tool that is neither text nor parts, as JSON. */
+static bool add_json(const struct fields *f, const json_t *v, struct text *out)
+{
+    char *s = json_dumps(v, JSON_ENCODE_ANY);
+    bool ok = (s != NULL && text_add(out, s, strlen(s))) ||
+              api_error_set_memory(f->why);
+
+    free(s);
+    return ok;
+}
+
 bool request_join_text(const struct fields *f, const char *name,
                        const char *const *types, const char *joint,
                        struct text *out)
 {
     const json_t *v = field(f, name);
+    bool any = false;
 
     if (v == NULL)
         return true;
     if (json_is_string(v))
         return text_add(out, json_string_value(v), json_string_length(v)) ||
                api_error_set_memory(f->why);
+    if (!json_is_array(v) && is_one_of(REQUEST_ANY, types))
+        return add_json(f, v, out);
     if (!json_is_array(v))
         return field_wrong(f, name, v, "a string or a list of parts");
     for (size_t i = 0; i < json_array_size(v); i++) {
-        if (i > 0 && !text_add(out, joint, strlen(joint)))
+        if (is_reasoning(json_array_get(v, i)))
+            continue;
+        if (any && !text_add(out, joint, strlen(joint)))
             return api_error_set_memory(f->why);
         if (!join_part(f, name, v, i, types, out))
             return false;
+        any = true;
     }
     return true;
 }
@@ -84,41 +120,62 @@ static bool has_room(struct request_reader *r, const char *text, size_t len)
     return true;
 }
 
-/* Returns the arguments of a call in the form that the template requires, an
- * object or its JSON text. `given` is NULL, an object or a JSON text. A text
- * that is invalid or too large is returned unchanged. NULL if out of memory. */
+/* Returns the object of a JSON text that was cut, as far as it goes, or that
+ * more text follows. NULL if nothing can be made of it. */
+static json_t *repaired(const char *s, size_t n)
+{
+    struct text whole = {0}, closed = {0};
+    bool quoted = false;
+    size_t escape = n; /* where the last escape begins */
+    json_t *j = json_text_load(s, n, JSON_DISABLE_EOF_CHECK, NULL);
+
+    if (j != NULL)
+        return j;
+    for (size_t i = 0; i < n; i++) {
+        if (quoted && s[i] == '\\')
+            escape = i++;
+        else if (s[i] == '"')
+            quoted = !quoted;
+    }
+    if (quoted && escape < n && n - escape < (s[escape + 1] == 'u' ? 6 : 2))
+        n = escape; /* the escape was cut, too */
+    if (text_add(&whole, s, n) && text_add(&whole, "\"", quoted) &&
+        json_text_close(whole.s, whole.n, &closed))
+        j = json_text_load(closed.s, closed.n, 0, NULL);
+    text_free(&whole);
+    text_free(&closed);
+    return j;
+}
+
+/* Returns the arguments of a call as an object. `given` is any value, mostly a
+ * JSON text. What a model wrote in an earlier reply may have been cut, or not
+ * be JSON; the conversation must be able to go on. A text with too many values
+ * is returned unchanged. NULL if out of memory. */
 static json_t *arguments_of(struct request_reader *r, const json_t *given)
 {
-    const char *text = json_string_value(given);
-    size_t len = json_string_length(given);
-    json_t *object = NULL, *out = NULL;
-    json_error_t e = {0};
+    json_t *j = given != NULL ? json_incref((json_t *)given) : json_object();
 
-    if (text != NULL && !has_room(r, text, len))
-        return json_incref((json_t *)given);
-    if (given == NULL)
-        object = json_object();
-    else if (text != NULL)
-        object = json_loadb(text, len, 0, &e);
-    else
-        object = json_incref((json_t *)given);
-    if (object == NULL &&
-        (given == NULL ||
-         (text != NULL && json_error_code(&e) == json_error_unknown)))
-        return NULL;
-    if (!json_is_object(object)) { /* a model generated invalid JSON earlier */
-        json_decref(object);
-        return json_incref((json_t *)given);
-    }
-    if (r->rules->calls_as_text) {
-        char *s = json_dumps(object, 0);
+    for (int i = 0; i < 2 && json_is_string(j); i++) { /* a text in a text */
+        const char *s = json_string_value(j);
+        size_t n = json_string_length(j), blank = strspn(s, " \t\r\n");
+        json_t *inner;
 
-        out = s != NULL ? json_string(s) : NULL;
-        free(s);
-        json_decref(object);
-        return out;
+        if (!has_room(r, s, n))
+            return j;
+        inner = blank == n ? json_object()
+                           : json_text_load(s, n, JSON_DECODE_ANY, NULL);
+        if (inner == NULL && s[blank] == '{')
+            inner = repaired(s, n);
+        if (inner == NULL)
+            break;
+        json_decref(j);
+        j = inner;
     }
-    return object;
+    if (json_is_null(j)) {
+        json_decref(j);
+        return json_object();
+    }
+    return json_is_object(j) ? j : json_pack("{so}", "input", j);
 }
 
 bool request_add_call(struct request_reader *r, json_t *message, const char *id,
@@ -144,64 +201,145 @@ bool request_add_call(struct request_reader *r, json_t *message, const char *id,
 
 /* ---- messages ------------------------------------------------------------ */
 
+/* Adds a call that is part of `f`, {"name", "arguments"}, or {"name", "input"}
+ * of a custom tool. */
+static bool read_function(struct request_reader *r, const struct fields *f,
+                          json_t *message, const char *id)
+{
+    const char *name = NULL;
+    const json_t *given = field(f, "arguments");
+
+    return field_need(f, "name") && field_text(f, "name", &name) &&
+           request_add_call(r, message, id, name,
+                            given != NULL ? given : field(f, "input"));
+}
+
 static bool read_calls(struct request_reader *r, const struct fields *m,
                        json_t *message)
 {
+    static const char *const kinds[] = {"function", "custom"};
     const json_t *calls = NULL;
+    struct fields old;
 
-    if (!field_list(m, "tool_calls", &calls))
+    if (!field_list(m, "tool_calls", &calls) ||
+        !fields_within(m, "function_call", &old))
         return false;
     json_object_del(message, "tool_calls");
+    json_object_del(message, "function_call");
     for (size_t i = 0; i < json_array_size(calls); i++) {
-        struct fields call, function;
-        const char *id = NULL, *name = NULL;
-        const json_t *arguments;
+        struct fields call, inner = {0};
+        const char *id = NULL;
 
         if (!fields_item(m, "tool_calls", calls, i, &call) ||
-            !field_text(&call, "id", &id) || !field_need(&call, "function") ||
-            !fields_within(&call, "function", &function) ||
-            !field_need(&function, "name") ||
-            !field_text(&function, "name", &name))
+            !field_text(&call, "id", &id))
             return false;
-        arguments = field(&function, "arguments");
-        if (arguments != NULL && !json_is_string(arguments) &&
-            !json_is_object(arguments))
-            return field_wrong(&function, "arguments", arguments,
-                               "a string of JSON or an object");
-        if (!request_add_call(r, message, id, name, arguments))
+        for (int k = 0; k < 2 && inner.in == NULL; k++)
+            if (!fields_within(&call, kinds[k], &inner))
+                return false;
+        if (inner.in == NULL && field(&call, "name") == NULL)
+            return field_need(&call, "function");
+        if (!read_function(r, inner.in != NULL ? &inner : &call, message, id))
             return false;
     }
+    return old.in == NULL || read_function(r, &old, message, NULL);
+}
+
+/* Appends the texts of `v`: a string, a list of them or of parts, or a part. */
+static bool gather(const json_t *v, struct text *out)
+{
+    static const char *const keys[] = {"thinking", "text", "summary",
+                                       "content"};
+    json_t *part;
+    size_t i;
+
+    if (json_is_string(v))
+        return text_add(out, json_string_value(v), json_string_length(v));
+    json_array_foreach ((json_t *)v, i, part)
+        if (!gather(part, out))
+            return false;
+    for (i = 0; i < sizeof(keys) / sizeof(keys[0]); i++)
+        if (json_object_get(v, keys[i]) != NULL)
+            return gather(json_object_get(v, keys[i]), out);
     return true;
+}
+
+/* Sets reasoning_content to the reasoning of a message of the assistant, under
+ * whichever name a client keeps it, and removes all other names. */
+static bool read_reasoning(struct request_reader *r, const struct fields *m,
+                           json_t *message)
+{
+    static const char *const names[] = {"reasoning_content", "reasoning",
+                                        "thinking", "reasoning_details",
+                                        "thinking_blocks"};
+    const json_t *content = field(m, "content");
+    struct text t = {0};
+    json_t *part;
+    size_t i;
+    bool ok = true;
+
+    for (i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        if (t.n == 0)
+            ok = ok && gather(field(m, names[i]), &t);
+        json_object_del(message, names[i]);
+    }
+    json_array_foreach ((json_t *)content, i, part)
+        if (is_reasoning(part))
+            ok = ok && gather(part, &t);
+    ok = ok || api_error_set_memory(r->f.why);
+    ok = ok &&
+         (t.n == 0 || request_set_text(m, message, "reasoning_content", &t));
+    text_free(&t);
+    return ok;
+}
+
+/* Removes fields that are null, as client libraries send them back. Templates
+ * may ask whether a field is there. */
+static void drop_nulls(json_t *message)
+{
+    const char *key;
+    json_t *v;
+    void *next;
+
+    json_object_foreach_safe(message, next, key, v) if (json_is_null(v))
+        json_object_del(message, key);
 }
 
 /* Adds a message for the template. It keeps all its fields, because templates
  * may use any of them. The content becomes one string, and the arguments of
- * calls get the form that the template requires. The role "developer" becomes
- * "system", because templates know only that. */
+ * calls become objects. The role "developer" becomes "system", because
+ * templates know only that, and the older "function" becomes "tool". */
 static bool read_message(struct request_reader *r, const json_t *list, size_t i)
 {
-    static const char *const texts[] = {"text", "refusal", NULL};
+    static const char *const texts[] = {"text", "refusal", "input_text",
+                                        "output_text", NULL};
+    static const char *const results[] = {"text", "input_text", "output_text",
+                                          REQUEST_ANY, NULL};
     struct fields m;
     struct text content = {0};
     const char *role = NULL;
     json_t *message;
-    bool ok;
+    bool ok, assistant, tool;
 
     if (!fields_item(&r->f, "messages", list, i, &m) ||
         !field_need(&m, "role") || !field_text(&m, "role", &role))
         return false;
+    assistant = strcmp(role, "assistant") == 0;
+    tool = strcmp(role, "tool") == 0 || strcmp(role, "function") == 0;
     message = json_copy((json_t *)m.in);
     if (message == NULL || json_array_append_new(r->messages, message) != 0)
         return api_error_set_memory(r->f.why);
-    if (strcmp(role, "developer") == 0 &&
-        json_object_set_new(message, "role", json_string("system")) != 0)
+    drop_nulls(message);
+    if ((strcmp(role, "developer") == 0 || strcmp(role, "function") == 0) &&
+        json_object_set_new(message, "role",
+                            json_string(tool ? "tool" : "system")) != 0)
         return api_error_set_memory(r->f.why);
-    if (!read_calls(r, &m, message))
+    if (!read_calls(r, &m, message) ||
+        (assistant && !read_reasoning(r, &m, message)))
         return false;
-    if (json_object_get(message, "tool_calls") == NULL &&
-        strcmp(role, "assistant") != 0 && !field_need(&m, "content"))
+    if (!assistant && !tool && !field_need(&m, "content"))
         return false;
-    ok = request_join_text(&m, "content", texts, "\n", &content) &&
+    ok = request_join_text(&m, "content", tool ? results : texts, "\n",
+                           &content) &&
          request_set_text(&m, message, "content", &content);
     text_free(&content);
     return ok;

@@ -4,6 +4,7 @@
 #include "request_parse.h"
 
 static const char *const texts[] = {"text", NULL};
+static const char *const results[] = {"text", REQUEST_ANY, NULL};
 
 /* A message for the template that is being built. */
 struct making {
@@ -54,12 +55,11 @@ static bool add(struct making *m, struct text *to, const struct fields *block,
 static bool add_call(struct making *m, const struct fields *block)
 {
     const char *id = NULL, *name = NULL;
-    const json_t *input = NULL;
 
     return field_need(block, "id") && field_text(block, "id", &id) &&
            field_need(block, "name") && field_text(block, "name", &name) &&
-           field_object(block, "input", &input) && begin(m) &&
-           request_add_call(m->r, m->message, id, name, input);
+           begin(m) &&
+           request_add_call(m->r, m->message, id, name, field(block, "input"));
 }
 
 static bool add_result(struct making *m, const struct fields *block)
@@ -75,10 +75,26 @@ static bool add_result(struct making *m, const struct fields *block)
     message = json_pack("{ssss}", "role", "tool", "tool_call_id", id);
     if (message == NULL || json_array_append_new(m->r->messages, message) != 0)
         return api_error_set_memory(m->r->f.why);
-    ok = request_join_text(block, "content", texts, "\n", &content) &&
+    ok = request_join_text(block, "content", results, "\n", &content) &&
          request_set_text(block, message, "content", &content);
     text_free(&content);
     return ok;
+}
+
+/* Blocks of tools that ran at another server, or whose text is encrypted. */
+static bool is_foreign(const char *type)
+{
+    static const char *const types[] = {"redacted_thinking", "server_tool_use",
+                                        "mcp_tool_use",      "mcp_tool_result",
+                                        "container_upload",  "tool_reference"};
+    static const char end[] = "_tool_result";
+    size_t n = strlen(type);
+
+    for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++)
+        if (strcmp(types[i], type) == 0)
+            return true;
+    return n > sizeof(end) - 1 &&
+           strcmp(type + n - (sizeof(end) - 1), end) == 0;
 }
 
 static bool add_block(struct making *m, const struct fields *block)
@@ -92,12 +108,12 @@ static bool add_block(struct making *m, const struct fields *block)
         return add(m, &m->content, block, "text");
     if (strcmp(type, "thinking") == 0)
         return add(m, &m->reasoning, block, "thinking");
-    if (strcmp(type, "redacted_thinking") == 0)
-        return true; /* encrypted, so it cannot be passed to the model */
     if (strcmp(type, "tool_use") == 0)
         return add_call(m, block);
     if (strcmp(type, "tool_result") == 0)
         return add_result(m, block);
+    if (is_foreign(type))
+        return request_pass_over(m->r, type);
     snprintf(what, sizeof(what), "content of type \"%.24s\" is", type);
     return field_unsupported(block, "type", what);
 }

@@ -12,10 +12,12 @@ struct request_reader {
     struct request *a;
     const struct request_rules *rules;
     const char *prompt; /* name of the field with the prompts */
+    char format[64];    /* the field that is read by request_read_format */
     json_t *messages;   /* list of the conversation's messages; owned */
     json_t *extra;      /* template variables; owned; NULL if none */
     size_t n_value;     /* number of JSON values in call arguments parsed so
                            far */
+    struct text passed; /* names of what was passed over; owned */
 };
 
 /* request_sampling.c: sampling parameters, limits, stop strings and biases. */
@@ -28,6 +30,8 @@ bool request_read_prompt(struct request_reader *r);
 /* request_infill.c: the prompt of /infill, which asks for the text between two
  * given texts. */
 bool request_read_infill(struct request_reader *r);
+/* request_format.c: what constrains the output. */
+bool request_read_format(struct request_reader *r);
 /* request_output.c: the format of the output, and which details are
  * returned. */
 bool request_read_output(struct request_reader *r);
@@ -42,13 +46,22 @@ bool request_read_tools(struct request_reader *r);
 bool request_read_chat(struct request_reader *r);
 bool request_read_messages(struct request_reader *r);
 bool request_read_responses(struct request_reader *r);
+/* request_ollama.c: the requests of Ollama's API. */
+bool request_read_ollama(struct request_reader *r);
+/* Calls the readers of the request's kind, a->kind. */
+bool request_read_parts(struct request_reader *r);
 
 /* ---- helpers ------------------------------------------------------------- */
 
+/* In a list of types: parts of other types are not rejected but replaced by a
+ * note, and values of other kinds by their JSON. For results of tools, because
+ * otherwise one picture would end a conversation. */
+#define REQUEST_ANY "*"
 /* Appends the text of field `name` to *out, nothing if it is absent. The field
- * is a string, or a list of parts whose texts are joined with `joint` between
- * them. `types` lists the types that parts may have; it ends with NULL. Returns
- * false if the request was rejected. */
+ * is a string, or a list of strings and parts, whose texts are joined with
+ * `joint` between them. Reasoning is left out. `types` lists the types that
+ * parts may have; it ends with NULL. Returns false if the request was
+ * rejected. */
 bool request_join_text(const struct fields *f, const char *name,
                        const char *const *types, const char *joint,
                        struct text *out);
@@ -57,10 +70,14 @@ bool request_join_text(const struct fields *f, const char *name,
 bool request_set_text(const struct fields *f, json_t *object, const char *key,
                       const struct text *t);
 /* Appends a tool call to the calls of a message. `arguments` is an object, a
- * string that is parsed as a JSON object, or NULL. Rejects the request and
- * returns false if out of memory. */
+ * string that is parsed as a JSON object, any other value, or NULL. Rejects the
+ * request and returns false if out of memory. */
 bool request_add_call(struct request_reader *r, json_t *message, const char *id,
                       const char *name, const json_t *arguments);
+/* Notes that a part of the request, such as a tool of this type, is passed over
+ * because the server cannot run it. All such names are logged in one line.
+ * Rejects the request and returns false if out of memory. */
+bool request_pass_over(struct request_reader *r, const char *name);
 /* Sets a template variable, unless the request itself sets it. Takes ownership
  * of `value`. */
 bool request_set_extra(struct request_reader *r, const char *name,

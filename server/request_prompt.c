@@ -37,6 +37,17 @@ static bool take_ids(struct request_reader *r, const json_t *list, size_t i,
     return true;
 }
 
+/* Returns the text of llama-server's {"prompt_string": ...}; NULL if `v` is no
+ * such object, or has images or audio too. */
+static const json_t *text_within(const json_t *v)
+{
+    const json_t *data = json_object_get(v, "multimodal_data");
+    const json_t *text = json_object_get(v, "prompt_string");
+    bool is_plain = json_array_size(data) == 0 && !json_is_string(data);
+
+    return is_plain && json_is_string(text) ? text : NULL;
+}
+
 /* Reads one prompt: a string, or a list of strings and token ids. */
 static bool take_prompt(struct request_reader *r, const json_t *v,
                         struct request_prompt *p)
@@ -50,7 +61,7 @@ static bool take_prompt(struct request_reader *r, const json_t *v,
         const json_t *item = json_is_array(v) ? json_array_get(v, i) : v;
         size_t used = 1;
 
-        if (json_is_object(item))
+        if (json_is_object(item) && !(item = text_within(item)))
             return field_unsupported(&r->f, r->prompt, "images and audio are");
         if (!json_is_string(item) && !(json_is_array(v) && is_id(item)))
             return field_wrong(&r->f, r->prompt, item,

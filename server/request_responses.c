@@ -5,6 +5,8 @@
 
 static const char *const texts[] = {"input_text", "output_text", "text",
                                     "refusal", NULL};
+static const char *const outputs[] = {"input_text", "output_text", "text",
+                                      REQUEST_ANY, NULL};
 
 static json_t *last_by_model(const struct request_reader *r)
 {
@@ -68,19 +70,34 @@ static bool read_message(struct request_reader *r, const struct fields *item)
            add_text(r, item, "content", message, "content", texts);
 }
 
-static bool read_call(struct request_reader *r, const struct fields *item)
+/* Items that are calls: where their name and arguments are. An item of another
+ * tool has the name of its type. */
+static const struct call_item {
+    const char *type, *output; /* output: the type of the item of its result */
+    const char *name;          /* NULL: field "name" */
+    const char *arguments;
+} call_items[] = {
+    {"function_call", "function_call_output", NULL, "arguments"},
+    {"custom_tool_call", "custom_tool_call_output", NULL, "input"},
+    {"local_shell_call", "local_shell_call_output", "local_shell", "action"},
+    {"shell_call", "shell_call_output", "shell", "action"},
+    {"apply_patch_call", "apply_patch_call_output", "apply_patch", "operation"},
+};
+
+static bool read_call(struct request_reader *r, const struct fields *item,
+                      const struct call_item *how)
 {
-    const char *id = NULL, *name = NULL, *text = NULL;
+    const char *id = NULL, *name = how->name;
     json_t *message = last_by_model(r);
 
     if (!field_need(item, "call_id") || !field_text(item, "call_id", &id) ||
-        !field_need(item, "name") || !field_text(item, "name", &name) ||
-        !field_text(item, "arguments", &text))
+        (name == NULL &&
+         (!field_need(item, "name") || !field_text(item, "name", &name))))
         return false;
     if (message == NULL)
         message = new_message(r, "assistant");
     return message != NULL &&
-           request_add_call(r, message, id, name, field(item, "arguments"));
+           request_add_call(r, message, id, name, field(item, how->arguments));
 }
 
 static bool read_result(struct request_reader *r, const struct fields *item)
@@ -88,8 +105,7 @@ static bool read_result(struct request_reader *r, const struct fields *item)
     const char *id = NULL;
     json_t *message, *name;
 
-    if (!field_need(item, "call_id") || !field_text(item, "call_id", &id) ||
-        !field_need(item, "output"))
+    if (!field_need(item, "call_id") || !field_text(item, "call_id", &id))
         return false;
     message = new_message(r, "tool");
     name = json_string(id);
@@ -98,7 +114,7 @@ static bool read_result(struct request_reader *r, const struct fields *item)
     else if (json_object_set_new(message, "tool_call_id", name) != 0)
         return api_error_set_memory(r->f.why);
     return message != NULL &&
-           add_text(r, item, "output", message, "content", texts);
+           add_text(r, item, "output", message, "content", outputs);
 }
 
 static bool read_reasoning(struct request_reader *r, const struct fields *item)
@@ -108,6 +124,8 @@ static bool read_reasoning(struct request_reader *r, const struct fields *item)
     bool whole = json_array_size(field(item, "content")) > 0;
     json_t *message;
 
+    if (json_is_string(field(item, "content")))
+        whole = true;
     if (!whole && json_array_size(field(item, "summary")) == 0)
         return true; /* the text is not in the request */
     message = new_message(r, "assistant");
@@ -125,13 +143,17 @@ static bool read_item(struct request_reader *r, const json_t *list, size_t i)
         return false;
     if (strcmp(type, "message") == 0)
         return read_message(r, &item);
-    if (strcmp(type, "function_call") == 0)
-        return read_call(r, &item);
-    if (strcmp(type, "function_call_output") == 0)
-        return read_result(r, &item);
     if (strcmp(type, "reasoning") == 0)
         return read_reasoning(r, &item);
-    return field_unsupported(&item, "type", "this type of item is");
+    for (size_t k = 0; k < sizeof(call_items) / sizeof(call_items[0]); k++) {
+        if (strcmp(type, call_items[k].type) == 0)
+            return read_call(r, &item, &call_items[k]);
+        if (strcmp(type, call_items[k].output) == 0)
+            return read_result(r, &item);
+    }
+    if (strcmp(type, "item_reference") == 0)
+        return field_unsupported(&item, "type", "a reference to an item is");
+    return request_pass_over(r, type);
 }
 
 static bool read_instructions(struct request_reader *r)
@@ -145,6 +167,29 @@ static bool read_instructions(struct request_reader *r)
     return m != NULL && add_text(r, &r->f, "instructions", m, "content", texts);
 }
 
+/* Reads the conversation that the request continues. */
+static bool read_earlier(struct request_reader *r)
+{
+    static const char name[] = "previous_response_id";
+    const struct request_rules *rules = r->rules;
+    const char *id = NULL;
+
+    if (!field_text(&r->f, name, &id) || id == NULL || id[0] == '\0')
+        return id != NULL || field(&r->f, name) == NULL;
+    if (rules->recall != NULL)
+        r->a->earlier = rules->recall(rules->recall_user, id);
+    if (r->a->earlier == NULL)
+        return api_error_set(r->f.why, 400, "previous_response_not_found", name,
+                             "previous response with id \"%.80s\" not found: "
+                             "the server keeps the latest in memory, unless "
+                             "\"store\" is false; send the whole conversation",
+                             id);
+    for (size_t i = 0; i < json_array_size(r->a->earlier); i++)
+        if (!read_item(r, r->a->earlier, i))
+            return false;
+    return true;
+}
+
 bool request_read_responses(struct request_reader *r)
 {
     const json_t *v = field(&r->f, "input");
@@ -153,7 +198,8 @@ bool request_read_responses(struct request_reader *r)
     r->messages = json_array();
     if (r->messages == NULL)
         return api_error_set_memory(r->f.why);
-    if (!field_need(&r->f, "input") || !read_instructions(r))
+    if (!field_need(&r->f, "input") || !read_instructions(r) ||
+        !read_earlier(r))
         return false;
     if (json_is_string(v)) {
         m = new_message(r, "user");

@@ -88,6 +88,7 @@ static bool read_limits(struct request_reader *r)
                                         "max_output_tokens"};
     int most = r->rules->max_texts > 0 ? r->rules->max_texts : 128;
     int64_t max_tokens = -1, n = 1, slot = -1;
+    double max_ms = -1;
 
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
         if (!field_int(&r->f, names[i], -2, INT64_MAX, &max_tokens))
@@ -99,8 +100,11 @@ static bool read_limits(struct request_reader *r)
     if (r->a->kind == REQUEST_MESSAGES || r->a->kind == REQUEST_RESPONSES)
         return true;
     if (!field_int(&r->f, "n_cmpl", 1, most, &n) ||
-        !field_int(&r->f, "n", 1, most, &n))
+        !field_int(&r->f, "n", 1, most, &n) ||
+        !field_int(&r->f, "n_indent", 0, INT32_MAX, &r->a->n_indent) ||
+        !field_number(&r->f, "t_max_predict_ms", -1, 1e9, &max_ms))
         return false;
+    r->a->max_s = max_ms > 0 ? 1e-3 * max_ms : 0;
     r->a->n = (int)n;
     return true;
 }

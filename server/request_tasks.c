@@ -60,7 +60,8 @@ static pl_status render(const struct request *a, const char *messages,
                          .tools = a->tools,
                          .extra = a->extra,
                          .no_generation_prompt = a->no_generation_prompt,
-                         .now = now};
+                         .now = now,
+                         .adapt = true};
     pl_status s = pl_template_render(t, &c, text, len, err);
     const char *effort = a->effort;
     pl_err ignored;
@@ -235,6 +236,43 @@ pl_status request_prompt_tokens(const struct request_prompt *p,
     return s;
 }
 
+pl_status request_ids_text(const pl_tokenizer *words, const int32_t *ids,
+                           int64_t n, struct text *out, pl_err *err)
+{
+    pl_detokenizer *d;
+    pl_status s = pl_detokenizer_create(&d, words, true, err);
+    const char *more;
+    bool ok = true;
+
+    if (s != PL_OK)
+        return s;
+    for (int64_t i = 0; i < n && ok; i++) {
+        more = pl_detokenize(d, ids[i]);
+        ok = text_add(out, more, strlen(more));
+    }
+    more = pl_detokenize_flush(d);
+    ok = ok && text_add(out, more, strlen(more));
+    pl_detokenizer_free(d);
+    return ok ? PL_OK : no_memory(err);
+}
+
+pl_status request_prompt_text(const struct request_prompt *p,
+                              const pl_tokenizer *words, struct text *out,
+                              pl_err *err)
+{
+    pl_status s = PL_OK;
+
+    for (int i = 0; i < p->n && s == PL_OK; i++) {
+        const struct request_piece *piece = &p->piece[i];
+
+        if (piece->text == NULL)
+            s = request_ids_text(words, piece->ids, piece->n_ids, out, err);
+        else if (!text_add(out, piece->text, piece->len))
+            s = no_memory(err);
+    }
+    return s;
+}
+
 void request_fill_params(const struct request *a, int choice,
                          struct task_params *params, pl_sampling *own)
 {
@@ -244,5 +282,6 @@ void request_fill_params(const struct request *a, int choice,
     params->max_tokens = a->max_tokens;
     params->ignore_end = a->ignore_end;
     params->no_cache = a->no_cache;
+    params->prompt_logits = a->prompt_probs;
     params->slot = a->slot;
 }

@@ -3,6 +3,7 @@
 #ifndef SERVER_REQUEST_TASKS_H
 #define SERVER_REQUEST_TASKS_H
 
+#include "json_text.h"
 #include "loop.h"
 #include "request.h"
 
@@ -24,10 +25,17 @@ pl_status request_chat_tokens(const pl_tokenizer *words, const char *text,
 pl_status request_prompt_tokens(const struct request_prompt *p,
                                 const pl_tokenizer *words, int32_t **ids,
                                 int64_t *n, pl_err *err);
+/* Appends the text of n tokens, with that of special tokens. */
+pl_status request_ids_text(const pl_tokenizer *words, const int32_t *ids,
+                           int64_t n, struct text *out, pl_err *err);
+/* Appends the text of a prompt as the request has it. */
+pl_status request_prompt_text(const struct request_prompt *p,
+                              const pl_tokenizer *words, struct text *out,
+                              pl_err *err);
 /* Fills the fields of *params that depend only on the request: sampling,
- * max_tokens, ignore_end, no_cache and slot. Sets *own to the request's
- * sampling with the seed of this choice (seed + choice). params->sampling
- * borrows *own. */
+ * max_tokens, ignore_end, no_cache, prompt_logits and slot. Sets *own to the
+ * request's sampling with the seed of this choice (seed + choice).
+ * params->sampling borrows *own. */
 void request_fill_params(const struct request *a, int choice,
                          struct task_params *params, pl_sampling *own);
 

@@ -40,16 +40,24 @@ static bool read_tool(struct request_reader *r, const json_t *given, size_t i,
     if (r->a->kind == REQUEST_MESSAGES && strcmp(type, "custom") == 0)
         type = "function";
     if (strcmp(type, "function") != 0)
-        return field_unsupported(&tool, "type",
-                                 "tools other than functions are");
-    if (r->a->kind != REQUEST_CHAT)
-        return read_function(r, &tool,
-                             r->a->kind == REQUEST_MESSAGES ? "input_schema"
-                                                            : "parameters",
-                             list);
-    return field_need(&tool, "function") &&
-           fields_within(&tool, "function", &inner) &&
-           read_function(r, &inner, "parameters", list);
+        return request_pass_over(r, type);
+    if (r->a->kind == REQUEST_CHAT && field(&tool, "name") == NULL)
+        return field_need(&tool, "function") &&
+               fields_within(&tool, "function", &inner) &&
+               read_function(r, &inner, "parameters", list);
+    /* Some clients send the tools of one protocol to another. */
+    return read_function(
+        r, &tool, field(&tool, "input_schema") ? "input_schema" : "parameters",
+        list);
+}
+
+/* Returns the name of a tool, whose function may be an object of its own. */
+static const char *name_of(const json_t *tool)
+{
+    const json_t *function = json_object_get(tool, "function");
+
+    return json_string_value(
+        json_object_get(function != NULL ? function : tool, "name"));
 }
 
 static bool has_tool(const json_t *list, const char *name)
@@ -57,48 +65,73 @@ static bool has_tool(const json_t *list, const char *name)
     size_t i;
     json_t *tool;
 
-    json_array_foreach (list, i, tool) {
-        const json_t *function = json_object_get(tool, "function");
+    json_array_foreach ((json_t *)list, i, tool) {
+        const char *is = name_of(tool);
 
-        if (strcmp(json_string_value(json_object_get(function, "name")),
-                   name) == 0)
+        if (is != NULL && strcmp(is, name) == 0)
             return true;
     }
     return false;
 }
 
+/* Reads {"type": "allowed_tools", "mode", "tools"}, which may be an object of
+ * its own: removes all other tools from `list`. */
+static bool read_allowed(struct request_reader *r, const struct fields *choice,
+                         json_t *list)
+{
+    static const char *const modes[] = {"auto", "required"};
+    const json_t *allowed = NULL;
+    struct fields own;
+    int mode = 0;
+
+    if (!fields_within(choice, "allowed_tools", &own))
+        return false;
+    if (own.in == NULL)
+        own = *choice;
+    if (!field_choice(&own, "mode", modes, 2, &mode) ||
+        !field_need(&own, "tools") || !field_list(&own, "tools", &allowed))
+        return false;
+    for (size_t i = json_array_size(list); i-- > 0;)
+        if (!has_tool(allowed, name_of(json_array_get(list, i))))
+            json_array_remove(list, i);
+    r->a->must_call = mode == 1;
+    return true;
+}
+
 /* Reads a "tool_choice" that is an object, such as {"type": "function",
  * "function": {"name"}}. In /v1/messages and /v1/responses, "name" is a field
  * next to "type". Sets *none if no tool may be called. */
-static bool read_choice_object(struct request_reader *r, bool *none)
+static bool read_choice_object(struct request_reader *r, json_t *tools,
+                               bool *none)
 {
-    static const char *const types[] = {"auto", "none", "any", "tool",
-                                        "function"};
+    static const char *const types[] = {"auto", "none",     "any",
+                                        "tool", "function", "allowed_tools"};
     struct request *a = r->a;
     struct fields choice, inner;
     int type = 0;
 
     if (!fields_within(&r->f, "tool_choice", &choice) ||
         !field_need(&choice, "type") ||
-        !field_choice(&choice, "type", types, 5, &type) ||
+        !field_choice(&choice, "type", types, 6, &type) ||
         !field_bool(&choice, "disable_parallel_tool_use", &a->single_call))
         return false;
+    if (type == 5)
+        return read_allowed(r, &choice, tools);
     *none = type == 1;
     a->must_call = type >= 2;
     if (type < 3)
         return true;
     inner = choice;
-    if (a->kind == REQUEST_CHAT &&
+    if (a->kind == REQUEST_CHAT && field(&choice, "name") == NULL &&
         (!field_need(&choice, "function") ||
          !fields_within(&choice, "function", &inner)))
         return false;
     return field_need(&inner, "name") && field_text(&inner, "name", &a->call);
 }
 
-static bool read_choice(struct request_reader *r, const json_t *tools,
-                        bool *none)
+static bool read_choice(struct request_reader *r, json_t *tools, bool *none)
 {
-    static const char *const words[] = {"auto", "none", "required"};
+    static const char *const words[] = {"auto", "none", "required", "any"};
     struct request *a = r->a;
     bool parallel = true;
     int word = 0;
@@ -107,13 +140,13 @@ static bool read_choice(struct request_reader *r, const json_t *tools,
         return false;
     a->single_call = !parallel;
     if (json_is_object(field(&r->f, "tool_choice"))) {
-        if (!read_choice_object(r, none))
+        if (!read_choice_object(r, tools, none))
             return false;
     } else {
-        if (!field_choice(&r->f, "tool_choice", words, 3, &word))
+        if (!field_choice(&r->f, "tool_choice", words, 4, &word))
             return false;
         *none = word == 1;
-        a->must_call = word == 2;
+        a->must_call = word >= 2;
     }
     if (a->must_call && json_array_size(tools) == 0)
         return api_error_set(
@@ -123,8 +156,9 @@ static bool read_choice(struct request_reader *r, const json_t *tools,
     if (a->must_call && a->grammar != NULL)
         return api_error_set(
             r->f.why, 400, "invalid_value", "tool_choice",
-            "tool_choice: a required call cannot be combined with grammar; "
-            "leave grammar out, or set tool_choice to \"auto\" or \"none\"");
+            "tool_choice: a required call cannot be combined with %s; leave %s "
+            "out, or set tool_choice to \"auto\" or \"none\"",
+            r->a->format, r->a->format);
     if (a->call != NULL && !has_tool(tools, a->call))
         return api_error_set(r->f.why, 400, "invalid_value", "tool_choice",
                              "tool_choice: function \"%.100s\" is not in "

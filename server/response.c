@@ -13,6 +13,8 @@ static const struct response_protocol *const protocols[] = {
     [REQUEST_MESSAGES] = &protocol_messages,
     [REQUEST_RESPONSES] = &protocol_responses,
     [REQUEST_INFILL] = &protocol_llama,
+    [REQUEST_OLLAMA_CHAT] = &protocol_ollama,
+    [REQUEST_OLLAMA_GENERATE] = &protocol_ollama,
 };
 
 /* ---- creation and destruction -------------------------------------------- */
@@ -47,6 +49,8 @@ pl_status response_create(struct response **out, const struct request *a,
         c->index = i;
         c->probs = a->probs ? json_array() : NULL;
         c->ids = a->ids ? json_array() : NULL;
+        c->offsets =
+            a->probs && a->kind == REQUEST_COMPLETIONS ? json_array() : NULL;
         if ((a->probs && c->probs == NULL) || (a->ids && c->ids == NULL))
             goto no_memory;
     }
@@ -71,6 +75,8 @@ static void choice_fini(struct response_choice *c)
     text_free(&c->stop);
     json_decref(c->probs);
     json_decref(c->ids);
+    json_decref(c->prompt_ids);
+    json_decref(c->offsets);
 }
 
 void response_free(struct response *w)
@@ -93,7 +99,9 @@ int response_choices(const struct response *w)
 
 const char *response_type(const struct response *w)
 {
-    return w->streamed ? "text/event-stream" : "application/json";
+    return !w->streamed         ? "application/json"
+           : w->protocol->lines ? "application/x-ndjson"
+                                : "text/event-stream";
 }
 
 bool response_begun(const struct response *w)
@@ -119,8 +127,10 @@ bool response_send_event(struct response *w, const char *name, json_t *j)
     if (name != NULL)
         w->failed = w->failed || !text_add(&t, "event: ", 7) ||
                     !text_add(&t, name, strlen(name)) || !text_add(&t, "\n", 1);
-    w->failed = w->failed || s == NULL || !text_add(&t, "data: ", 6) ||
-                !text_add(&t, s, strlen(s)) || !text_add(&t, "\n\n", 2);
+    w->failed = w->failed || s == NULL ||
+                (!w->protocol->lines && !text_add(&t, "data: ", 6)) ||
+                !text_add(&t, s, strlen(s)) ||
+                !text_add(&t, "\n\n", w->protocol->lines ? 1 : 2);
     free(s);
     if (!w->failed)
         write_all(w, t.s, t.n);
@@ -173,6 +183,21 @@ int response_count(const struct response_choice *c, pl_reply_kind kind)
 json_t *response_string(const struct text *t)
 {
     return json_text(t->s != NULL ? t->s : "", t->n);
+}
+
+json_t *response_arguments(const struct response_block *b)
+{
+    const char *s = b->text.s ? b->text.s : "";
+    struct text whole = {0};
+    json_t *input = json_text_load(s, b->text.n, JSON_ALLOW_NUL, NULL);
+
+    if (!input && json_text_close(s, b->text.n, &whole))
+        input = json_text_load(whole.s, whole.n, JSON_ALLOW_NUL, NULL);
+    text_free(&whole);
+    if (json_is_object(input))
+        return input;
+    json_decref(input);
+    return json_object();
 }
 
 json_t *response_joined(const struct response_choice *c, pl_reply_kind kind)
@@ -296,20 +321,39 @@ static bool add_arguments(struct response *w, struct response_choice *c,
     return !w->failed;
 }
 
+/* Makes an id for call n of a choice, to which the model gave none: nine
+ * letters and digits, because some templates, such as Mistral's, take no other
+ * ids when a client sends them back. */
+static void make_id(const struct response *w, const struct response_choice *c,
+                    int n, char id[static 10])
+{
+    static const char digits[] = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+                                 "abcdefghijklmnopqrstuvwxyz";
+    uint64_t h = 0xcbf29ce484222325u; /* FNV-1a */
+    char text[96];
+
+    snprintf(text, sizeof(text), "%.64s %d %d", w->about.id, c->index, n);
+    for (const char *s = text; *s != '\0'; s++)
+        h = (h ^ (unsigned char)*s) * 0x100000001b3u;
+    for (int i = 0; i < 9; i++, h /= 62)
+        id[i] = digits[h % 62];
+    id[9] = '\0';
+}
+
 static bool add_call(struct response *w, struct response_choice *c,
                      const pl_reply_part *p)
 {
     int n = response_count(c, PL_REPLY_CALL);
     struct response_block *b;
     const char *name, *own;
-    char id[64];
+    char id[10];
 
     if (!begin(w, c) || !end_block(w, c))
         return false;
     b = add_block(w, c, PL_REPLY_CALL);
     if (b == NULL)
         return false;
-    snprintf(id, sizeof(id), "call_%.32s_%d_%d", w->about.id, c->index, n);
+    make_id(w, c, n, id);
     name = p->name != NULL ? p->name : "";
     own = p->id != NULL ? p->id : id;
     b->name = utf8_copy(name, strlen(name));
@@ -356,10 +400,26 @@ bool response_progress(struct response *w, int choice, int64_t done,
 {
     struct response_choice *c = &w->choice[choice];
 
+    c->n_prompt = total;
     c->n_cached = n_cached;
-    if (!w->failed && !w->over && !c->begun && w->streamed &&
+    c->n_done = done;
+    c->end.times.prompt_s = seconds;
+    if (w->a->progress && !w->failed && !w->over && !c->begun && w->streamed &&
         w->protocol->progress != NULL)
         w->failed = !w->protocol->progress(w, c, done, total, seconds);
+    return !w->failed;
+}
+
+bool response_prompt_ids(struct response *w, int choice, const int32_t *ids,
+                         int64_t n)
+{
+    json_t *list;
+
+    if (!w->protocol->wants_prompt_ids || !w->a->ids || w->failed)
+        return !w->failed;
+    w->choice[choice].prompt_ids = list = json_array();
+    for (int64_t i = 0; i < n && !w->failed; i++)
+        w->failed = json_array_append_new(list, json_integer(ids[i])) != 0;
     return !w->failed;
 }
 
@@ -370,7 +430,7 @@ bool response_prompt(struct response *w, int choice, int64_t n_prompt,
 
     if (w->failed || w->over || c->begun)
         return !w->failed;
-    c->n_prompt = n_prompt;
+    c->n_prompt = c->n_done = n_prompt;
     c->n_cached = n_cached;
     if (text != NULL)
         w->failed = !text_add(&c->prompt, text, strlen(text));
@@ -387,33 +447,68 @@ static json_t *token_json(const struct response_token *t)
 
     for (size_t i = 0; i < t->len; i++)
         response_add(&bytes, json_integer((unsigned char)t->text[i]));
-    return json_pack("{sIsososf}", "id", (json_int_t)t->id, "token",
+    return json_pack("{sIsososo}", "id", (json_int_t)t->id, "token",
                      json_text(t->text, t->len), "bytes", bytes, "logprob",
-                     isfinite(t->logprob) && t->logprob > -9999 ? t->logprob
-                                                                : -9999.0);
+                     isnan(t->logprob) ? json_null()
+                                       : json_real(fmax(t->logprob, -9999)));
 }
 
-bool response_token(struct response *w, int choice,
-                    const struct response_token *t)
+/* Returns the number of characters that begin in these bytes. */
+static int64_t characters(const char *s, size_t n)
 {
-    struct response_choice *c = &w->choice[choice];
-    json_t *j, *top;
+    int64_t all = 0;
 
-    if (w->failed || w->over || c->ended)
-        return !w->failed;
-    c->n_token++;
-    if (c->ids != NULL)
-        w->failed = json_array_append_new(c->ids, json_integer(t->id)) != 0;
-    if (c->probs == NULL || w->failed)
-        return !w->failed;
-    j = token_json(t);
-    top = json_array();
+    for (size_t i = 0; i < n; i++)
+        all += ((unsigned char)s[i] & 0xc0) != 0x80;
+    return all;
+}
+
+/* Adds a token to the list of probabilities. */
+static bool add_probs(struct response *w, struct response_choice *c,
+                      const struct response_token *t)
+{
+    json_t *j = token_json(t), *top = json_array();
+
+    if (isnan(t->logprob)) {
+        json_decref(top);
+        top = json_null();
+    }
     for (int i = 0; i < t->n_top && !w->failed; i++)
         w->failed = json_array_append_new(top, token_json(&t->top[i])) != 0;
     if (j == NULL || json_object_set_new(j, "top_logprobs", top) != 0 ||
         json_array_append_new(c->probs, j) != 0)
         w->failed = true;
+    if (c->offsets != NULL && !w->failed)
+        w->failed =
+            json_array_append_new(c->offsets, json_integer(c->n_char)) != 0;
+    if (!t->hidden)
+        c->n_char += characters(t->text, t->len);
     return !w->failed;
+}
+
+bool response_prompt_token(struct response *w, int choice,
+                           const struct response_token *t)
+{
+    struct response_choice *c = &w->choice[choice];
+
+    if (w->failed || w->over || c->begun || c->probs == NULL)
+        return !w->failed;
+    return add_probs(w, c, t);
+}
+
+bool response_token(struct response *w, int choice,
+                    const struct response_token *t,
+                    const struct response_times *times)
+{
+    struct response_choice *c = &w->choice[choice];
+
+    if (w->failed || w->over || c->ended)
+        return !w->failed;
+    c->n_token++;
+    c->end.times = *times;
+    if (c->ids != NULL)
+        w->failed = json_array_append_new(c->ids, json_integer(t->id)) != 0;
+    return w->failed || c->probs == NULL ? !w->failed : add_probs(w, c, t);
 }
 
 bool response_end(struct response *w, int choice,
@@ -423,7 +518,8 @@ bool response_end(struct response *w, int choice,
 
     if (w->failed || w->over || c->ended)
         return !w->failed;
-    c->n_prompt = end->n_prompt;
+    c->n_prompt = c->n_done = end->n_prompt;
+    c->n_token = end->n_written;
     c->n_cached = end->n_cached;
     c->end = *end;
     if (end->stop != NULL)
@@ -495,6 +591,17 @@ json_t *response_new_ids(struct response_choice *c)
     return new_of(c->ids);
 }
 
+json_t *response_new_offsets(struct response_choice *c)
+{
+    return new_of(c->offsets);
+}
+
+/* Returns how many steps the tokens took: the first comes with the prompt. */
+static int64_t steps(int64_t n_written)
+{
+    return n_written > 0 ? n_written - 1 : 0;
+}
+
 struct response_sums response_sums(const struct response *w)
 {
     struct response_sums s = {0};
@@ -505,10 +612,11 @@ struct response_sums response_sums(const struct response *w)
         if (i % w->a->n == 0) {
             s.n_prompt += c->n_prompt;
             s.n_cached += c->n_cached;
-            s.prompt_s += c->end.prompt_s;
+            s.times.prompt_s += c->end.times.prompt_s;
         }
         s.n_written += c->end.n_written;
-        s.written_s += c->end.written_s;
+        s.n_step += steps(c->end.n_written);
+        s.times.written_s += c->end.times.written_s;
     }
     return s;
 }
@@ -524,18 +632,41 @@ json_t *response_timings(const struct response *w,
     struct response_sums s = response_sums(w);
     double n, m;
 
-    if (c != NULL)
-        s = (struct response_sums){c->n_prompt, c->n_cached, c->end.n_written,
-                                   c->end.prompt_s, c->end.written_s};
+    if (c != NULL) {
+        s.n_prompt = c->n_done;
+        s.n_cached = c->n_cached;
+        s.n_written = c->n_token;
+        s.n_step = steps(s.n_written);
+        s.times = c->end.times;
+    }
     n = (double)(s.n_prompt - s.n_cached);
-    m = (double)s.n_written;
-    return json_pack(
-        "{sIsIsfsfsfsIsfsfsf}", "cache_n", (json_int_t)s.n_cached, "prompt_n",
-        (json_int_t)(s.n_prompt - s.n_cached), "prompt_ms", 1e3 * s.prompt_s,
-        "prompt_per_token_ms", per(1e3 * s.prompt_s, n), "prompt_per_second",
-        per(n, s.prompt_s), "predicted_n", (json_int_t)s.n_written,
-        "predicted_ms", 1e3 * s.written_s, "predicted_per_token_ms",
-        per(1e3 * s.written_s, m), "predicted_per_second", per(m, s.written_s));
+    m = (double)s.n_step;
+    return json_pack("{sIsIsfsfsfsIsfsfsf}", "cache_n", (json_int_t)s.n_cached,
+                     "prompt_n", (json_int_t)(s.n_prompt - s.n_cached),
+                     "prompt_ms", 1e3 * s.times.prompt_s, "prompt_per_token_ms",
+                     per(1e3 * s.times.prompt_s, n), "prompt_per_second",
+                     per(n, s.times.prompt_s), "predicted_n",
+                     (json_int_t)s.n_written, "predicted_ms",
+                     1e3 * s.times.written_s, "predicted_per_token_ms",
+                     per(1e3 * s.times.written_s, m), "predicted_per_second",
+                     per(m, s.times.written_s));
+}
+
+void response_add_timings(const struct response *w,
+                          const struct response_choice *c, json_t **event)
+{
+    if (w->a->timings)
+        response_put(event, "timings", response_timings(w, c));
+}
+
+void response_add_progress(const struct response_choice *c, json_t **event,
+                           int64_t done, int64_t total, double seconds)
+{
+    response_put(event, "prompt_progress",
+                 json_pack("{s:I, s:I, s:I, s:I}", "total", (json_int_t)total,
+                           "cache", (json_int_t)c->n_cached, "processed",
+                           (json_int_t)done, "time_ms",
+                           (json_int_t)(1e3 * seconds)));
 }
 
 json_t *response_usage(const struct response *w)

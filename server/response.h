@@ -2,12 +2,12 @@
  * request's protocol, streamed or as one body. Uses neither the engine nor
  * HTTP.
  *
- * The order of calls for one choice: any number of response_progress;
- * response_prompt; any number of response_part and response_token; one
- * response_end. Calls for several choices may be interleaved. A streamed
- * response writes events immediately. Any other response writes its body when
- * its last choice has ended. Texts may be split anywhere, even within a
- * character; ill-formed UTF-8 becomes U+FFFD. */
+ * The order of calls for one choice: any number of response_progress and
+ * response_prompt_token; response_prompt; any number of response_part and
+ * response_token; one response_end. Calls for several choices may be
+ * interleaved. A streamed response writes events immediately. Any other
+ * response writes its body when its last choice has ended. Texts may be split
+ * anywhere, even within a character; ill-formed UTF-8 becomes U+FFFD. */
 #ifndef SERVER_RESPONSE_H
 #define SERVER_RESPONSE_H
 
@@ -26,15 +26,19 @@ struct response_about {
                           protocol's prefix is put before it */
     int64_t created;   /* seconds since 1970 */
     response_write_fn *write;
+    /* Keeps the items of a conversation of /v1/responses, up to and with this
+     * response, under the response's id. NULL if they are not kept. */
+    void (*keep)(void *user, const char *id, const json_t *items);
     void *user;
 };
 
-/* A generated token and its alternatives. */
+/* A token of the prompt or of the output, and its alternatives. */
 struct response_token {
     int32_t id;
-    const char *text; /* [len], any bytes */
+    const char *text; /* [len], any bytes; needed only for probabilities */
     size_t len;
-    double logprob;
+    double logprob; /* NaN if it has none, because no token precedes it */
+    bool hidden;    /* its text is not part of the prompt's text */
     const struct response_token *top; /* alternatives, [n_top], the likeliest
                                          first; their n_top is ignored */
     int n_top;
@@ -47,13 +51,21 @@ enum response_end_reason {
     RESPONSE_LENGTH, /* max_tokens is reached, or the context is full */
 };
 
+/* Seconds that a choice took so far: for its prompt, and from its first token
+ * on. */
+struct response_times {
+    double prompt_s, written_s;
+};
+
 struct response_end {
     enum response_end_reason why;
     const char *stop; /* the stop string; NULL if none */
     /* in tokens; n_cached: prompt tokens found in the cache; n_written:
      * generated tokens */
     int64_t n_prompt, n_cached, n_written;
-    double prompt_s, written_s;
+    struct response_times times;
+    /* from the request's arrival until it had its model, and until its end */
+    double load_s, total_s;
     bool full; /* the output ended because the context is full */
 };
 
@@ -63,22 +75,28 @@ struct response_end {
 pl_status response_create(struct response **out, const struct request *a,
                           const struct response_about *about, pl_err *err);
 void response_free(struct response *w);
+/* Returns the "generation_settings" of a request; NULL if out of memory. */
+json_t *response_settings(const struct request *a);
 /* Returns the number of choices: the number of prompts times a->n. Choice c
  * belongs to prompt c / a->n. */
 int response_choices(const struct response *w);
-/* Returns the Content-Type: "text/event-stream" or "application/json". */
+/* Returns the Content-Type: "text/event-stream", "application/x-ndjson" or
+ * "application/json". */
 const char *response_type(const struct response *w);
 /* Returns true if anything was written, so that the HTTP status can no longer
  * change. */
 bool response_begun(const struct response *w);
 
+/* Gives the response the tokens of a choice's prompt, if it returns them. */
+bool response_prompt_ids(struct response *w, int choice, const int32_t *ids,
+                         int64_t n);
 /* Writes a keep-alive to a stream, because clients and proxies close silent
  * connections. It is an event or a comment outside of the response's content.
  * It may be written between any two events. */
 bool response_ping(struct response *w);
 /* Reports that `done` of the prompt's `total` tokens are computed, n_cached of
- * them taken from a cache. Written only to streams, if the request asks for
- * it. */
+ * them taken from a cache, in `seconds`. Written only to streams, if the
+ * request asks for it. */
 bool response_progress(struct response *w, int choice, int64_t done,
                        int64_t total, int64_t n_cached, double seconds);
 /* Reports that the prompt is computed; called before the first text. `text` is
@@ -86,8 +104,14 @@ bool response_progress(struct response *w, int choice, int64_t done,
  * unknown. */
 bool response_prompt(struct response *w, int choice, int64_t n_prompt,
                      int64_t n_cached, const char *text);
+/* Adds a token of the prompt, if the request asks for their probabilities
+ * (request.prompt_probs). */
+bool response_prompt_token(struct response *w, int choice,
+                           const struct response_token *t);
+/* Adds a generated token, before the text that it makes complete. */
 bool response_token(struct response *w, int choice,
-                    const struct response_token *t);
+                    const struct response_token *t,
+                    const struct response_times *times);
 /* Adds a part of the output, as pl_reply passes it. */
 bool response_part(struct response *w, int choice, const pl_reply_part *part);
 bool response_end(struct response *w, int choice,

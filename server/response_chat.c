@@ -29,24 +29,25 @@ static bool begin(struct response *w, struct response_choice *c)
 {
     return response_send_event(
         w, NULL,
-        chunk(w, c, json_pack("{s:s, s:s}", "role", "assistant", "content", ""),
+        chunk(w, c, json_pack("{s:s, s:n}", "role", "assistant", "content"),
               NULL));
+}
+
+/* Sends a chunk with the timings so far, if they are requested. */
+static bool send_chunk(struct response *w, const struct response_choice *c,
+                       json_t *j)
+{
+    response_add_timings(w, c, &j);
+    return response_send_event(w, NULL, j);
 }
 
 static bool progress(struct response *w, struct response_choice *c,
                      int64_t done, int64_t total, double seconds)
 {
-    json_t *j;
+    json_t *j = chunk(w, c, json_object(), NULL);
 
-    if (!w->a->progress)
-        return true;
-    j = chunk(w, c, json_object(), NULL);
-    response_put(&j, "prompt_progress",
-                 json_pack("{s:I, s:I, s:I, s:I}", "total", (json_int_t)total,
-                           "cache", (json_int_t)c->n_cached, "processed",
-                           (json_int_t)done, "time_ms",
-                           (json_int_t)(1e3 * seconds)));
-    return response_send_event(w, NULL, j);
+    response_add_progress(c, &j, done, total, seconds);
+    return send_chunk(w, c, j);
 }
 
 static bool text(struct response *w, struct response_choice *c, const char *s,
@@ -63,7 +64,7 @@ static bool text(struct response *w, struct response_choice *c, const char *s,
                         "function", "arguments", json_text(s, len))
             : json_pack("{s:o}", key, json_text(s, len));
 
-    return response_send_event(w, NULL, chunk(w, c, delta, NULL));
+    return send_chunk(w, c, chunk(w, c, delta, NULL));
 }
 
 /* Returns a tool call as JSON. If `index` is -1, with its arguments, for a
@@ -83,11 +84,11 @@ static json_t *call_json(const struct response_block *b, int index)
 
 static bool call(struct response *w, struct response_choice *c, int n)
 {
-    return response_send_event(w, NULL,
-                               chunk(w, c,
-                                     json_pack("{s:[o]}", "tool_calls",
-                                               call_json(response_last(c), n)),
-                                     NULL));
+    return send_chunk(w, c,
+                      chunk(w, c,
+                            json_pack("{s:[o]}", "tool_calls",
+                                      call_json(response_last(c), n)),
+                            NULL));
 }
 
 static const char *finish_of(const struct response_choice *c)
@@ -102,6 +103,7 @@ static bool end(struct response *w, struct response_choice *c)
     json_t *j = chunk(w, c, json_object(), finish_of(c));
 
     response_put(&j, "timings", response_timings(w, c));
+    response_add_verbose(w, c, &j);
     return response_send_event(w, NULL, j);
 }
 
@@ -148,7 +150,7 @@ static json_t *message_of(const struct response_choice *c)
 
 static json_t *whole(const struct response *w)
 {
-    json_t *choices = json_array();
+    json_t *choices = json_array(), *j;
 
     for (int i = 0; i < w->n; i++) {
         const struct response_choice *c = &w->choice[i];
@@ -161,11 +163,13 @@ static json_t *whole(const struct response *w)
                                finish_of(c), "index", i, "message",
                                message_of(c), "logprobs", probs));
     }
-    return json_pack("{s:o, s:I, s:s, s:s, s:s, s:s, s:o, s:o}", "choices",
-                     choices, "created", (json_int_t)w->about.created, "id",
-                     w->id, "model", w->about.model, "system_fingerprint",
-                     pl_version(), "object", "chat.completion", "usage",
-                     response_usage(w), "timings", response_timings(w, NULL));
+    j = json_pack("{s:o, s:I, s:s, s:s, s:s, s:s, s:o, s:o}", "choices",
+                  choices, "created", (json_int_t)w->about.created, "id", w->id,
+                  "model", w->about.model, "system_fingerprint", pl_version(),
+                  "object", "chat.completion", "usage", response_usage(w),
+                  "timings", response_timings(w, NULL));
+    response_add_verbose(w, &w->choice[0], &j);
+    return j;
 }
 
 const struct response_protocol protocol_chat = {

@@ -2,36 +2,58 @@
  * text. */
 #include "response_inner.h"
 
-/* Returns the "logprobs" object. It contains the probabilities twice: as the
- * parallel lists of OpenAI's completions, and as llama-server's "content".
- * Takes ownership of `list`; if NULL, returns a JSON null. */
-static json_t *probs_json(json_t *list)
+/* Adds a token and its probability to the alternatives of a position. Two
+ * tokens may have the same name, if they are parts of characters; the first
+ * counts, which is the likelier one. */
+static void add_top(json_t **top, const json_t *t)
 {
-    json_t *tokens = json_array(), *probs = json_array(), *tops = json_array();
-    size_t i, k;
-    json_t *t, *other;
+    const char *name = json_string_value(json_object_get(t, "token"));
 
-    json_array_foreach (list, i, t) {
-        json_t *top = json_object();
+    if (json_object_get(*top, name) == NULL)
+        response_put(top, name, json_incref(json_object_get(t, "logprob")));
+}
 
-        response_add(&tokens, json_incref(json_object_get(t, "token")));
-        response_add(&probs, json_incref(json_object_get(t, "logprob")));
-        json_array_foreach (json_object_get(t, "top_logprobs"), k, other) {
-            response_put(&top,
-                         json_string_value(json_object_get(other, "token")),
-                         json_incref(json_object_get(other, "logprob")));
-        }
-        response_add(&tops, top);
-    }
-    if (list == NULL) {
-        json_decref(tokens);
-        json_decref(probs);
-        json_decref(tops);
+/* Returns the alternatives of a token, which are one more than requested if it
+ * is not among the likeliest; null for a token without a probability. */
+static json_t *top_json(const json_t *t)
+{
+    json_t *top = json_object(), *other;
+    size_t i;
+
+    if (json_is_null(json_object_get(t, "logprob"))) {
+        json_decref(top);
         return json_null();
     }
-    return json_pack("{s:o, s:o, s:o, s:[], s:o}", "tokens", tokens,
+    json_array_foreach (json_object_get(t, "top_logprobs"), i, other) {
+        add_top(&top, other);
+    }
+    add_top(&top, t);
+    return top;
+}
+
+/* Returns the "logprobs" object. It contains the probabilities twice: as the
+ * parallel lists of OpenAI's completions, and as llama-server's "content".
+ * Takes ownership of both lists; if `list` is NULL, returns a JSON null. */
+static json_t *probs_json(json_t *list, json_t *offsets)
+{
+    json_t *tokens, *probs, *tops, *t;
+    size_t i;
+
+    if (list == NULL) {
+        json_decref(offsets);
+        return json_null();
+    }
+    tokens = json_array();
+    probs = json_array();
+    tops = json_array();
+    json_array_foreach (list, i, t) {
+        response_add(&tokens, json_incref(json_object_get(t, "token")));
+        response_add(&probs, json_incref(json_object_get(t, "logprob")));
+        response_add(&tops, top_json(t));
+    }
+    return json_pack("{s:o, s:o, s:o, s:o, s:o}", "tokens", tokens,
                      "token_logprobs", probs, "top_logprobs", tops,
-                     "text_offset", "content", list);
+                     "text_offset", offsets, "content", list);
 }
 
 static const char *finish_of(const struct response_choice *c)
@@ -43,7 +65,7 @@ static json_t *choice_json(const struct response_choice *c, json_t *text,
                            json_t *probs, const char *finish)
 {
     return json_pack("{s:o, s:i, s:o, s:s?}", "text", text, "index", c->index,
-                     "logprobs", probs_json(probs), "finish_reason", finish);
+                     "logprobs", probs, "finish_reason", finish);
 }
 
 /* Returns the outer object of a response or chunk; takes ownership of
@@ -59,31 +81,28 @@ static json_t *around(const struct response *w, json_t *choices)
 static json_t *chunk(const struct response *w, struct response_choice *c,
                      json_t *text, const char *finish)
 {
-    return around(
-        w,
-        json_pack("[o]", choice_json(c, text, response_new_probs(c), finish)));
+    json_t *probs = probs_json(response_new_probs(c), response_new_offsets(c));
+
+    return around(w, json_pack("[o]", choice_json(c, text, probs, finish)));
 }
 
 static bool progress(struct response *w, struct response_choice *c,
                      int64_t done, int64_t total, double seconds)
 {
-    json_t *j;
+    json_t *j = chunk(w, c, json_string(""), NULL);
 
-    if (!w->a->progress)
-        return true;
-    j = chunk(w, c, json_string(""), NULL);
-    response_put(&j, "prompt_progress",
-                 json_pack("{s:I, s:I, s:I, s:I}", "total", (json_int_t)total,
-                           "cache", (json_int_t)c->n_cached, "processed",
-                           (json_int_t)done, "time_ms",
-                           (json_int_t)(1e3 * seconds)));
+    response_add_timings(w, c, &j);
+    response_add_progress(c, &j, done, total, seconds);
     return response_send_event(w, NULL, j);
 }
 
 static bool text(struct response *w, struct response_choice *c, const char *s,
                  size_t len)
 {
-    return response_send_event(w, NULL, chunk(w, c, json_text(s, len), NULL));
+    json_t *j = chunk(w, c, json_text(s, len), NULL);
+
+    response_add_timings(w, c, &j);
+    return response_send_event(w, NULL, j);
 }
 
 /* Writes nothing, because this protocol has no tool calls. */
@@ -100,6 +119,7 @@ static bool end(struct response *w, struct response_choice *c)
     json_t *j = chunk(w, c, json_string(""), finish_of(c));
 
     response_put(&j, "timings", response_timings(w, c));
+    response_add_verbose(w, c, &j);
     return response_send_event(w, NULL, j);
 }
 
@@ -130,9 +150,12 @@ static json_t *whole(const struct response *w)
 
         response_add(&choices,
                      choice_json(c, response_joined(c, PL_REPLY_CONTENT),
-                                 json_incref(c->probs), finish_of(c)));
+                                 probs_json(json_incref(c->probs),
+                                            json_incref(c->offsets)),
+                                 finish_of(c)));
     }
     j = around(w, choices);
+    response_add_verbose(w, &w->choice[0], &j);
     response_put(&j, "usage", response_usage(w));
     response_put(&j, "timings", response_timings(w, NULL));
     return j;

@@ -24,7 +24,13 @@ struct response_choice {
     /* lists of the probabilities and ids of all tokens, in a stream of the
      * tokens not sent yet; owned; NULL if not requested */
     json_t *probs, *ids;
+    json_t *prompt_ids; /* owned; NULL if not requested */
+    /* where the tokens of `probs` begin in the text, in characters; owned; NULL
+     * if not requested */
+    json_t *offsets;
+    int64_t n_char; /* where the next token begins */
     int64_t n_prompt, n_cached, n_token;
+    int64_t n_done; /* tokens of the prompt that are computed or cached */
     bool begun, ended;
     struct response_end end; /* end.stop is the string in `stop` below, or
                                 NULL */
@@ -49,7 +55,9 @@ struct response {
  * return the result of response_send_event. A function that is NULL writes
  * nothing. */
 struct response_protocol {
-    const char *prefix;               /* prefix of response ids */
+    const char *prefix; /* prefix of response ids */
+    bool lines;         /* a stream is lines of JSON, without events */
+    bool wants_prompt_ids;
     bool (*ping)(struct response *w); /* NULL if a comment is written instead of
                                          an event */
     bool (*progress)(struct response *w, struct response_choice *c,
@@ -71,7 +79,7 @@ struct response_protocol {
 };
 
 extern const struct response_protocol protocol_chat, protocol_completions,
-    protocol_llama, protocol_messages, protocol_responses;
+    protocol_llama, protocol_messages, protocol_responses, protocol_ollama;
 
 /* Add a value to an object or list and take ownership of it. If that fails, or
  * the value is NULL, they free the object or list and set it to NULL. */
@@ -89,21 +97,38 @@ int response_count(const struct response_choice *c, pl_reply_kind kind);
  * memory. */
 json_t *response_joined(const struct response_choice *c, pl_reply_kind kind);
 json_t *response_string(const struct text *t);
+/* Returns the arguments of a call as an object. Truncated JSON is parsed up to
+ * its last complete value, as clients do with a stream; a number at its end may
+ * be incomplete. Anything but a JSON object becomes an empty object. */
+json_t *response_arguments(const struct response_block *b);
 /* Return a new list of the probabilities or the ids of the tokens since the
  * last call. NULL if there are none, or if they were not requested. */
 json_t *response_new_probs(struct response_choice *c);
 json_t *response_new_ids(struct response_choice *c);
+json_t *response_new_offsets(struct response_choice *c);
 /* Return the "timings" of llama-server and the "usage" of OpenAI as JSON; NULL
  * if out of memory. Timings are those of choice `c`, or of all choices if `c`
  * is NULL. */
 json_t *response_timings(const struct response *w,
                          const struct response_choice *c);
 json_t *response_usage(const struct response *w);
+/* Adds the timings so far to an event about choice `c`, if the request asks for
+ * them. */
+void response_add_timings(const struct response *w,
+                          const struct response_choice *c, json_t **event);
+/* Adds "prompt_progress" to such an event. */
+void response_add_progress(const struct response_choice *c, json_t **event,
+                           int64_t done, int64_t total, double seconds);
+/* Adds "__verbose" to a response or event if the request asks for it: the
+ * choice as /completion returns it. */
+void response_add_verbose(const struct response *w,
+                          const struct response_choice *c, json_t **event);
 /* Totals of all choices. A prompt that several choices share is counted
  * once. */
 struct response_sums {
     int64_t n_prompt, n_cached, n_written;
-    double prompt_s, written_s;
+    int64_t n_step; /* generated tokens that took a step of their own */
+    struct response_times times;
 };
 struct response_sums response_sums(const struct response *w);
 

@@ -6,21 +6,59 @@
 #include "response_inner.h"
 #include "sampler_names.h"
 
-/* Returns the "generation_settings": sampling parameters, limits and stop
- * strings of the request; NULL if out of memory. */
-static json_t *settings(const struct request *a)
+#include <math.h>
+
+/* Returns one of the "logit_bias": null bans the token, since JSON has no
+ * infinity. */
+static json_t *bias_json(int32_t id, float bias)
 {
+    return json_pack("{s:o, s:I}", "bias",
+                     isfinite(bias) ? json_real((double)bias) : json_null(),
+                     "token", (json_int_t)id);
+}
+
+static json_t *biases_json(const struct request *a)
+{
+    json_t *list = json_array();
+
+    for (int i = 0; i < a->sampling.n_bias; i++)
+        response_add(&list,
+                     bias_json(a->sampling.bias_id[i], a->sampling.bias[i]));
+    for (int64_t id = 0; a->ignore_end && id < pl_tokenizer_n_vocab(a->words);
+         id++)
+        if (pl_token_is_eog(a->words, (int32_t)id))
+            response_add(&list, bias_json((int32_t)id, -INFINITY));
+    return list;
+}
+
+json_t *response_settings(const struct request *a)
+{
+    static const char *const formats[] = {[REASONING_APART] = "deepseek",
+                                          [REASONING_WITHIN] = "none",
+                                          [REASONING_BOTH] = "deepseek-legacy"};
     json_t *all = sampler_json(&a->sampling), *stop = json_array();
 
     for (int i = 0; i < a->n_stop; i++)
         response_add(&stop, json_string(a->stop[i]));
     if (json_object_update_new(
-            all, json_pack("{s:o, s:I, s:I, s:b, s:b, s:i, s:s}", "stop", stop,
-                           "max_tokens", (json_int_t)a->max_tokens, "n_predict",
-                           (json_int_t)a->max_tokens, "ignore_eos",
-                           (int)a->ignore_end, "stream", (int)a->stream,
-                           "n_probs", a->probs ? a->n_top : 0, "grammar",
-                           a->grammar != NULL ? a->grammar : "")) != 0) {
+            all,
+            json_pack("{s:o, s:I, s:I, s:b, s:b, s:i, s:s, s:o, s:i, s:i, s:i,"
+                      " s:b, s:[], s:[], s:s, s:b, s:s, s:s, s:b, s:b, s:b,"
+                      " s:f, s:f, s:[]}",
+                      "stop", stop, "max_tokens", (json_int_t)a->max_tokens,
+                      "n_predict", (json_int_t)a->max_tokens, "ignore_eos",
+                      (int)a->ignore_end, "stream", (int)a->stream, "n_probs",
+                      a->probs ? a->n_top : 0, "grammar",
+                      a->grammar != NULL ? a->grammar : "", "logit_bias",
+                      biases_json(a), "n_keep", 0, "n_discard", 0, "min_keep",
+                      0, "grammar_lazy", 0, "grammar_triggers",
+                      "preserved_tokens", "reasoning_format",
+                      formats[a->reasoning], "reasoning_in_content",
+                      a->reasoning == REASONING_BOTH, "generation_prompt", "",
+                      "speculative.types", "none", "timings_per_token",
+                      (int)a->timings, "post_sampling_probs", 0,
+                      "backend_sampling", 0, "adaptive_target", -1.0,
+                      "adaptive_decay", 0.9, "lora")) != 0) {
         json_decref(all);
         return NULL;
     }
@@ -31,14 +69,16 @@ static json_t *settings(const struct request *a)
 static json_t *piece(const struct response *w, struct response_choice *c,
                      json_t *text)
 {
-    json_t *ids = response_new_ids(c);
+    json_t *ids = response_new_ids(c), *j;
 
-    return json_pack("{s:i, s:o, s:o, s:b, s:i, s:I, s:I, s:o*}", "index",
-                     c->index, "content", text, "tokens",
-                     ids != NULL ? ids : json_array(), "stop", 0, "id_slot",
-                     w->a->slot, "tokens_predicted", (json_int_t)c->n_token,
-                     "tokens_evaluated", (json_int_t)c->n_prompt,
-                     "completion_probabilities", response_new_probs(c));
+    j = json_pack("{s:i, s:o, s:o, s:b, s:i, s:I, s:I, s:o*}", "index",
+                  c->index, "content", text, "tokens",
+                  ids != NULL ? ids : json_array(), "stop", 0, "id_slot",
+                  w->a->slot, "tokens_predicted", (json_int_t)c->n_token,
+                  "tokens_evaluated", (json_int_t)c->n_prompt,
+                  "completion_probabilities", response_new_probs(c));
+    response_add_timings(w, c, &j);
+    return j;
 }
 
 static const char *stop_type(const struct response_choice *c)
@@ -52,8 +92,8 @@ static const char *stop_type(const struct response_choice *c)
 
 /* Returns an object with those fields of `all`, the last object, that the
  * request's "response_fields" lists. A nested field such as "timings/prompt_n"
- * becomes "prompt_n" of the new object. Without "response_fields", returns
- * `all`. Takes ownership of `all`. */
+ * becomes a field of the new object with this whole name. Without
+ * "response_fields", returns `all`. Takes ownership of `all`. */
 static json_t *chosen(const struct response *w, json_t *all)
 {
     const json_t *names = json_object_get(w->a->body, "response_fields");
@@ -64,18 +104,17 @@ static json_t *chosen(const struct response *w, json_t *all)
         return all;
     some = json_object();
     json_array_foreach (names, i, name) {
-        const char *at = json_string_value(name), *key = at;
+        const char *at = json_string_value(name);
         json_t *v = all;
 
         for (; at != NULL && *at != '\0' && v != NULL; at += *at == '/') {
             size_t n = strcspn(at, "/");
 
-            key = at;
             v = json_object_getn(v, at, n);
             at += n;
         }
         if (at != NULL && v != NULL)
-            response_put(&some, key, json_incref(v));
+            response_put(&some, json_string_value(name), json_incref(v));
     }
     json_decref(all);
     return some;
@@ -101,28 +140,30 @@ static json_t *last(const struct response *w, const struct response_choice *c,
             ids != NULL ? ids : json_array(), "id_slot", w->a->slot, "stop", 1,
             "model", w->about.model, "tokens_predicted",
             (json_int_t)c->end.n_written, "tokens_evaluated",
-            (json_int_t)c->n_prompt, "generation_settings", settings(w->a),
-            "prompt", response_string(&c->prompt), "has_new_line", (int)lines,
-            "truncated", (int)c->end.full, "stop_type", stop_type(c),
-            "stopping_word", c->end.stop != NULL ? c->end.stop : "",
-            "tokens_cached", (json_int_t)(c->n_prompt + c->end.n_written),
-            "timings", response_timings(w, c), "completion_probabilities",
-            probs));
+            (json_int_t)c->n_prompt, "generation_settings",
+            response_settings(w->a), "prompt", response_string(&c->prompt),
+            "has_new_line", (int)lines, "truncated", (int)c->end.full,
+            "stop_type", stop_type(c), "stopping_word",
+            c->end.stop != NULL ? c->end.stop : "", "tokens_cached",
+            (json_int_t)(c->n_prompt + c->end.n_written), "timings",
+            response_timings(w, c), "completion_probabilities", probs));
+}
+
+void response_add_verbose(const struct response *w,
+                          const struct response_choice *c, json_t **event)
+{
+    if (w->a->verbose)
+        response_put(event, "__verbose",
+                     last(w, c, response_joined(c, PL_REPLY_CONTENT),
+                          json_incref(c->ids), NULL));
 }
 
 static bool progress(struct response *w, struct response_choice *c,
                      int64_t done, int64_t total, double seconds)
 {
-    json_t *j;
+    json_t *j = piece(w, c, json_string(""));
 
-    if (!w->a->progress)
-        return true;
-    j = piece(w, c, json_string(""));
-    response_put(&j, "prompt_progress",
-                 json_pack("{s:I, s:I, s:I, s:I}", "total", (json_int_t)total,
-                           "cache", (json_int_t)c->n_cached, "processed",
-                           (json_int_t)done, "time_ms",
-                           (json_int_t)(1e3 * seconds)));
+    response_add_progress(c, &j, done, total, seconds);
     return response_send_event(w, NULL, j);
 }
 

@@ -47,23 +47,6 @@ static bool begin(struct response *w, struct response_choice *c)
            ping(w);
 }
 
-/* Returns the arguments of a call as an object. Truncated JSON is parsed up to
- * its last complete value, as clients do with a stream; a number at its end may
- * be incomplete. Anything but a JSON object becomes an empty object. */
-static json_t *input_json(const struct text *t)
-{
-    struct text whole = {0};
-    json_t *input = json_loadb(t->s ? t->s : "", t->n, JSON_ALLOW_NUL, NULL);
-
-    if (!input && json_text_close(t->s ? t->s : "", t->n, &whole))
-        input = json_loadb(whole.s, whole.n, JSON_ALLOW_NUL, NULL);
-    text_free(&whole);
-    if (json_is_object(input))
-        return input;
-    json_decref(input);
-    return json_object();
-}
-
 /* Returns a block as JSON, with its contents if `filled`, else empty. */
 static json_t *block_json(const struct response_block *b, bool filled)
 {
@@ -77,7 +60,7 @@ static json_t *block_json(const struct response_block *b, bool filled)
     json_decref(text);
     return json_pack("{s:s, s:s, s:s, s:o}", "type", "tool_use", "id", b->id,
                      "name", b->name, "input",
-                     filled ? input_json(&b->text) : json_object());
+                     filled ? response_arguments(b) : json_object());
 }
 
 static bool start(struct response *w, const struct response_choice *c)

@@ -125,10 +125,12 @@ static json_t *response(const struct response *w, const char *status,
             item_json(w, i, true,
                       cut && i == c->n_block - 1 ? "incomplete" : "completed"));
     if (why != NULL)
-        error = json_pack(
-            "{s:s, s:o}", "code",
-            why->status == 429 ? "rate_limit_exceeded" : "server_error",
-            "message", json_text(why->message, strlen(why->message)));
+        error =
+            json_pack("{s:s, s:o}", "code",
+                      why->n_ctx > 0       ? why->code
+                      : why->status == 429 ? "rate_limit_exceeded"
+                                           : "server_error",
+                      "message", json_text(why->message, strlen(why->message)));
     j = json_pack(
         "{s:s, s:s, s:I, s:s, s:o, s:o, s:s, s:o, s:o}", "id", w->id, "object",
         "response", "created_at", (json_int_t)w->about.created, "status",
@@ -168,6 +170,7 @@ static bool item_event(struct response *w, const char *type, const char *key,
         response_put(&j, "content_index", json_integer(0));
     if (strncmp(type, "response.output_text", 20) == 0)
         response_put(&j, "logprobs", json_array());
+    response_add_timings(w, c, &j);
     return event(w, type, j);
 }
 
@@ -183,15 +186,30 @@ static bool about_item(struct response *w, const char *type, bool filled,
                            item_json(w, i, filled, status)));
 }
 
+/* Sends the first events, unless an event about the prompt came before. */
 static bool begin(struct response *w, struct response_choice *c)
 {
     (void)c;
-    return event(w, "response.created",
-                 json_pack("{s:o}", "response",
-                           response(w, "in_progress", NULL))) &&
-           event(w, "response.in_progress",
-                 json_pack("{s:o}", "response",
-                           response(w, "in_progress", NULL)));
+    return w->n_event > 0 ||
+           (event(w, "response.created",
+                  json_pack("{s:o}", "response",
+                            response(w, "in_progress", NULL))) &&
+            event(w, "response.in_progress",
+                  json_pack("{s:o}", "response",
+                            response(w, "in_progress", NULL))));
+}
+
+static bool progress(struct response *w, struct response_choice *c,
+                     int64_t done, int64_t total, double seconds)
+{
+    json_t *j;
+
+    if (!begin(w, c))
+        return false;
+    j = json_pack("{s:o}", "response", response(w, "in_progress", NULL));
+    response_add_timings(w, c, &j);
+    response_add_progress(c, &j, done, total, seconds);
+    return event(w, "response.in_progress", j);
 }
 
 static bool text(struct response *w, struct response_choice *c, const char *s,
@@ -255,14 +273,37 @@ static bool block_end(struct response *w, struct response_choice *c)
     return about_item(w, "response.output_item.done", true, status_of(c));
 }
 
+/* Passes the conversation, which has ended, to its keeper, unless the request
+ * says that it is not to be stored. */
+static void keep(const struct response *w)
+{
+    const json_t *body = w->a->body, *input = json_object_get(body, "input");
+    json_t *items;
+
+    if (w->about.keep == NULL || json_is_false(json_object_get(body, "store")))
+        return;
+    items = w->a->earlier ? json_copy(w->a->earlier) : json_array();
+    if (json_is_array(input))
+        json_array_extend(items, (json_t *)input);
+    else
+        response_add(&items, json_pack("{s:s, s:O}", "role", "user", "content",
+                                       (json_t *)input));
+    for (int i = 0; i < w->choice[0].n_block; i++)
+        response_add(&items, item_json(w, i, true, "completed"));
+    if (items != NULL)
+        w->about.keep(w->about.user, w->id, items);
+    json_decref(items);
+}
+
 static bool end(struct response *w, struct response_choice *c)
 {
+    json_t *j = json_pack("{s:o}", "response", response(w, status_of(c), NULL));
     char type[32];
 
+    keep(w);
     snprintf(type, sizeof(type), "response.%s", status_of(c));
-    return event(
-        w, type,
-        json_pack("{s:o}", "response", response(w, status_of(c), NULL)));
+    response_put(&j, "timings", response_timings(w, c));
+    return event(w, type, j);
 }
 
 static bool fail(struct response *w, const struct api_error *why)
@@ -273,11 +314,13 @@ static bool fail(struct response *w, const struct api_error *why)
 
 static json_t *whole(const struct response *w)
 {
+    keep(w);
     return response(w, status_of(&w->choice[0]), NULL);
 }
 
 const struct response_protocol protocol_responses = {
     .prefix = "resp_",
+    .progress = progress,
     .begin = begin,
     .text = text,
     .call = call,

@@ -1,56 +1,25 @@
-/* Converts names, letters and JSON of samplers by one table. See
- * sampler_names.h. */
+/* Converts names, letters and JSON of samplers. See sampler_names.h. */
 #include "sampler_names.h"
 
 #include <string.h>
 
-static const struct {
-    const char *name;
-    char letter;
-    int step;
-} names[] = {
-    {"penalties", 'e', PL_STEP_PENALTIES},
-    {"dry", 'd', PL_STEP_DRY},
-    {"top_n_sigma", 's', PL_STEP_TOP_N_SIGMA},
-    {"top_k", 'k', PL_STEP_TOP_K},
-    {"typ_p", 'y', PL_STEP_TYPICAL},
-    {"top_p", 'p', PL_STEP_TOP_P},
-    {"min_p", 'm', PL_STEP_MIN_P},
-    {"xtc", 'x', PL_STEP_XTC},
-    {"temperature", 't', PL_STEP_TEMPERATURE},
-    {"infill", 'i', SAMPLER_PASSED_OVER},
-    /* alternative names that clients use */
-    {"top-n-sigma", '\0', PL_STEP_TOP_N_SIGMA},
-    {"top-k", '\0', PL_STEP_TOP_K},
-    {"typical", '\0', PL_STEP_TYPICAL},
-    {"typical_p", '\0', PL_STEP_TYPICAL},
-    {"typical-p", '\0', PL_STEP_TYPICAL},
-    {"typ-p", '\0', PL_STEP_TYPICAL},
-    {"top-p", '\0', PL_STEP_TOP_P},
-    {"nucleus", '\0', PL_STEP_TOP_P},
-    {"min-p", '\0', PL_STEP_MIN_P},
-    {"temp", '\0', PL_STEP_TEMPERATURE},
-};
+/* The letters of the samplers, in the order of enum pl_sampling_step. */
+static const char letters[PL_N_STEP + 1] = "edskypmxt";
 
 const char sampler_all_names[] = "penalties, dry, top_n_sigma, top_k, typ_p, "
                                  "top_p, min_p, xtc and temperature";
 
 int sampler_step(const char *name, size_t len, char letter)
 {
-    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
-        if (name != NULL ? strlen(names[i].name) == len &&
-                               memcmp(names[i].name, name, len) == 0
-                         : letter != '\0' && names[i].letter == letter)
-            return names[i].step;
-    return SAMPLER_UNKNOWN;
-}
+    const char *at = letter != '\0' ? strchr(letters, letter) : NULL;
+    int step = name != NULL ? pl_sampling_step_find(name, len)
+               : at != NULL ? (int)(at - letters)
+                            : SAMPLER_UNKNOWN;
 
-const char *sampler_name(int step)
-{
-    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
-        if (names[i].step == step)
-            return names[i].name;
-    return "none";
+    if (name != NULL ? len == 6 && memcmp(name, "infill", len) == 0
+                     : letter == 'i')
+        return SAMPLER_PASSED_OVER;
+    return step;
 }
 
 bool sampler_add(pl_sampling *s, int step)
@@ -69,7 +38,8 @@ static json_t *steps_json(const pl_sampling *s)
     for (int i = 0; i < (s->n_step > 0 ? s->n_step : PL_N_STEP); i++) {
         int step = s->n_step > 0 ? s->step[i] : i;
 
-        if (json_array_append_new(list, json_string(sampler_name(step))) != 0) {
+        if (json_array_append_new(
+                list, json_string(pl_sampling_step_name(step))) != 0) {
             json_decref(list);
             return NULL;
         }

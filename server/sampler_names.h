@@ -22,7 +22,6 @@ enum {
  * SAMPLER_PASSED_OVER: a sampler of llama.cpp that does not exist here and has
  * no effect unless other fields enable it. */
 int sampler_step(const char *name, size_t len, char letter);
-const char *sampler_name(int step);
 
 /* Appends a sampler to s->step. Returns false if s->step already contains
  * it. */

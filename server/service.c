@@ -4,7 +4,7 @@
 
 #include "json_text.h"
 #include "request_tasks.h"
-#include "sampler_names.h"
+#include "response.h"
 #include "token_routes.h"
 #include "ui.h"
 
@@ -16,9 +16,7 @@
 
 void service_reject(struct http_request *r, const struct api_error *why)
 {
-    char *body = strstr(http_path(r), "/messages")
-                     ? api_error_body(why, API_ERROR_BLOCKS)
-                     : api_error_body(why, API_ERROR_OPENAI);
+    char *body = api_error_body(why, api_error_shape_of_path(http_path(r)));
 
     http_respond(r, why->status, "application/json", body ? body : "{}",
                  body ? strlen(body) : 2);
@@ -70,6 +68,14 @@ void service_lost(void *service, const pl_err *err)
 
 /* ---- texts and tokens ---------------------------------------------------- */
 
+bool service_check_length(const struct service *v, int64_t n,
+                          struct api_error *why)
+{
+    int64_t n_ctx = pl_engine_n_ctx(v->engine);
+
+    return n < n_ctx || api_error_set_overflow(why, n, n_ctx);
+}
+
 bool service_render(const struct service *v, const struct request *a,
                     char **text, size_t *len, struct api_error *why)
 {
@@ -83,32 +89,27 @@ bool service_render(const struct service *v, const struct request *a,
             "or start the server with --template",
             v->no_form.message);
     s = request_render(a, v->form, 0, text, len, &err);
+    if (s == PL_FULL) /* a limit of the template, not of the server's load */
+        s = PL_BAD_ARGUMENT;
     return s == PL_OK || api_error_set_status(why, s, &err);
 }
 
-/* Sets piece[i] to the text of each of n tokens. The texts are in *all, which
- * must outlive them. Returns false if out of memory. */
-static bool name_all(const struct service *v, const int32_t *ids, int64_t n,
-                     struct tokens_piece *piece, struct text *all)
+/* Sets piece[i] to the bytes of each of n tokens. Returns their memory, which
+ * the caller frees; NULL if out of memory. */
+static char *name_all(const struct service *v, const int32_t *ids, int64_t n,
+                      struct tokens_piece *piece)
 {
-    pl_detokenizer *d;
-    bool ok = pl_detokenizer_create(&d, v->words, true, NULL) == PL_OK;
-    size_t at = 0;
+    size_t all = 0;
+    char *names, *at;
 
-    for (int64_t i = 0; i < n && ok; i++) {
-        const char *s = pl_detokenize(d, ids[i]);
-
-        ok = text_add(all, s, strlen(s));
-        s = pl_detokenize_flush(d);
-        ok = ok && text_add(all, s, strlen(s));
-        piece[i].n = all->n - at;
-        at = all->n;
+    for (int64_t i = 0; i < n; i++)
+        all += piece[i].n = pl_token_bytes(v->words, ids[i], NULL, 0);
+    at = names = malloc(all + 1);
+    for (int64_t i = 0; i < n && names; at += piece[i++].n) {
+        pl_token_bytes(v->words, ids[i], at, piece[i].n);
+        piece[i].s = at;
     }
-    at = 0;
-    for (int64_t i = 0; i < n && ok; at += piece[i++].n)
-        piece[i].s = all->s + at;
-    pl_detokenizer_free(d);
-    return ok;
+    return names;
 }
 
 static void on_tokenize(void *user, struct http_request *r)
@@ -116,8 +117,8 @@ static void on_tokenize(void *user, struct http_request *r)
     const struct service *v = user;
     struct tokens_request a = {0};
     struct tokens_piece *piece = NULL;
-    struct text all = {0};
     struct api_error why;
+    char *names = NULL;
     int32_t *ids = NULL;
     int64_t n = 0;
     size_t len;
@@ -135,14 +136,14 @@ static void on_tokenize(void *user, struct http_request *r)
     }
     if (ok && a.pieces) {
         piece = calloc((size_t)n + 1, sizeof *piece);
-        ok = (piece && name_all(v, ids, n, piece, &all)) ||
+        ok = (piece && (names = name_all(v, ids, n, piece))) ||
              api_error_set_memory(&why);
     }
     if (ok)
         service_respond(r, tokens_ids_body(ids, n, piece));
     else
         service_reject(r, &why);
-    text_free(&all);
+    free(names);
     free(piece);
     free(ids);
     tokens_fini(&a);
@@ -154,30 +155,19 @@ static void on_detokenize(void *user, struct http_request *r)
     struct tokens_request a = {0};
     struct text all = {0};
     struct api_error why;
-    pl_detokenizer *d = NULL;
     size_t len;
     const char *body = http_body(r, &len);
+    pl_err err;
     bool ok =
         tokens_read_ids(&a, body, len, pl_tokenizer_n_vocab(v->words), &why);
 
     if (ok)
-        ok = pl_detokenizer_create(&d, v->words, true, NULL) == PL_OK ||
+        ok = request_ids_text(v->words, a.ids, a.n, &all, &err) == PL_OK ||
              api_error_set_memory(&why);
-    for (int64_t i = 0; i < a.n && ok; i++) {
-        const char *s = pl_detokenize(d, a.ids[i]);
-
-        ok = text_add(&all, s, strlen(s)) || api_error_set_memory(&why);
-    }
-    if (ok) {
-        const char *s = pl_detokenize_flush(d);
-
-        ok = text_add(&all, s, strlen(s)) || api_error_set_memory(&why);
-    }
     if (ok)
         service_respond(r, tokens_text_body("content", all.s, all.n));
     else
         service_reject(r, &why);
-    pl_detokenizer_free(d);
     text_free(&all);
     tokens_fini(&a);
 }
@@ -195,9 +185,13 @@ static bool read_conversation(const struct service *v, struct http_request *r,
                                         .sampling = &v->sampling,
                                         .defaults = v->defaults,
                                         .max_tokens = -1,
+                                        .can = REQUEST_ALL,
+                                        .recall = response_store_get,
+                                        .recall_user = (void *)&v->stored,
                                         .limits_thinking = v->limits_thinking,
                                         .think_tokens = v->think_tokens,
-                                        .calls_as_text = v->calls_as_text};
+                                        .log = v->log,
+                                        .log_user = v->log_user};
     struct request a = {0};
     size_t len;
     const char *body = http_body(r, &len);
@@ -232,15 +226,16 @@ static bool count(const struct service *v, const char *text, size_t len,
     return s == PL_OK || api_error_set_status(why, s, &err);
 }
 
-static void on_count_tokens(void *user, struct http_request *r)
+static void count_tokens(const struct service *v, struct http_request *r,
+                         enum request_kind kind)
 {
     struct api_error why;
     char *text = NULL;
     int64_t n_ids;
     size_t n;
 
-    if (read_conversation(user, r, REQUEST_MESSAGES, &text, &n, &why) &&
-        count(user, text, n, &n_ids, &why))
+    if (read_conversation(v, r, kind, &text, &n, &why) &&
+        count(v, text, n, &n_ids, &why))
         service_respond(r, tokens_count_body(n_ids));
     else
         service_reject(r, &why);
@@ -249,11 +244,28 @@ static void on_count_tokens(void *user, struct http_request *r)
 
 /* ---- web UI -------------------------------------------------------------- */
 
+/* Returns true if the request wants plain text or JSON rather than a page. So
+ * do programs that probe for Ollama. */
+static bool is_probe(const struct http_request *r)
+{
+    const char *accept = http_header(r, "Accept");
+
+    return accept && !strstr(accept, "text/html") &&
+           (strstr(accept, "text/plain") || strstr(accept, "application/json"));
+}
+
 static void on_page(void *user, struct http_request *r)
 {
+    static const char running[] = "Ollama is running";
     char policy[1024];
 
     (void)user;
+    http_set_header(r, "Vary", "Accept");
+    if (is_probe(r)) {
+        http_respond(r, 200, "text/plain; charset=utf-8", running,
+                     sizeof running - 1);
+        return;
+    }
     snprintf(policy, sizeof policy,
              "default-src 'none'; script-src %s; style-src 'unsafe-inline'; "
              "img-src blob: data:; connect-src 'self'; base-uri 'none'; "
@@ -297,66 +309,118 @@ static void on_health(void *user, struct http_request *r)
     respond_json(r, json_pack("{s:s}", "status", "ok"));
 }
 
-/* Returns the default sampling parameters and token limit; NULL if out of
- * memory. */
-static json_t *params_json(const struct service *v)
+/* Returns the "default_generation_settings"; NULL if out of memory. */
+static json_t *defaults_json(const struct service *v)
 {
-    json_t *all = sampler_json(&v->sampling);
+    const struct request a = {.kind = REQUEST_COMPLETION,
+                              .sampling = v->sampling,
+                              .max_tokens = v->max_tokens,
+                              .words = v->words};
+    const pl_sampling *s = &v->sampling;
 
-    if (json_object_update_new(all,
-                               json_pack("{s:I, s:I}", "max_tokens",
-                                         (json_int_t)v->max_tokens, "n_predict",
-                                         (json_int_t)v->max_tokens)) != 0) {
-        json_decref(all);
-        return NULL;
-    }
-    return all;
+    return json_pack("{s:I, s:f, s:i, s:f, s:f, s:o}", "n_ctx",
+                     (json_int_t)pl_engine_n_ctx(v->engine), "temperature",
+                     (double)s->temperature, "top_k", s->top_k, "top_p",
+                     (double)s->top_p, "min_p", (double)s->min_p, "params",
+                     response_settings(&a));
+}
+
+/* Returns the text of a special token; "" if `id` is -1, NULL if out of
+ * memory. */
+static json_t *special_json(const struct service *v, int32_t id)
+{
+    struct text t = {0};
+    json_t *j = NULL;
+    pl_err err;
+
+    if (request_ids_text(v->words, &id, 1, &t, &err) == PL_OK)
+        j = json_text(t.s, t.n);
+    text_free(&t);
+    return j;
+}
+
+json_t *service_props(const struct service *v, bool sleeps)
+{
+    const char *usual = pl_template_text(v->form, false);
+    const char *tools = pl_template_text(v->form, true);
+    char summary[512];
+    json_t *j;
+
+    pl_plan_summary(pl_engine_plan(v->engine), summary, sizeof summary);
+    j = json_pack(
+        "{s:o, s:i, s:s, s:o, s:o, s:{}, s:o, s:o, s:s, s:s,"
+        " s:{s:b, s:b, s:b}, s:b, s:b, s:b, s:b, s:b, s:b}",
+        "default_generation_settings", defaults_json(v), "total_slots",
+        loop_slots(v->loop, NULL, 0), "model_alias", v->name, "model_path",
+        json_text(v->path, strlen(v->path)), "chat_template",
+        usual ? json_text(usual, strlen(usual)) : json_string(""),
+        "chat_template_caps", "bos_token",
+        special_json(v, pl_tokenizer_bos(v->words)), "eos_token",
+        special_json(v, pl_tokenizer_eos(v->words)), "build_info", pl_version(),
+        "plan", summary, "modalities", "vision", 0, "video", 0, "audio", 0,
+        "endpoint_slots", 1, "endpoint_props", 1, "endpoint_metrics", 1,
+        "has_chat_template", v->form != NULL, "embeddings",
+        v->pooling != EMBEDDINGS_OFF, "is_sleeping", (int)sleeps);
+    if (tools && j)
+        json_object_set_new(j, "chat_template_tool_use",
+                            json_text(tools, strlen(tools)));
+    return j;
 }
 
 static void on_props(void *user, struct http_request *r)
 {
-    const struct service *v = user;
-    char summary[512];
+    respond_json(r, service_props(user, false));
+}
 
-    pl_plan_summary(pl_engine_plan(v->engine), summary, sizeof summary);
-    respond_json(
-        r,
-        json_pack("{s:{s:I, s:f, s:i, s:f, s:f, s:o}, s:i, s:s, s:s, s:s,"
-                  " s:{s:b, s:b}, s:b, s:b}",
-                  "default_generation_settings", "n_ctx",
-                  (json_int_t)pl_engine_n_ctx(v->engine), "temperature",
-                  (double)v->sampling.temperature, "top_k", v->sampling.top_k,
-                  "top_p", (double)v->sampling.top_p, "min_p",
-                  (double)v->sampling.min_p, "params", params_json(v),
-                  "total_slots", loop_slots(v->loop, NULL, 0), "model_alias",
-                  v->name, "build_info", pl_version(), "plan", summary,
-                  "modalities", "vision", 0, "audio", 0, "has_chat_template",
-                  v->form != NULL, "embeddings", v->pooling != EMBEDDINGS_OFF));
+/* Handles POST /props: there are no properties that a client may change. */
+static void on_set_props(void *user, struct http_request *r)
+{
+    (void)user;
+    respond_json(r, json_pack("{s:b}", "success", 1));
 }
 
 static json_t *slot_json(int i, const struct loop_slot *s, int64_t n_ctx)
 {
+    bool busy = s->id_task != 0;
+
     return json_pack(
-        "{s:i, s:b, s:I, s:I, s:I, s:I, s:I}", "id", i, "is_processing",
-        s->id_task != 0, "id_task", (json_int_t)s->id_task, "n_ctx",
-        (json_int_t)n_ctx, "n_prompt_tokens", (json_int_t)s->n_prompt, "n_past",
-        (json_int_t)s->n_done, "n_decoded", (json_int_t)s->n_written);
+        "{s:i, s:b, s:b, s:I, s:I, s:I, s:I, s:I, s:I, s:I,"
+        " s:[{s:b, s:I, s:I}]}",
+        "id", i, "is_processing", (int)busy, "speculative", 0, "id_task",
+        (json_int_t)s->id_task, "n_ctx", (json_int_t)n_ctx, "n_prompt_tokens",
+        (json_int_t)s->n_prompt, "n_prompt_tokens_processed",
+        (json_int_t)s->n_computed, "n_prompt_tokens_cache",
+        (json_int_t)s->n_cached, "n_past", (json_int_t)s->n_done, "n_decoded",
+        (json_int_t)s->n_written, "next_token", "has_next_token", (int)busy,
+        "n_remain", (json_int_t)(busy ? s->n_left : -1), "n_decoded",
+        (json_int_t)s->n_written);
 }
 
 static void on_slots(void *user, struct http_request *r)
 {
     const struct service *v = user;
     int n = loop_slots(v->loop, NULL, 0);
+    const char *must = http_query(r, "fail_on_no_slot");
     struct loop_slot *slot = calloc((size_t)n + 1, sizeof *slot);
     json_t *list = json_array();
+    struct api_error why;
+    bool idle = !slot || !must || !*must;
 
     if (slot)
         loop_slots(v->loop, slot, n);
-    for (int i = 0; slot && i < n; i++)
+    for (int i = 0; slot && i < n; i++) {
+        idle |= slot[i].id_task == 0;
         json_array_append_new(
             list, slot_json(i, &slot[i], pl_engine_n_ctx(v->engine)));
+    }
     free(slot);
-    respond_json(r, list);
+    if (idle) {
+        respond_json(r, list);
+        return;
+    }
+    json_decref(list);
+    api_error_set(&why, 503, "unavailable", NULL, "no slot is free");
+    service_reject(r, &why);
 }
 
 void service_settle(struct service *v)
@@ -384,17 +448,6 @@ bool service_metrics(struct service *v, struct text *out)
     return ok;
 }
 
-static void on_metrics(void *user, struct http_request *r)
-{
-    struct text out = {0};
-
-    if (service_metrics(user, &out))
-        http_respond(r, 200, "text/plain; version=0.0.4", out.s, out.n);
-    else
-        service_respond(r, NULL);
-    text_free(&out);
-}
-
 static void on_machine(void *user, struct http_request *r)
 {
     machine_respond(user, r);
@@ -413,16 +466,79 @@ WRITES(completion, REQUEST_COMPLETION)
 WRITES(messages, REQUEST_MESSAGES)
 WRITES(responses, REQUEST_RESPONSES)
 WRITES(infill, REQUEST_INFILL)
+WRITES(ollama_chat, REQUEST_OLLAMA_CHAT)
+WRITES(ollama_generate, REQUEST_OLLAMA_GENERATE)
 #undef WRITES
+
+#define COUNTS(name, kind)                                                     \
+    static void on_count_##name(void *user, struct http_request *r)            \
+    {                                                                          \
+        count_tokens(user, r, kind);                                           \
+    }
+COUNTS(chat, REQUEST_CHAT)
+COUNTS(messages, REQUEST_MESSAGES)
+COUNTS(responses, REQUEST_RESPONSES)
+#undef COUNTS
+
+/* Handles POST /lora-adapters: accepts a list that changes nothing, because
+ * there are no adapters. */
+static void on_set_lora(void *user, struct http_request *r)
+{
+    size_t len;
+    const char *body = http_body(r, &len);
+    json_t *list = json_loadb(body, len, 0, NULL);
+    struct api_error why;
+
+    (void)user;
+    if (json_is_array(list) && json_array_size(list) == 0) {
+        respond_json(r, json_pack("{s:b}", "success", 1));
+    } else {
+        api_error_set(&why, 400, "invalid_value", NULL,
+                      json_is_array(list)
+                          ? "the server has no LoRA adapters; send an empty "
+                            "list"
+                          : "the body must be a list of LoRA adapters");
+        service_reject(r, &why);
+    }
+    json_decref(list);
+}
+
+static void on_lora(void *user, struct http_request *r)
+{
+    (void)user;
+    respond_json(r, json_array());
+}
+
+static void on_rerank(void *user, struct http_request *r)
+{
+    struct api_error why;
+
+    (void)user;
+    api_error_set(&why, 501, "not_supported", NULL,
+                  "reranking is not supported: models that rank documents "
+                  "cannot be read; compare the vectors of /v1/embeddings "
+                  "instead");
+    service_reject(r, &why);
+}
 
 static void on_embeddings(void *user, struct http_request *r)
 {
-    embeddings_start(user, r, false);
+    embeddings_start(user, r, EMBEDDINGS_AS_OPENAI);
 }
 
 static void on_embedding(void *user, struct http_request *r)
 {
-    embeddings_start(user, r, true);
+    embeddings_start(user, r, EMBEDDINGS_AS_LLAMA);
+}
+
+static void on_ollama_embed(void *user, struct http_request *r)
+{
+    embeddings_start(user, r, EMBEDDINGS_AS_OLLAMA);
+}
+
+static void on_ollama_embeddings(void *user, struct http_request *r)
+{
+    embeddings_start(user, r, EMBEDDINGS_AS_OLLAMA_ONE);
 }
 
 static const struct http_route routes[] = {
@@ -431,9 +547,9 @@ static const struct http_route routes[] = {
     {"GET", "/health", on_health, HTTP_OPEN | SERVICE_NONE},
     {"GET", "/v1/health", on_health, HTTP_OPEN | SERVICE_NONE},
     {"GET", "/props", on_props, 0},
+    {"POST", "/props", on_set_props, SERVICE_NONE},
     {"GET", "/slots", on_slots, 0},
     {"POST", "/slots/{}", slots_act, 0},
-    {"GET", "/metrics", on_metrics, 0},
     {"GET", "/machine", on_machine, 0},
     {"POST", "/v1/chat/completions", on_chat, 0},
     {"POST", "/chat/completions", on_chat, 0},
@@ -441,15 +557,30 @@ static const struct http_route routes[] = {
     {"POST", "/completion", on_completion, 0},
     {"POST", "/completions", on_completion, 0},
     {"POST", "/v1/messages", on_messages, 0},
-    {"POST", "/v1/messages/count_tokens", on_count_tokens, 0},
+    {"POST", "/v1/messages/count_tokens", on_count_messages, 0},
     {"POST", "/v1/responses", on_responses, 0},
+    {"POST", "/responses", on_responses, 0},
+    {"POST", "/v1/chat/completions/input_tokens", on_count_chat, 0},
+    {"POST", "/chat/completions/input_tokens", on_count_chat, 0},
+    {"POST", "/v1/responses/input_tokens", on_count_responses, 0},
+    {"POST", "/responses/input_tokens", on_count_responses, 0},
     {"POST", "/v1/embeddings", on_embeddings, 0},
     {"POST", "/embeddings", on_embedding, 0},
     {"POST", "/embedding", on_embedding, 0},
     {"POST", "/infill", on_infill, 0},
+    {"POST", "/api/chat", on_ollama_chat, 0},
+    {"POST", "/api/generate", on_ollama_generate, 0},
+    {"POST", "/api/embed", on_ollama_embed, 0},
+    {"POST", "/api/embeddings", on_ollama_embeddings, 0},
     {"POST", "/tokenize", on_tokenize, 0},
     {"POST", "/detokenize", on_detokenize, 0},
     {"POST", "/apply-template", on_apply_template, 0},
+    {"GET", "/lora-adapters", on_lora, SERVICE_NONE},
+    {"POST", "/lora-adapters", on_set_lora, SERVICE_NONE},
+    {"POST", "/rerank", on_rerank, SERVICE_NONE},
+    {"POST", "/reranking", on_rerank, SERVICE_NONE},
+    {"POST", "/v1/rerank", on_rerank, SERVICE_NONE},
+    {"POST", "/v1/reranking", on_rerank, SERVICE_NONE},
 };
 
 const struct http_route *service_routes(int *n)

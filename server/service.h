@@ -10,6 +10,7 @@
 #include "loop.h"
 #include "metrics.h"
 #include "request.h"
+#include "response_store.h"
 #include "slot_actions.h"
 
 #include <stdatomic.h>
@@ -35,25 +36,29 @@ struct service {
     struct slots slots;
     struct grammars grammars;
     struct metrics metrics;
-    const char *name;     /* the model's name for clients */
+    struct response_store stored; /* conversations of /v1/responses */
+    const char *name;             /* the model's name for clients */
+    const char *path;             /* its file; NULL if unknown */
+    pl_log_fn *log;               /* for notes on requests; NULL for none */
+    void *log_user;
     int64_t created;      /* seconds since 1970 */
     pl_sampling sampling; /* defaults of requests */
     json_t *defaults;     /* the same, as fields of requests; owned, may be
-                             NULL */
+                           NULL */
     int64_t max_tokens;   /* default of requests; -1 for no limit */
     enum request_reasoning reasoning; /* where reasoning is returned; default of
                                          requests */
     bool limits_thinking;             /* see request_rules */
     int64_t think_tokens;
-    double time_s;      /* time limit per request in seconds; 0 if none */
-    double ping_s;      /* seconds without output after which a stream sends a
+    double time_s; /* time limit per request in seconds; 0 if none */
+    double ping_s; /* seconds without output after which a stream sends a
                              ping; 0 for never */
-    bool calls_as_text; /* see request_rules.calls_as_text */
     enum embeddings_pooling pooling;
     _Atomic(struct http *) http;     /* its connections are reported in metrics;
                                         NULL until it has started */
     atomic_uint_fast64_t n_response; /* number of responses, used in their
                                         ids */
+    _Atomic(int64_t) most_num_ctx;   /* the largest num_ctx that was logged */
     struct service_owner owner;
 };
 
@@ -90,6 +95,13 @@ enum { SERVICE_NONE = 2 };
 /* Finishes pending writes to the cache tiers, so that the counters are final.
  * Called when the service has no users. */
 void service_settle(struct service *v);
+/* Returns the properties of a service, the response of /props; NULL if out of
+ * memory. `sleeps`: its model is about to be unloaded. */
+json_t *service_props(const struct service *v, bool sleeps);
+/* Checks that a prompt of n tokens fits in the context, with a token of output.
+ * Returns false with *why filled if not. */
+bool service_check_length(const struct service *v, int64_t n,
+                          struct api_error *why);
 /* Appends the metrics of a service in Prometheus's format. Returns false if out
  * of memory. */
 bool service_metrics(struct service *v, struct text *out);

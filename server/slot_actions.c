@@ -219,6 +219,8 @@ static bool restore(struct slot_action *t, struct api_error *why)
     if (s == PL_NOT_FOUND || s == PL_BAD_FILE)
         return api_error_set(why, 400, "invalid_file", "filename",
                              "%.200s: %.200s", t->name, err.message);
+    if (s == PL_FULL)
+        return api_error_set(why, 503, "unavailable", NULL, "%s", err.message);
     return s == PL_OK || api_error_set_status(why, s, &err);
 }
 

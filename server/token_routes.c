@@ -5,6 +5,7 @@
 #include "json_field.h"
 #include "json_text.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 bool tokens_read_text(struct tokens_request *a, const char *body, size_t len,
@@ -93,23 +94,40 @@ static json_t *piece_json(const struct tokens_piece *p)
     return j;
 }
 
+/* Appends a token of a response: its id, or an object if `piece` is not
+ * NULL. */
+static bool add_token(struct text *out, int32_t id,
+                      const struct tokens_piece *piece)
+{
+    char number[16], *s;
+    bool ok;
+
+    if (piece == NULL) {
+        snprintf(number, sizeof(number), "%d", id);
+        return text_add(out, number, strlen(number));
+    }
+    s = body_of(json_pack("{s:i, s:o}", "id", id, "piece", piece_json(piece)));
+    ok = s != NULL && text_add(out, s, strlen(s));
+    free(s);
+    return ok;
+}
+
+/* The text is written token by token, because JSON values of millions of tokens
+ * would take much more memory, in small blocks. */
 char *tokens_ids_body(const int32_t *ids, int64_t n,
                       const struct tokens_piece *piece)
 {
-    json_t *list = json_array();
+    static const char head[] = "{\"tokens\":[";
+    struct text out = {0};
+    bool ok = text_add(&out, head, sizeof(head) - 1);
 
-    for (int64_t i = 0; i < n; i++) {
-        json_t *j = json_integer(ids[i]);
-
-        if (piece != NULL)
-            j = json_pack("{s:o, s:o}", "id", j, "piece",
-                          piece_json(&piece[i]));
-        if (json_array_append_new(list, j) != 0) {
-            json_decref(list);
-            return NULL;
-        }
-    }
-    return body_of(json_pack("{s:o}", "tokens", list));
+    for (int64_t i = 0; i < n && ok; i++)
+        ok = (i == 0 || text_add(&out, ",", 1)) &&
+             add_token(&out, ids[i], piece != NULL ? &piece[i] : NULL);
+    if (ok && text_add(&out, "]}", 2))
+        return out.s;
+    text_free(&out);
+    return NULL;
 }
 
 char *tokens_text_body(const char *key, const char *s, size_t n)

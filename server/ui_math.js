@@ -358,9 +358,9 @@ const mathOf = (() => {
       if (IGNORED.has(name)) return null;
       if (ACCENTS.has(name)) return this.accent(name);
       if (BELOW.has(name)) {
-        const x = this.arg(), o = el("mo", {stretchy: "true"}, BELOW.get(name));
-        return mark(el("munder", {accentunder: "true"}, x, sized(o, "--wide",
-          wide(x))), {over: true});
+        const x = this.arg(), sign = BELOW.get(name);
+        return mark(el("munder", {accentunder: "true"}, x, sized(el("mo",
+          {stretchy: "true"}, sign), "--wide", wide(x, sign))), {over: true});
       }
       if (ARROWS.has(name)) return this.arrow(ARROWS.get(name));
       if (FONTS.has(name))
@@ -377,16 +377,16 @@ const mathOf = (() => {
     }
     accent(name) {
       const long = STRETCHED.test(name), x = this.arg();
-      const o = el("mo", {stretchy: long}, ACCENTS.get(name));
+      const sign = ACCENTS.get(name), o = el("mo", {stretchy: long}, sign);
       const e = el("mover", {accent: "true"}, x, long ? sized(o, "--wide",
-        wide(x)) : o);
+        wide(x, sign)) : o);
       return /^over(br|par|gr)/.test(name) ? mark(e, {over: true}) : e;
     }
     arrow(sign) {
       const below = this.optional(), above = this.arg();
       const pad = x => el("mrow", {}, space(.4), x, space(.4));
       const o = sized(el("mo", {stretchy: "true", minsize: "2em"}, sign),
-        "--wide", Math.max(wide(above), below ? wide(below) : 0) + 1);
+        "--wide", Math.max(.7 * wide(above), below ? .7 * wide(below) : 0) + 1);
       return below ? el("munderover", {}, o, pad(below), pad(above))
         : el("mover", {}, o, pad(above));
     }
@@ -516,8 +516,8 @@ const mathOf = (() => {
       if (o.getAttribute("fence")) sized(o, "--tall", tall(e));
     return e;
   }
-  /* About how many lines an element is high, and how many letters it is wide.
-   * The page scales fences by this where no font can stretch them. */
+  /* About how many lines an element is high, and how many times as wide as an
+   * arrow or a brace. The page scales these where no font can stretch them. */
   function tall(e) {
     const all = [...e.children].map(tall), most = Math.max(1, ...all);
     const more = {mover: .5, munder: .5, munderover: 1, msup: .3, msub: .3,
@@ -525,7 +525,8 @@ const mathOf = (() => {
     return more ? all[0] + more : e.localName === "mfrac" ? all[0] + all[1]
       : e.localName === "mtable" ? 1.15 * all.reduce((a, b) => a + b, 0) : most;
   }
-  const wide = e => Math.max(1, .5 * e.textContent.length);
+  const wide = (e, sign) => Math.max(1, (e.textContent.length + 1.5 *
+    e.querySelectorAll("mo").length) * ("⏞⏟⏜⏝⎴⎵⏠⏡".includes(sign) ? 1 : .68));
   function sized(e, name, n) {
     e.style.setProperty(name, n.toFixed(1));
     return e;

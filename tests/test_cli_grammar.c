@@ -146,8 +146,9 @@ TEST(cli_grammar_mistakes_have_a_place_and_a_remedy)
         {"printf 'root ::= x\nx ::= x\n' >bad.gbnf; " RUN
          "--grammar-file bad.gbnf",
          "bad.gbnf: line 2, column 1: the rule x can never end", 2},
-        {RUN "-j '{\"type\": \"array\", \"uniqueItems\": true}'",
-         "--json-schema: #: uniqueItems is not supported", 1},
+        {RUN "-j false", "--json-schema: #: the schema allows no document", 2},
+        {RUN "-j '{\"const\": 1, \"maxContains\": 1, \"a\": 1}'",
+         "note: --json-schema: #: a is not known, and ignored", 0},
         {RUN "-j '{'", "--json-schema: invalid JSON: line 1, column", 2},
         {RUN "-j '[]'", "#: the schema must be an object, or true", 2},
         {RUN "-j '{\"type\": \"x\"}'", "#: type must be one or more of", 2},

@@ -181,17 +181,20 @@ class Engine(Object):
                           max_tokens, [stop] if isinstance(stop, str) else
                           list(stop), seq, append, special, cancel)
 
-    def embed(self, prompt: Prompt, *, pooling: str = 'last',
+    def embed(self, prompt: Prompt, *, pooling: str | None = None,
               normalize: bool = True, seq: int = 0):
         """Returns the embedding of a text or of token ids: an array of float32.
 
         pooling    "last", "mean" or "cls" of the tokens' last norms: [d_model];
-                   "none": all of them as they are, a list of n such arrays
+                   "none": all of them as they are, a list of n such arrays;
+                   by default what the model's file says, else "last"
         normalize  scale to Euclidean length 1
         seq        the sequence to use, which is emptied
 
         The engine has to be made with embeddings=True.
         """
+        if pooling is None:
+            pooling = self.model.pooling or 'last'
         if pooling not in ('last', 'mean', 'cls', 'none'):
             raise ValueError(f'pooling: {pooling!r} is not one of last, mean, '
                              'cls, none')

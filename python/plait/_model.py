@@ -7,9 +7,9 @@ import json
 from typing import TYPE_CHECKING, Any, Callable, Iterable, Mapping, Sequence
 
 from . import _fields
-from ._library import (LOG, Cancel, Error, Object, Status, create, encode, fill,
-                       free, header, ids_array, lib, number, take_bytes,
-                       written)
+from ._library import (LOG, Cancel, Error, Object, Status, choices, create,
+                       encode, fill, free, header, ids_array, lib, number,
+                       take_bytes, written)
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -61,6 +61,15 @@ class Model(Object):
         """Values of a hidden state, and of an embedding."""
         with self._use() as m:
             return lib.model_d_model(m)
+
+    @property
+    def pooling(self) -> str | None:
+        """The file's pooling of embeddings: "none", "mean", "cls", "last" or, of
+        a reranker, "rank"; None: it does not say."""
+        with self._use() as m:
+            kind = lib.model_pooling(m)
+        name = list(choices('pl_pooling'))[kind]
+        return None if name == 'unset' else name
 
     @property
     def tokenizer(self) -> Tokenizer:

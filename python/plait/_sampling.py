@@ -4,6 +4,7 @@ from __future__ import annotations
 import ctypes
 import json
 import random
+import warnings
 from typing import TYPE_CHECKING, Mapping, Sequence
 
 from . import _fields
@@ -39,8 +40,9 @@ class Sampler(Object):
     """Chooses tokens from logits, and remembers them for penalties. Others wait
     while a thread is in a call.
 
-    options     the fields of pl_sampling in pl.h, whose defaults hold; a
-                temperature of 0 takes the likeliest token always
+    options     the fields of pl_sampling in pl.h. Others are as the model's
+                file recommends, else pl.h's defaults hold. A temperature of 0
+                takes the likeliest token always
     seed        by default drawn at random; `seed` has it
     steps       the steps to take, in this order: ["top_k", "temperature"]
     logit_bias  numbers to add to logits, by token id
@@ -53,6 +55,13 @@ class Sampler(Object):
                  grammar: Grammar | None = None, **options: Unpack[Sampling]):
         s = header.struct['pl_sampling']()
         lib.sampling_init_size(ctypes.byref(s), ctypes.sizeof(s))
+        try:
+            with model._use() as m:
+                lib.model_sampling(m, ctypes.byref(s))
+        except Error as e:
+            if e.status != Status.BAD_FILE:
+                raise
+            warnings.warn(e.message, stacklevel=2)
         self.seed = random.getrandbits(32) if seed is None else seed
         s.seed = integer(ctypes.c_uint64, 'seed', self.seed)
         held = fill(s, dict(options), _fields.Sampling.__annotations__)

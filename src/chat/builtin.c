@@ -36,12 +36,16 @@ const struct builtin *builtin_test(const struct string *name)
 const struct builtin *builtin_method(enum value_kind kind,
                                      const struct string *name)
 {
+    const struct builtin *change;
+
     switch (kind) {
     case V_STR:
         return find(builtin_string_methods, name);
     case V_DICT:
         return find(builtin_dict_methods, name);
     case V_LIST:
+        change = find(builtin_list_changes, name);
+        return change ? change : find(builtin_list_methods, name);
     case V_TUPLE:
         return find(builtin_list_methods, name);
     case V_LOOP:

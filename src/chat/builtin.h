@@ -50,7 +50,7 @@ pl_status builtin_run(struct render *r, const struct builtin *b,
 /* The tables of builtins. Each ends with a row whose name is NULL. */
 extern const struct builtin builtin_functions[], builtin_filters[],
     builtin_tests[], builtin_string_methods[], builtin_dict_methods[],
-    builtin_text_filters[], builtin_list_methods[], builtin_loop_methods[],
-    builtin_cycler_methods[];
+    builtin_text_filters[], builtin_list_methods[], builtin_list_changes[],
+    builtin_loop_methods[], builtin_cycler_methods[];
 
 #endif

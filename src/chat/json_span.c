@@ -35,7 +35,10 @@ bool json_is_valid(struct span t, bool *no_memory)
 {
     locale_t before = numeral_begin();
     json_error_t e = {.line = -1};
-    json_t *j = json_loadb(t.s, t.n, JSON_DECODE_ANY | JSON_ALLOW_NUL, &e);
+    /* Integers may have more than 64 bits, so they are read as reals. */
+    json_t *j = json_loadb(
+        t.s, t.n, JSON_DECODE_ANY | JSON_ALLOW_NUL | JSON_DECODE_INT_AS_REAL,
+        &e);
 
     numeral_end(before);
     if (!j && json_error_code(&e) == json_error_out_of_memory)

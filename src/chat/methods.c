@@ -38,7 +38,7 @@ pl_status items_list(struct render *r, const struct items *l, struct list **out)
 {
     PL_TRY(render_list(r, 0, out));
     if (l->n > 0)
-        **out = (struct list){l->n, l->item};
+        **out = (struct list){.n = l->n, .item = l->item};
     return PL_OK;
 }
 
@@ -368,7 +368,7 @@ static bool has_end(const struct string *s, const struct string *end,
 static pl_status has_any_end(struct render *r, const struct call *c, bool first,
                              struct value *out)
 {
-    struct list one = {1, (struct value *)&c->arg[0]};
+    struct list one = {.n = 1, .item = (struct value *)&c->arg[0]};
     const struct list *l = c->arg[0].kind == V_TUPLE ? c->arg[0].list : &one;
     struct string *s;
     int64_t start;
@@ -986,8 +986,8 @@ static pl_status dict_items(struct render *r, const struct call *c,
     return dict_view(r, c->self.dict, VIEW_ITEMS, out);
 }
 
-/* The method copy() of dicts: returns the dict itself, because dicts never
- * change. */
+/* The method copy() of dicts and tuples: returns the object itself, because it
+ * never changes. */
 static pl_status copy(struct render *r, const struct call *c, struct value *out)
 {
     (void)r;
@@ -1047,6 +1047,139 @@ const struct builtin builtin_list_methods[] = {
     {"count", "value", 1, list_count},
     {"index", "value", 1, list_index},
     {"copy", "", 0, copy},
+    {0},
+};
+
+/* ---- methods that change a list ---------------------------------------- */
+
+/* Fails if `v` is or contains the list `l`. So no list ever contains itself,
+ * and code that walks through values ends. */
+static pl_status check_outside(struct render *r, const struct list *l,
+                               struct value v)
+{
+    PL_TRY(render_spend(r, 1));
+    if (v.kind != V_LIST && v.kind != V_TUPLE && v.kind != V_DICT)
+        return PL_OK;
+    if (v.kind != V_DICT && v.list == l)
+        return render_fail(r, PL_BAD_ARGUMENT, "a list cannot contain itself");
+    PL_TRY(render_deeper(r));
+    for (size_t i = 0; v.kind == V_DICT && i < v.dict->n; i++)
+        PL_TRY(check_outside(r, l, v.dict->pair[i].value));
+    for (size_t i = 0; v.kind != V_DICT && i < v.list->n; i++)
+        PL_TRY(check_outside(r, l, v.list->item[i]));
+    r->left.depth++;
+    return PL_OK;
+}
+
+/* Inserts an item before item `at`. The other items move to a new array if the
+ * list has no capacity of its own, or if `at` is not its end. */
+static pl_status insert_item(struct render *r, struct list *l, size_t at,
+                             struct value v)
+{
+    PL_TRY(check_outside(r, l, v));
+    if (at < l->n || l->n >= l->cap) {
+        size_t cap = l->n < 2 ? 4 : 2 * l->n;
+        struct value *item;
+
+        PL_TRY(render_spend(r, l->n / 4));
+        PL_TRY(render_alloc(r, cap, sizeof *item, &item));
+        memcpy(item, l->item, at * sizeof *item);
+        memcpy(item + at + 1, l->item + at, (l->n - at) * sizeof *item);
+        l->item = item;
+        l->cap = cap;
+    }
+    l->item[at] = v;
+    l->n++;
+    return PL_OK;
+}
+
+static pl_status list_append(struct render *r, const struct call *c,
+                             struct value *out)
+{
+    *out = value_none();
+    return insert_item(r, c->self.list, c->self.list->n, c->arg[0]);
+}
+
+static pl_status list_extend(struct render *r, const struct call *c,
+                             struct value *out)
+{
+    struct list more;
+
+    *out = value_none();
+    PL_TRY(value_items(r, c->arg[0], &more));
+    for (size_t i = 0; i < more.n; i++)
+        PL_TRY(insert_item(r, c->self.list, c->self.list->n, more.item[i]));
+    return PL_OK;
+}
+
+/* Converts an index, which counts from the end if negative, to 0 .. n. */
+static pl_status get_index(struct render *r, struct value v, int64_t usual,
+                           size_t n, size_t *out)
+{
+    int64_t i, len = (int64_t)n;
+
+    PL_TRY(get_int(r, v, usual, &i));
+    i = i < -len ? 0 : i < 0 ? i + len : i > len ? len : i;
+    *out = (size_t)i;
+    return PL_OK;
+}
+
+static pl_status list_insert(struct render *r, const struct call *c,
+                             struct value *out)
+{
+    struct list *l = c->self.list;
+    size_t at;
+
+    *out = value_none();
+    PL_TRY(get_index(r, c->arg[0], 0, l->n, &at));
+    return insert_item(r, l, at, c->arg[1]);
+}
+
+/* Removes an item, the last one by default, and returns it. */
+static pl_status list_pop(struct render *r, const struct call *c,
+                          struct value *out)
+{
+    struct list *l = c->self.list;
+    struct value *item;
+    size_t at;
+
+    PL_TRY(get_index(r, c->arg[0], -1, l->n, &at));
+    if (at >= l->n)
+        return render_fail(r, PL_BAD_ARGUMENT,
+                           "\"pop\" of a list with %zu items: no such item",
+                           l->n);
+    *out = l->item[at];
+    l->cap = 0; /* because others may share the removed item */
+    l->n--;
+    if (at == 0) {
+        l->item++;
+    } else if (at < l->n) {
+        PL_TRY(render_spend(r, l->n / 4));
+        PL_TRY(render_alloc(r, l->n, sizeof *item, &item));
+        memcpy(item, l->item, at * sizeof *item);
+        memcpy(item + at, l->item + at + 1, (l->n - at) * sizeof *item);
+        l->item = item;
+    }
+    return PL_OK;
+}
+
+static pl_status list_copy(struct render *r, const struct call *c,
+                           struct value *out)
+{
+    struct list *l;
+
+    PL_TRY(render_alloc(r, 1, sizeof *l, &l));
+    PL_TRY(value_items(r, c->self, l));
+    *out = (struct value){.kind = V_LIST, .list = l};
+    return PL_OK;
+}
+
+const struct builtin builtin_list_changes[] = {
+    {"append", "object", 1, list_append},
+    {"extend", "iterable", 1, list_extend},
+    {"insert", "index object", 2, list_insert},
+    {"pop", "index", 0, list_pop},
+    {"copy", "", 0, list_copy},
     {0},
 };
 

@@ -501,7 +501,7 @@ pl_status value_items(struct render *r, struct value v, struct list *out)
     case V_LIST:
     case V_TUPLE:
     case V_VIEW:
-        *out = *v.list;
+        *out = (struct list){.n = v.list->n, .item = v.list->item};
         return PL_OK;
     case V_STR:
         return characters(r, v.str, out);
@@ -619,10 +619,13 @@ pl_status value_slice(struct render *r, struct value v,
         return PL_OK;
     }
     PL_TRY(value_items(r, v, &all));
-    PL_TRY(render_list(r, (size_t)n, &l));
-    for (int64_t i = 0; i < n; i++)
+    PL_TRY(render_list(r, step == 1 ? 0 : (size_t)n, &l));
+    if (step == 1) /* shares the items, because some templates take a slice
+                      for each message */
+        *l = (struct list){.n = (size_t)n, .item = all.item + first};
+    for (int64_t i = 0; i < n && step != 1; i++)
         l->item[i] = all.item[first + i * step];
-    PL_TRY(render_spend(r, (uint64_t)n / 4));
+    PL_TRY(render_spend(r, step == 1 ? 0 : (uint64_t)n / 4));
     *out =
         (struct value){.kind = v.kind == V_RANGE ? V_LIST : v.kind, .list = l};
     return PL_OK;

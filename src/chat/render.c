@@ -26,13 +26,13 @@ pl_status render_fail(struct render *r, pl_status s, const char *fmt, ...)
 }
 
 /* Returns true if the undefined value `v` is named like a Python method that
- * changes a list or a dict. The sandbox forbids these methods, but templates
- * written for other programs may use them. */
+ * changes a list or a dict and is not supported. The sandbox forbids these
+ * methods, but templates written for other programs may use them. */
 static bool is_change(const struct value *v)
 {
-    static const char *const names[] = {
-        "append", "clear",      "extend", "insert",  "pop",   "popitem",
-        "remove", "setdefault", "sort",   "reverse", "update"};
+    static const char *const names[] = {"clear",   "pop",        "popitem",
+                                        "remove",  "setdefault", "sort",
+                                        "reverse", "update"};
 
     if (!v->str || (v->sub != V_LIST && v->sub != V_DICT))
         return false;

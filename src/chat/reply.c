@@ -255,6 +255,11 @@ pl_status reply_create(pl_reply **out, const struct reply_format *format,
         s = err_no_memory(err, "a reply");
     if (s == PL_OK && tools)
         s = read_tools(r, tools, err);
+    if (r->tools && json_array_size(r->tools) == 0) { /* nothing is a call */
+        json_decref(r->tools);
+        r->tools = NULL;
+        r->n_bad = MOST_BAD;
+    }
     if (s == PL_OK)
         *out = r;
     else

@@ -60,6 +60,34 @@ void reply_add_string(struct reply_text *t, struct span s)
     add(t, "\"");
 }
 
+void reply_add_escaped(struct reply_text *t, struct span s,
+                       struct json_scan *at)
+{
+    for (size_t i = 0; i < s.n; i++) {
+        struct span c = {s.s + i, 1};
+
+        if (at->in_string && (unsigned char)c.s[0] < ' ') {
+            struct reply_text quoted = {0};
+
+            reply_add_string(&quoted, c);
+            if (quoted.n > 2)
+                reply_add(t, (struct span){quoted.s + 1, quoted.n - 2});
+            t->failed = t->failed || quoted.failed;
+            free(quoted.s);
+            continue;
+        }
+        reply_add(t, c);
+        if (!at->in_string)
+            at->in_string = c.s[0] == '"';
+        else if (at->escaped)
+            at->escaped = false;
+        else if (c.s[0] == '\\')
+            at->escaped = true;
+        else
+            at->in_string = c.s[0] != '"';
+    }
+}
+
 /* ---- declarations of tools ----------------------------------------------- */
 
 static bool named(const json_t *j, struct span name)
@@ -115,6 +143,40 @@ static bool is_object(struct span t, struct reply_text *made)
     return t.n > 0 && t.s[0] == '{' && json_is_valid(t, &made->failed);
 }
 
+static bool has_control(struct span t)
+{
+    for (size_t i = 0; i < t.n; i++)
+        if ((unsigned char)t.s[i] < ' ')
+            return true;
+    return false;
+}
+
+bool reply_is_object(struct span *t, struct reply_text *made)
+{
+    struct json_scan at = {0};
+    struct reply_text copy = {0};
+    const size_t from = made->n;
+    struct span fixed;
+
+    if (is_object(*t, made))
+        return true;
+    if (t->n == 0 || t->s[0] != '{' || !has_control(*t))
+        return false;
+    reply_add_escaped(&copy, *t, &at);
+    fixed = (struct span){copy.s, copy.n};
+    if (!copy.failed && is_object(fixed, made)) {
+        reply_add(made, fixed); /* twice: what follows does not move it */
+        reply_add(made, fixed);
+        made->n = made->failed ? from : from + fixed.n;
+        *t = (struct span){made->s + from, fixed.n};
+    } else {
+        fixed.n = 0;
+    }
+    made->failed = made->failed || copy.failed;
+    free(copy.s);
+    return fixed.n > 0 && !made->failed;
+}
+
 /* Decodes `t`, a JSON string that contains the arguments as JSON, such as
  * "{\"a\": 1}". Sets *out to the arguments, in `made`. Returns false if the
  * string does not contain an object. */
@@ -159,12 +221,13 @@ static bool is_key(struct span key, struct span own, const char *const *list,
 static bool read_object(const struct reply_format *f, struct span t,
                         struct reply_text *made, struct reply_call *out)
 {
-    struct json_walk w = json_walk(t);
     struct span key, value, inner = {0};
+    struct json_walk w;
     bool exact = false;
 
-    if (!is_object(t, made))
+    if (!reply_is_object(&t, made))
         return false;
+    w = json_walk(t);
     if (f->name_key.n == 0) { /* {"f": {...}}: the only key is the name */
         if (!json_walk_next(&w, &out->name, &out->arguments) ||
             json_walk_next(&w, &key, &value))
@@ -283,7 +346,7 @@ static bool read_named(const struct reply_format *f, struct span t,
     if (!read_head(f, &t, out))
         return false;
     out->arguments = span_trim(t);
-    return is_object(out->arguments, made);
+    return reply_is_object(&out->arguments, made);
 }
 
 /* Returns the length of the value at the beginning of `t`. The value ends

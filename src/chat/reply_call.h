@@ -3,6 +3,7 @@
 #ifndef CHAT_REPLY_CALL_H
 #define CHAT_REPLY_CALL_H
 
+#include "chat/json_span.h"
 #include "chat/reply_format.h"
 
 #include <jansson.h>
@@ -17,12 +18,23 @@ void reply_add(struct reply_text *t, struct span s);
 /* as a JSON string, with quotes */
 void reply_add_string(struct reply_text *t, struct span s);
 
+/* Appends JSON text. Control characters inside strings, which models write
+ * although JSON forbids them, become escapes. `at` is the state of a scan,
+ * zeroed before the first text. */
+void reply_add_escaped(struct reply_text *t, struct span s,
+                       struct json_scan *at);
+
 /* A parsed call. Its spans point into the reply's text, except for arguments
  * that were converted to JSON: these are in the buffer `made` of the functions
  * below. */
 struct reply_call {
     struct span name, arguments, id;
 };
+
+/* Returns true if *t is a JSON object but for control characters in its
+ * strings. If it has such, *t becomes a corrected copy at the end of `made`, in
+ * which there is then space for as many bytes again. */
+bool reply_is_object(struct span *t, struct reply_text *made);
 
 /* Parses a call. `t` is the text between the call's markers; for CALLS_OBJECT
  * it is one object. Sets *out to the name, the identifier and the arguments,

@@ -25,6 +25,10 @@ static void read_header(struct pl_reply *r, struct span header)
         whom = span_from(whom, functions.n);
     r->recipient = (size_t)(whom.s - r->raw.s);
     r->n_recipient = span_name(whom);
+    whom.n = r->n_recipient;
+    if (span_equal(whom, span_of("assistant")) ||
+        span_equal(whom, span_of("user")))
+        r->n_recipient = 0;
 }
 
 /* Reads a header that is a line with the recipient's name, such as "all". */
@@ -120,15 +124,18 @@ static void end_message(struct pl_reply *r, bool last)
             reply_leave_out(&t, marks[i]);
         t = span_trim(t);
     }
-    c.arguments = t;
     r->made.n = 0;
-    if (t.n > 0 && t.s[0] == '{' && json_is_valid(t, &r->made.failed)) {
+    if (r->n_bad >= MOST_BAD) {
+        reply_give(r, PL_REPLY_CONTENT, end);
+    } else if (reply_is_object(&t, &r->made)) {
+        c.arguments = t;
         reply_tell_call(r, &c);
     } else if (r->args > 0) {
         reply_leave_arguments(r);
         r->at = r->seen = end;
     } else if ((!last || r->calls.n == 0) &&
-               (!r->f->recipients || !reply_read_program(r, name, t))) {
+               !((r->f->recipients || reply_is_tool(r->tools, name)) &&
+                 reply_read_program(r, name, t))) {
         reply_give(r, PL_REPLY_CONTENT, end);
     }
     if (last)

@@ -103,8 +103,6 @@ static bool read_objects(struct pl_reply *r, struct span t, bool cut)
 
     if (t.s[0] == '{')
         return !cut && read_call(r, t);
-    if (!cut && !json_is_valid(t, &r->made.failed))
-        return false;
     for (int pass = 0; pass < 2; pass++) {
         struct span rest = span_from(t, 1), one;
         int n = 0;
@@ -283,6 +281,8 @@ static enum found find_json(struct pl_reply *r, bool last, size_t *end)
     struct span t = reply_rest(r, r->body), json, name;
 
     t = span_from(t, span_blanks(t));
+    if (object && t.n > 0 && !last && span_begins(f->call_open, t))
+        return NOT_YET;
     json = object ? t : span_from(t, span_find(t, span_of("{")));
     name = (struct span){t.s, span_name(t)};
     if (!object && (t.n - json.n >= MOST_BETWEEN || (t.n > 0 && name.n == 0)))
@@ -313,6 +313,20 @@ static enum found find_call(struct pl_reply *r, bool last, size_t *end)
     if (r->form->calls == CALLS_OBJECT || r->form->calls == CALLS_NAMED)
         return find_json(r, last, end);
     return find_delimited(r, last, end);
+}
+
+/* Passes markers of an object that are there twice. */
+static void skip_repeated(struct pl_reply *r)
+{
+    const struct span open = r->form->call_open;
+    struct span t = reply_rest(r, r->body);
+
+    if (r->form->calls != CALLS_OBJECT || open.n == 0)
+        return;
+    while (t = span_from(t, span_blanks(t)), span_begins(t, open)) {
+        t = span_from(t, open.n);
+        r->body = r->seen = r->raw.n - t.n;
+    }
 }
 
 static void go_through_arguments(struct pl_reply *r)
@@ -382,6 +396,7 @@ bool reply_go_through_call(struct pl_reply *r, bool last)
         reject_call(r, last);
         return true;
     }
+    skip_repeated(r);
     go_through_arguments(r);
     found = find_call(r, last, &end);
     if (found == A_CALL) {
@@ -392,12 +407,13 @@ bool reply_go_through_call(struct pl_reply *r, bool last)
     if (found == NOT_YET && !last)
         return false;
     r->cut |= found == NOT_YET;
-    r->form = NULL;
     if (r->args > 0) {
-        r->state = r->behind;
+        r->state = r->args_whole ? AFTER_CALL : r->behind;
         r->fresh = false;
         reply_leave_arguments(r);
     }
+    if (r->state != AFTER_CALL)
+        r->form = NULL;
     return true;
 }
 
@@ -443,6 +459,11 @@ bool reply_go_after_call(struct pl_reply *r, bool last)
     }
     if (m == MARKER_PART)
         return false;
+    if ((t.s[0] == '}' || t.s[0] == ']') && r->form->calls == CALLS_OBJECT &&
+        r->form->call_close.n + r->form->calls_close.n > 0) {
+        r->at++; /* a bracket too many before the marker */
+        return true;
+    }
     if (begin_next_object(r, t, &part))
         return true;
     if (part && !last)

@@ -222,6 +222,8 @@ static struct span common_end(struct span a, struct span b)
 #define VALUE     "Zq5value"
 #define COUNT_KEY "zq_count"
 #define COUNT     "7193"
+/* how a template shows an object of arguments that should have been a text */
+#define PYTHON_DICT "'" KEY "': '" VALUE "'"
 /* nine letters or digits, as some templates require */
 #define FIRST_ID  "zqCallId1"
 #define SECOND_ID "zqCallId2"
@@ -319,7 +321,11 @@ static pl_status ask(struct answers *a, reply_render_fn *render, void *user,
         struct span t;
         size_t at;
 
-        if (s == PL_BAD_ARGUMENT && probes[i].as_text) {
+        if (probes[i].as_text &&
+            (s == PL_BAD_ARGUMENT ||
+             (s == PL_OK && strstr(a->whole[i], PYTHON_DICT)))) {
+            free(a->whole[i]);
+            a->whole[i] = NULL;
             c.messages = probes[i].as_text;
             s = render(user, &c, &a->whole[i], err);
             a->as_text = s == PL_OK;

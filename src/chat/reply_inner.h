@@ -91,7 +91,7 @@ struct pl_reply {
      * of the end of the reported part. */
     size_t args, told;
     bool args_whole;
-    struct json_scan args_scan;
+    struct json_scan args_scan, escapes_scan;
     struct reply_text content, reasoning, calls;
     /* The current call: `made` holds its arguments converted to JSON, `name`
      * the function's name, and `id` the call's identifier. */

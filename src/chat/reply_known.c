@@ -44,6 +44,10 @@
 const struct reply_format reply_known[] = {
     /* Hermes, Qwen, Granite 4, EXAONE */
     {JSON_KEYS, .call_open = S("<tool_call>"), .call_close = S("</tool_call>")},
+    {JSON_KEYS, .guess = true, .call_open = S("<function_call>"),
+     .call_close = S("</function_call>")},
+    {JSON_KEYS, .guess = true, .call_open = S("<tools>"),
+     .call_close = S("</tools>")},
     /* Qwen3-Coder, Nemotron 3, Step, Seed-OSS, Llama 3.1, Functionary 3.1 */
     {FUNCTION_TAGS, .each = true, .calls_open = S("<tool_call>"),
      .calls_close = S("</tool_call>")},

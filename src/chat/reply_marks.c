@@ -104,6 +104,13 @@ static bool is_first(const struct pl_reply *r, struct span t)
            reply_before_blanks(r, (size_t)(t.s - r->raw.s)) == r->at;
 }
 
+/* Returns true if only blanks precede `t` in the content. */
+static bool is_fresh(const struct pl_reply *r, struct span t)
+{
+    return r->fresh &&
+           reply_before_blanks(r, (size_t)(t.s - r->raw.s)) == r->at;
+}
+
 /* Returns true if `t` may begin with the marker that ends reasoning although
  * none began, because only blanks precede it in the reply. */
 static bool begins_with_close(const struct pl_reply *r, struct span t)
@@ -184,7 +191,12 @@ enum marker reply_marker_at(const struct pl_reply *r, struct span t, bool last,
     /* Markers without what they belong to; those of a call may be a part of
      * what looked like a call. */
     const unsigned in_text = r->n_bad == 0 ? 1 << IN_CONTENT : 0;
+    const size_t n_tag = span_find(f->think_open, span_of(">")) + 1;
+    const struct span tag = {f->think_open.s,
+                             n_tag < f->think_open.n ? n_tag : 0};
     const struct mark strays[] = {
+        {in_text, is_special(tag) ? tag : none, MARKER_STRAY},
+        {is_fresh(r, t) ? 1 << IN_CONTENT : 0, f->think_close, MARKER_STRAY},
         {1 << IN_CONTENT, is_special(f->think_close) ? f->think_close : none,
          MARKER_STRAY},
         {in_text, is_special(f->call_close) ? f->call_close : none,

@@ -102,7 +102,7 @@ void reply_begin_arguments(struct pl_reply *r, const struct reply_call *c,
 {
     r->args = r->told = at;
     r->args_whole = false;
-    r->args_scan = (struct json_scan){0};
+    r->args_scan = r->escapes_scan = (struct json_scan){0};
     name_call(r, c);
     tell_part(r, PL_REPLY_CALL, span_of(""));
 }
@@ -114,10 +114,16 @@ void reply_tell_arguments(struct pl_reply *r)
 
     if (r->args_whole)
         return;
-    r->args_whole = json_scan(&r->args_scan, reply_rest(r, r->args));
+    r->args_whole = json_scan(
+        &r->args_scan, r->state == IN_CHANNEL ? reply_piece(r, r->args, r->seen)
+                                              : reply_rest(r, r->args));
     end = r->args + r->args_scan.at;
-    if (end > r->told)
-        tell_part(r, PL_REPLY_CALL_MORE, reply_piece(r, r->told, end));
+    if (end > r->told) {
+        r->made.n = 0;
+        reply_add_escaped(&r->made, reply_piece(r, r->told, end),
+                          &r->escapes_scan);
+        tell_part(r, PL_REPLY_CALL_MORE, (struct span){r->made.s, r->made.n});
+    }
     r->told = end;
 }
 
@@ -126,12 +132,15 @@ void reply_tell_arguments(struct pl_reply *r)
  * parsed as content. */
 void reply_leave_arguments(struct pl_reply *r)
 {
-    keep_call(
-        r,
-        &(struct reply_call){.name = {r->name.s, r->name.n},
-                             .id = {r->id.s, r->id.n},
-                             .arguments = reply_piece(r, r->args, r->told)},
-        true);
+    struct json_scan at = {0};
+
+    r->made.n = 0;
+    reply_add_escaped(&r->made, reply_piece(r, r->args, r->told), &at);
+    keep_call(r,
+              &(struct reply_call){.name = {r->name.s, r->name.n},
+                                   .id = {r->id.s, r->id.n},
+                                   .arguments = {r->made.s, r->made.n}},
+              true);
     r->at = r->seen = r->told;
     r->args = 0;
 }

@@ -1,10 +1,11 @@
 /* Values of the template language. They behave as Python's, as far as a
  * template can observe.
  *
- * Lists, tuples and dicts never change once created, as in Hugging Face's
- * sandbox, so they are shared instead of copied. Only the attributes of a
- * namespace and the position of an iterator change. Everything lives in its
- * creator's arena and is freed with it. Integers have 64 bits; a result that
+ * Tuples and dicts never change once created, as in Hugging Face's sandbox, so
+ * they are shared instead of copied. Lists change only by their methods append,
+ * extend, insert and pop. Besides, the attributes of a namespace and the
+ * position of an iterator change. Everything lives in its creator's arena and
+ * is freed with it. Integers have 64 bits; a result that
  * needs more is an error. */
 #ifndef CHAT_VALUE_H
 #define CHAT_VALUE_H
@@ -85,6 +86,9 @@ enum view { VIEW_KEYS, VIEW_VALUES, VIEW_ITEMS };
 struct list {
     size_t n;
     struct value *item; /* [n], never NULL */
+    /* Capacity of item[] if only this list may append to it, else 0. Other
+     * lists may share item[0 .. n), whose values never change. */
+    size_t cap;
 };
 
 struct pair {

@@ -96,7 +96,9 @@ pl_status value_from_json(struct arena *a, const char *s, size_t len,
     pl_status st;
 
     numeral_end(before);
-    if (!j && json_error_code(&e) == json_error_out_of_memory)
+    /* For jansson an unknown error also means out of memory. */
+    if (!j && (json_error_code(&e) == json_error_out_of_memory ||
+               json_error_code(&e) == json_error_unknown))
         return no_memory(err);
     if (!j)
         return err_set(err, PL_BAD_ARGUMENT,

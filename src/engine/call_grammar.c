@@ -5,6 +5,7 @@
 
 #include "base/err.h"
 #include "base/numeral.h"
+#include "base/wide_json.h"
 #include "grammar/gbnf.h"
 #include "grammar/schema.h"
 
@@ -258,16 +259,25 @@ static void put_strings(struct gbnf_text *g, const struct ends *e, bool few)
 
 /* ---- arguments that are not a JSON object -------------------------------- */
 
+/* Notes in a comment of the grammar what is not enforced. */
+static void note(const struct tool *t, const char *where, const char *what)
+{
+    char tool[ERR_SHOWN], at[ERR_SHOWN];
+
+    gbnf_print(t->c->out, "%stool %s: ", GBNF_NOTE,
+               err_shown(tool, t->name, strlen(t->name)));
+    gbnf_print(t->c->out, "%s ", err_shown(at, where, strlen(where)));
+    put(t->c->out, what);
+    put(t->c->out, "\n");
+}
+
 /* Sets *out to the properties in the schema of a tool whose arguments a call
- * does not write as a JSON object. Sets t->required. Fails if the schema has
- * other keywords that restrict the arguments. */
+ * does not write as a JSON object. Sets t->required. What else the schema
+ * requires is not enforced. */
 static pl_status get_properties(struct tool *t, json_t **out)
 {
-    static const char *const known[] = {
-        "type",    "properties",  "required", "additionalProperties",
-        "$defs",   "definitions", "$schema",  "$id",
-        "title",   "description", "$comment", "default",
-        "examples"};
+    static const char *const known[] = {"type", "properties", "required",
+                                        "additionalProperties"};
     json_t *required = json_object_get(t->schema, "required"), *name, *value;
     const char *key, *type;
     size_t i;
@@ -276,25 +286,23 @@ static pl_status get_properties(struct tool *t, json_t **out)
         for (i = 0; i < sizeof known / sizeof known[0]; i++)
             if (strcmp(key, known[i]) == 0)
                 break;
-        if (i == sizeof known / sizeof known[0])
-            return refuse(t, key,
-                          "is not supported, because this model's calls are "
-                          "not JSON; use properties and required only");
+        if (i == sizeof known / sizeof known[0] && !schema_is_note(key))
+            note(t, key,
+                 "is not enforced, because this model's calls are not JSON");
     }
     type = json_string_value(json_object_get(t->schema, "type"));
     *out = json_object_get(t->schema, "properties");
     if ((type && strcmp(type, "object") != 0) ||
-        (*out && !json_is_object(*out)) ||
-        (required && !json_is_array(required)))
+        (*out && !json_is_object(*out)))
         return refuse(t, "parameters", "must be an object schema");
     t->required = json_object();
     json_array_foreach (required, i, name) {
         const char *s = json_string_value(name);
 
         if (!s || !json_object_get(*out, s))
-            return refuse(t, s ? s : "required",
-                          "is required but not in properties; add it there");
-        if (json_object_set(t->required, s, name) != 0)
+            note(t, s ? s : "required",
+                 "is required but not in properties, and left out");
+        else if (json_object_set(t->required, s, name) != 0)
             return err_no_memory(t->c->err, "a grammar");
     }
     return PL_OK;
@@ -386,9 +394,8 @@ static pl_status put_constant(struct tool *t, const char *key, json_t *value,
     PL_TRY(count_value(t, key));
     put_bar(g, n);
     if (s && !typed && is_other_value(s, len))
-        return refuse(t, key,
-                      "has a constant that may not be a string; set its type "
-                      "to \"string\"");
+        note(t, key,
+             "has a constant that may be read as another type than string");
     if (s) {
         gbnf_put_literal(g, s, len);
         return PL_OK;
@@ -427,10 +434,9 @@ static pl_status put_one_type(struct tool *t, const char *key, json_t *schema,
         return PL_OK;
     }
     if (has_any(schema, of_strings))
-        return refuse(
-            t, key,
-            "pattern, format, minLength and maxLength are not supported, "
-            "because this model's strings are not quoted; leave them out");
+        note(t, key,
+             "has pattern, format, minLength or maxLength, which are not "
+             "enforced, because this model's strings are not quoted");
     put(g, typed ? "text" : "other-text");
     return PL_OK;
 }
@@ -442,8 +448,6 @@ static pl_status put_value(struct tool *t, const char *key, json_t *schema,
     size_t i;
 
     PL_TRY(count_value(t, key));
-    if (!json_is_object(to))
-        return refuse(t, key, "must have a schema with a type");
     if ((v = json_object_get(to, "const")))
         return put_constant(t, key, v, typed, g, n);
     if (json_array_size(v = json_object_get(to, "enum")) > 0) {
@@ -458,8 +462,14 @@ static pl_status put_value(struct tool *t, const char *key, json_t *schema,
     if (json_is_string(type))
         return put_one_type(t, key, to, json_string_value(type), typed, g, n);
     if (!json_is_array(type) || json_array_size(type) == 0 ||
-        json_array_size(type) > MOST_TYPES)
-        return refuse(t, key, "must have a type, or constants");
+        json_array_size(type) > MOST_TYPES) {
+        if (json_object_size(to) > 0)
+            note(t, key, "has no type, and may be any value");
+        put_bar(g, n);
+        put(g, "object | array | number | boolean | null | ");
+        put(g, typed ? "text" : "other-text");
+        return PL_OK;
+    }
     json_array_foreach (type, i, one) {
         json_t *of = json_copy(to);
         pl_status s = PL_OK;
@@ -788,8 +798,8 @@ static pl_status put_tools(struct caller *c, const struct ends *ends,
 static pl_status put_document(struct caller *c)
 {
     json_error_t e = {.line = -1};
-    json_t *schema =
-        json_loads(c->content, JSON_DECODE_ANY | JSON_REJECT_DUPLICATES, &e);
+    json_t *schema = wide_json(c->content, strlen(c->content),
+                               JSON_DECODE_ANY | JSON_REJECT_DUPLICATES, &e);
     pl_status s;
 
     if (!schema && json_error_code(&e) == json_error_out_of_memory)
@@ -949,7 +959,7 @@ pl_status call_grammar_write(struct gbnf_text *out,
     struct caller c = {.f = f, .out = out, .content = content, .err = err};
     locale_t before = numeral_begin();
     json_error_t e = {.line = -1};
-    json_t *list = json_loads(tools, JSON_REJECT_DUPLICATES, &e);
+    json_t *list = wide_json(tools, strlen(tools), JSON_REJECT_DUPLICATES, &e);
     pl_status s;
 
     *out = (struct gbnf_text){0};

@@ -1,9 +1,11 @@
 /* Implements pl_template and pl_reply_create: chooses among the chat templates
  * of a file, sets their variables, and learns the markers of replies. */
+#include "chat/adapt.h"
 #include "chat/reply.h"
 #include "chat/template.h"
 
 #include "base/err.h"
+#include "base/numeral.h"
 #include "base/sized.h"
 #include "engine/call_grammar.h"
 #include "engine/engine.h"
@@ -28,9 +30,11 @@ enum { N_SPECIAL = sizeof specials / sizeof specials[0] };
 
 struct pl_template {
     struct chat_template *usual, *tool_use;  /* owned; NULL if none */
+    char *text[2];                           /* their texts; owned */
     struct chat_variable special[N_SPECIAL]; /* texts owned */
     int n_special;
     struct reply_format format;
+    struct chat_adapt adapt;
 };
 
 static pl_status read_special(pl_template *t, const struct gguf *g, int i,
@@ -56,9 +60,25 @@ static pl_status read_special(pl_template *t, const struct gguf *g, int i,
     return PL_OK;
 }
 
-static pl_status read_template(pl_template *t, struct chat_template **out,
-                               const struct gguf *g, const char *key,
-                               pl_err *err)
+/* Creates the template for conversations with tools, or the other one, and
+ * keeps its text. */
+static pl_status parse(pl_template *t, bool tools, const char *text, size_t len,
+                       pl_err *err)
+{
+    char *kept = malloc(len + 1);
+
+    if (!kept)
+        return err_no_memory(err, "a chat template");
+    memcpy(kept, text, len);
+    kept[len] = '\0';
+    t->text[tools] = kept;
+    reply_format_scan(&t->format, text, len);
+    return chat_template_create(tools ? &t->tool_use : &t->usual, text, len,
+                                err);
+}
+
+static pl_status read_template(pl_template *t, bool tools, const struct gguf *g,
+                               const char *key, pl_err *err)
 {
     struct gguf_str text;
     pl_err why;
@@ -67,8 +87,7 @@ static pl_status read_template(pl_template *t, struct chat_template **out,
     PL_TRY(gguf_get_str(g, key, &text, err));
     if (!text.s)
         return PL_OK;
-    reply_format_scan(&t->format, text.s, text.len);
-    s = chat_template_create(out, text.s, text.len, &why);
+    s = parse(t, tools, text.s, text.len, &why);
     return s == PL_OK
                ? s
                : err_set(err, s, "%s: %s: %s", gguf_path(g), key, why.message);
@@ -83,9 +102,8 @@ static pl_status read_file(pl_template *t, const struct gguf *g, bool own,
         PL_TRY(read_special(t, g, i, err));
     if (!own)
         return PL_OK;
-    PL_TRY(read_template(t, &t->usual, g, "tokenizer.chat_template", err));
-    PL_TRY(read_template(t, &t->tool_use, g, "tokenizer.chat_template.tool_use",
-                         err));
+    PL_TRY(read_template(t, false, g, "tokenizer.chat_template", err));
+    PL_TRY(read_template(t, true, g, "tokenizer.chat_template.tool_use", err));
     if (!t->usual && !t->tool_use)
         return err_set(
             err, PL_NOT_FOUND,
@@ -94,21 +112,40 @@ static pl_status read_file(pl_template *t, const struct gguf *g, bool own,
     return PL_OK;
 }
 
-static pl_status render(const pl_template *t, const pl_conversation *given,
-                        const struct chat_limits *limits, char **text,
-                        size_t *len, pl_err *err);
+/* A rendering: its template and limits, and the length of its text. */
+struct rendering {
+    const pl_template *t;
+    struct chat_limits limits;
+    size_t len;
+};
 
-/* Renders a short conversation by which reply_format_learn finds the markers of
- * a template. Small limits suffice for it. */
-static pl_status render_probe(void *user, const pl_conversation *c, char **text,
-                              pl_err *err)
+static pl_status render(void *rendering, const pl_conversation *given,
+                        char **text, pl_err *err);
+
+/* Renders a conversation as it is, or with the variables of pl_conversation's
+ * `adapt` if the template refuses it. */
+static pl_status render_either(void *rendering, const pl_conversation *given,
+                               char **text, pl_err *err)
 {
-    static const struct chat_limits limits = {.steps = 200 * 1000,
-                                              .depth = 200,
-                                              .output_bytes = 64 << 10,
-                                              .memory_bytes = 4 << 20};
+    pl_conversation c = *given;
+    pl_status s = render(rendering, &c, text, err);
 
-    return render(user, c, &limits, text, NULL, err);
+    c.adapt = true;
+    return s == PL_BAD_ARGUMENT ? render(rendering, &c, text, err) : s;
+}
+
+/* Learns the notation of a template and how it takes conversations. Small
+ * limits suffice for the conversations by which it is learned. */
+static pl_status learn(pl_template *t, pl_err *err)
+{
+    struct rendering r = {.t = t,
+                          .limits = {.steps = 200 * 1000,
+                                     .depth = 200,
+                                     .output_bytes = 64 << 10,
+                                     .memory_bytes = 4 << 20}};
+
+    PL_TRY(reply_format_learn(&t->format, render_either, &r, err));
+    return chat_adapt_learn(&t->adapt, &t->format, render, &r, err);
 }
 
 pl_status pl_template_create(pl_template **out, const char *text, size_t len,
@@ -127,17 +164,15 @@ pl_status pl_template_create(pl_template **out, const char *text, size_t len,
     t = calloc(1, sizeof *t);
     if (!t)
         return err_no_memory(err, "a chat template");
-    if (text) {
-        reply_format_scan(&t->format, text, len);
-        s = chat_template_create(&t->usual, text, len, err);
-    }
+    if (text)
+        s = parse(t, false, text, len, err);
     if (s == PL_OK && path)
         s = gguf_open(&g, path, err);
     if (s == PL_OK && path)
         s = read_file(t, g, !text, err);
     gguf_close(g);
     if (s == PL_OK)
-        s = reply_format_learn(&t->format, render_probe, t, err);
+        s = learn(t, err);
     if (s == PL_OK)
         *out = t;
     else
@@ -151,10 +186,17 @@ void pl_template_free(pl_template *t)
         return;
     chat_template_free(t->usual);
     chat_template_free(t->tool_use);
+    free(t->text[0]);
+    free(t->text[1]);
     for (int i = 0; i < t->n_special; i++)
         free((char *)t->special[i].s);
     reply_format_fini(&t->format);
     free(t);
+}
+
+const char *pl_template_text(const pl_template *t, bool tools)
+{
+    return t ? t->text[tools] : NULL;
 }
 
 static struct chat_variable json(const char *name, const char *s)
@@ -175,54 +217,105 @@ static pl_status check_list(const char *name, const char *s, pl_err *err)
         name, s);
 }
 
-static pl_status render(const pl_template *t, const pl_conversation *given,
-                        const struct chat_limits *limits, char **text,
-                        size_t *len, pl_err *err)
+enum { N_VARIABLE = N_SPECIAL + 10 };
+
+/* Sets the variables that llama.cpp's server sets besides those of the
+ * conversation, to var[]. `dates` has their texts. Returns their number. */
+static int usual_variables(struct chat_variable *var, int64_t now,
+                           char dates[2][32])
 {
-    pl_conversation c = {.size = sizeof c};
-    struct chat_variable var[N_SPECIAL + 5];
+    static const char *const forms[] = {"%d %b %Y", "%b %d %Y"};
+    time_t at = (time_t)now;
+    locale_t before = numeral_begin();
+    struct tm tm;
+
+    for (int i = 0; i < 2; i++)
+        if (!localtime_r(&at, &tm) ||
+            strftime(dates[i], sizeof dates[i], forms[i], &tm) == 0)
+            dates[i][0] = '\0';
+    numeral_end(before);
+    var[0] = (struct chat_variable){.name = "bos_token", .s = ""};
+    var[1] = (struct chat_variable){.name = "eos_token", .s = ""};
+    var[2] = json("enable_thinking", "true");
+    for (int i = 0; i < 2; i++)
+        var[3 + i] =
+            (struct chat_variable){.name = i ? "datetime" : "date_string",
+                                   .s = dates[i],
+                                   .len = strlen(dates[i])};
+    return 5;
+}
+
+/* Returns the limits for a conversation. Templates with loops over all messages
+ * for each message need steps as the square of the number of messages. */
+static struct chat_limits limits_for(const pl_conversation *c)
+{
+    struct chat_limits limits = chat_usual_limits;
+    uint64_t n = c->messages ? strlen(c->messages) : 0;
+
+    n = n < 128 * 1000 ? n : 128 * 1000;
+    limits.steps += n * n / 16;
+    return limits;
+}
+
+/* Renders a conversation as it is. A reply_render_fn. */
+static pl_status render(void *rendering, const pl_conversation *c, char **text,
+                        pl_err *err)
+{
+    struct rendering *r = rendering;
+    const pl_template *t = r->t;
+    struct chat_variable var[N_VARIABLE];
     const struct chat_template *chosen;
-    size_t n_text;
-    int n = t->n_special;
-    pl_status s;
+    const int64_t now = c->now ? c->now : time(NULL);
+    char dates[2][32];
+    int n = 0;
 
     *text = NULL;
-    PL_TRY(sized_read(&c, sizeof c, given, "pl_conversation", err));
-    if (!c.messages)
+    if (!c->messages)
         return err_set(err, PL_BAD_ARGUMENT,
                        "messages is NULL; give a JSON list");
-    PL_TRY(check_list("messages", c.messages, err));
-    if (c.tools)
-        PL_TRY(check_list("tools", c.tools, err));
-    chosen = c.tools && t->tool_use ? t->tool_use : t->usual;
+    PL_TRY(check_list("messages", c->messages, err));
+    if (c->tools)
+        PL_TRY(check_list("tools", c->tools, err));
+    chosen = c->tools && t->tool_use ? t->tool_use : t->usual;
     if (!chosen)
         return err_set(err, PL_NOT_FOUND,
                        "the file's only chat template is for tools, "
                        "tokenizer.chat_template.tool_use; give tools");
-    memcpy(var, t->special, (size_t)n * sizeof var[0]);
-    var[n++] = json("messages", c.messages);
-    var[n++] = json("tools", c.tools ? c.tools : "null");
-    var[n++] = json("documents", "null");
+    if (c->adapt)
+        n = usual_variables(var, now, dates);
+    memcpy(var + n, t->special, (size_t)t->n_special * sizeof var[0]);
+    n += t->n_special;
+    var[n++] = json("messages", c->messages);
+    if (c->tools || !c->adapt)
+        var[n++] = json("tools", c->tools ? c->tools : "null");
+    if (!c->adapt)
+        var[n++] = json("documents", "null");
     var[n++] = json("add_generation_prompt",
-                    c.no_generation_prompt ? "false" : "true");
-    if (c.extra)
-        var[n++] = json(NULL, c.extra);
-    s = chat_template_render(chosen, var, n, c.now ? c.now : time(NULL), limits,
-                             text, &n_text, err);
-    if (s == PL_OK && len)
-        *len = n_text;
-    return s;
+                    c->no_generation_prompt ? "false" : "true");
+    if (c->extra)
+        var[n++] = json(NULL, c->extra);
+    return chat_template_render(chosen, var, n, now, &r->limits, text, &r->len,
+                                err);
 }
 
 pl_status pl_template_render(const pl_template *t, const pl_conversation *c,
                              char **text, size_t *len, pl_err *err)
 {
+    pl_conversation own = {.size = sizeof own};
+    struct rendering r = {.t = t};
+
     PL_CLEAR(text);
     PL_CLEAR(len);
     PL_NEED(t, err);
     PL_NEED(c, err);
     PL_NEED(text, err);
-    return render(t, c, &chat_usual_limits, text, len, err);
+    PL_TRY(sized_read(&own, sizeof own, c, "pl_conversation", err));
+    r.limits = limits_for(&own);
+    PL_TRY(own.adapt ? chat_adapt_render(&t->adapt, &own, render, &r, text, err)
+                     : render(&r, &own, text, err));
+    if (len)
+        *len = r.len;
+    return PL_OK;
 }
 
 pl_status pl_reply_create(pl_reply **out, const pl_template *t,
@@ -250,8 +343,8 @@ pl_status pl_template_calls(const pl_template *t, const char *tools,
     PL_NEED(tools, err);
     PL_NEED(gbnf, err);
     PL_NEED(reasons, err);
-    PL_TRY(call_grammar_write(&written, &t->format, tools, only, single,
-                              content, err));
+    PL_TRY(call_grammar_write(&written, &t->format, tools, only,
+                              single || t->adapt.one_call, content, err));
     *gbnf = written.s;
     *reasons = t->format.channels;
     return PL_OK;

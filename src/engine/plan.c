@@ -72,6 +72,11 @@ int64_t pl_model_n_mtp(const pl_model *m)
     return m ? m->model->n_next : 0;
 }
 
+pl_pooling pl_model_pooling(const pl_model *m)
+{
+    return m ? m->model->pooling : PL_POOLING_UNSET;
+}
+
 const pl_tokenizer *pl_model_tokenizer(const pl_model *m)
 {
     return m ? m->tokenizer : NULL;
@@ -92,6 +97,13 @@ static void tell_unused_layers(const struct model *m, const pl_options *opt)
              m->n_next, m->n_next > 1 ? "s" : "", m->n_layer,
              m->n_next > 1 ? "are" : "is");
     opt->log(opt->log_user, PL_LOG_INFO, text);
+}
+
+/* Logs the keys and tensors of the file that no code knows. */
+static void tell_unread(const struct model *m, const pl_options *opt)
+{
+    if (m->unread && opt->mtp == 0 && opt->log)
+        opt->log(opt->log_user, PL_LOG_WARN, m->unread);
 }
 
 pl_status pl_plan_create(pl_plan **out, const pl_model *m,
@@ -132,6 +144,7 @@ pl_status pl_plan_create(pl_plan **out, const pl_model *m,
         s = compiled_check_kernels(p->compiled, err);
     if (s == PL_OK) {
         tell_unused_layers(m->model, opt);
+        tell_unread(m->model, opt);
         *out = p;
     } else {
         pl_plan_free(p);

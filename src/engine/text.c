@@ -9,6 +9,7 @@
 
 #include <assert.h>
 #include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 
 struct pl_tokenizer {
@@ -134,6 +135,13 @@ bool pl_token_is_eog(const pl_tokenizer *t, int32_t id)
     return t && tokenizer_is_eog(t->t, id);
 }
 
+size_t pl_token_bytes(const pl_tokenizer *t, int32_t id, char *buf, size_t size)
+{
+    return t ? tokenizer_piece(t->t, id, TOKENIZER_SHOW_SPECIAL, buf,
+                               buf ? size : 0)
+             : 0;
+}
+
 bool pl_tokenizer_adds_bos(const pl_tokenizer *t)
 {
     return t && tokenizer_adds_bos(t->t);
@@ -142,6 +150,11 @@ bool pl_tokenizer_adds_bos(const pl_tokenizer *t)
 int32_t pl_tokenizer_bos(const pl_tokenizer *t)
 {
     return t ? tokenizer_bos(t->t) : -1;
+}
+
+int32_t pl_tokenizer_eos(const pl_tokenizer *t)
+{
+    return t ? tokenizer_eos(t->t) : -1;
 }
 
 int32_t pl_token_fim(const pl_tokenizer *t, pl_fim which)
@@ -277,7 +290,9 @@ pl_status pl_sampler_create(pl_sampler **out, const pl_sampling *given,
     pl_sampling own = defaults();
     const pl_sampling *s = &own;
     struct sampling_options o;
-    struct sampling_bias *bias = NULL;
+    struct sampling_bias *bias;
+    const int32_t *never = NULL;
+    int64_t n_never = 0;
     pl_sampler *p;
     pl_status st;
 
@@ -318,16 +333,20 @@ pl_status pl_sampler_create(pl_sampler **out, const pl_sampling *given,
     };
     for (int i = 0; i < PL_N_STEP; i++)
         o.step[i] = s->step[i];
+    if (s->tokenizer)
+        never = tokenizer_suppressed(s->tokenizer->t, &n_never);
     p = calloc(1, sizeof *p);
-    if (s->n_bias > 0)
-        bias = calloc((size_t)s->n_bias, sizeof *bias);
-    if (!p || (s->n_bias > 0 && !bias)) {
+    bias = calloc((size_t)(s->n_bias + n_never) + 1, sizeof *bias);
+    if (!p || !bias) {
         free(p);
         free(bias);
         return err_no_memory(err, "a sampler");
     }
     for (int i = 0; i < s->n_bias; i++)
         bias[i] = (struct sampling_bias){s->bias_id[i], s->bias[i]};
+    for (int64_t i = 0; i < n_never; i++)
+        if (never[i] < n_vocab)
+            bias[o.n_bias++] = (struct sampling_bias){never[i], -INFINITY};
     o.bias = bias;
     st = sampling_create(&p->s, (int32_t)n_vocab, &o, err);
     free(bias);

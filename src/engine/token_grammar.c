@@ -56,19 +56,34 @@ static pl_status forbid_others(pl_grammar *g, const struct tokenizer *t,
 
 /* ---- grammars ------------------------------------------------------------ */
 
-static pl_status create_grammar(struct grammar **out, pl_grammar_form form,
-                                const char *text, size_t len, const char *name,
-                                pl_err *err)
+static int32_t find_token(void *user, const char *text, size_t len)
 {
-    if (form != PL_GRAMMAR_GBNF && form != PL_GRAMMAR_JSON_SCHEMA &&
-        form != PL_GRAMMAR_CALLS)
-        return err_set(err, PL_BAD_ARGUMENT,
-                       "%s: unknown grammar form %d; use PL_GRAMMAR_GBNF, "
-                       "PL_GRAMMAR_JSON_SCHEMA or PL_GRAMMAR_CALLS",
-                       name, (int)form);
-    return form == PL_GRAMMAR_JSON_SCHEMA
-               ? grammar_from_schema(out, text, len, name, err)
-               : grammar_from_gbnf(out, text, len, name, err);
+    return tokenizer_find(user, text, len);
+}
+
+static pl_status create_grammar(struct grammar **out, pl_grammar_form form,
+                                const struct tokenizer *words, const char *text,
+                                size_t len, const char *name, pl_err *err)
+{
+    const struct grammar_tokens tokens = {.n = tokenizer_n_vocab(words),
+                                          .find = find_token,
+                                          .user = (void *)words};
+
+    switch (form) {
+    case PL_GRAMMAR_GBNF:
+        return grammar_from_gbnf(out, text, len, &tokens, name, err);
+    case PL_GRAMMAR_JSON_SCHEMA:
+        return grammar_from_schema(out, text, len, name, err);
+    case PL_GRAMMAR_CALLS:
+        return grammar_from_gbnf(out, text, len, NULL, name, err);
+    case PL_GRAMMAR_REGEX:
+        return grammar_from_regex(out, text, len, name, err);
+    }
+    return err_set(err, PL_BAD_ARGUMENT,
+                   "%s: unknown grammar form %d; use PL_GRAMMAR_GBNF, "
+                   "PL_GRAMMAR_JSON_SCHEMA, PL_GRAMMAR_REGEX or "
+                   "PL_GRAMMAR_CALLS",
+                   name, (int)form);
 }
 
 pl_status pl_grammar_create(pl_grammar **out, const pl_tokenizer *t,
@@ -91,8 +106,8 @@ pl_status pl_grammar_create(pl_grammar **out, const pl_tokenizer *t,
         return err_no_memory(err, "a grammar");
     }
     g->n_vocab = tokenizer_n_vocab(words);
-    s = create_grammar(&g->grammar, form, text, len, name ? name : "grammar",
-                       err);
+    s = create_grammar(&g->grammar, form, words, text, len,
+                       name ? name : "grammar", err);
     if (s == PL_OK)
         s = token_texts_take(engine_texts(t), marks, &g->vocab, err);
     if (s == PL_OK && marks)
@@ -104,6 +119,11 @@ pl_status pl_grammar_create(pl_grammar **out, const pl_tokenizer *t,
     else
         pl_grammar_free(g);
     return s;
+}
+
+const char *pl_grammar_notes(const pl_grammar *g)
+{
+    return g ? grammar_notes(g->grammar) : "";
 }
 
 void pl_grammar_free(pl_grammar *g)

@@ -144,6 +144,8 @@ pl_status gguf_get_bool(const struct gguf *g, const char *key, bool def,
 pl_status gguf_get_str(const struct gguf *g, const char *key,
                        struct gguf_str *out, pl_err *err);
 
+/* Writes the value for a message, shortened to fit. Returns buf. */
+const char *gguf_value_text(const struct gguf_kv *kv, char buf[80]);
 const char *gguf_type_name(enum gguf_type t); /* "u32", "array", ... */
 /* Returns the name of a tensor type id, supported or not: "Q4_K", "IQ2_XXS".
  * For an unknown id, writes "type 99" to buf and returns buf. */

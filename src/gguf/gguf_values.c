@@ -10,6 +10,7 @@
 #include "base/numeral.h"
 #include "quant/format.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -181,12 +182,12 @@ bool gguf_as_str(const struct gguf_kv *kv, uint64_t i, struct gguf_str *out)
     return true;
 }
 
-/* Writes the value to buf for an error, shortened to fit. Returns buf. */
-static const char *value_text(const struct gguf_kv *kv, char buf[ERR_SHOWN])
+const char *gguf_value_text(const struct gguf_kv *kv, char buf[80])
 {
     int64_t v;
     double d;
 
+    static_assert(ERR_SHOWN == 80, "as in gguf.h");
     if (kv->type == GGUF_ARRAY)
         snprintf(buf, ERR_SHOWN, "an array of %" PRIu64 " %s", kv->count,
                  gguf_type_name(kv->elem));
@@ -211,7 +212,8 @@ static pl_status wrong(const struct gguf_part *p, const struct gguf_kv *kv,
                    "convert the model again with a current converter",
                    p->label, (size_t)(kv->data - p->base),
                    err_shown(key, kv->key, strlen(kv->key)),
-                   value_text(kv, value), gguf_type_name(kv->type), expected);
+                   gguf_value_text(kv, value), gguf_type_name(kv->type),
+                   expected);
 }
 
 static pl_status absent(const struct gguf *g, const char *key, pl_err *err)

@@ -24,6 +24,7 @@ struct parser {
     const char **used;    /* [r->n]: where each rule was first named */
     uint32_t cap_rule;
     uint32_t *slot, n_slot; /* owned: hash table of rule numbers + 1 by name */
+    const struct grammar_tokens *tokens; /* NULL if there is no vocabulary */
     uint32_t n_tree;
     int depth;
     pl_err *err;
@@ -525,6 +526,77 @@ static pl_status read_name(struct parser *p, const struct tree **out)
     return PL_OK;
 }
 
+/* Sets *id to the token between < and >, which is the whole text if it is not
+ * an id in brackets. */
+static pl_status find_token(struct parser *p, const char *open, int32_t *id)
+{
+    const char *close = memchr(open, '>', (size_t)(p->end - open));
+    const char *line = memchr(open, '\n', (size_t)(p->end - open));
+    uint32_t n = 0;
+
+    if (!close || (line && line < close))
+        return wrong_at(p, open,
+                        "the token does not end on its line; close it "
+                        "with >");
+    if (!p->tokens)
+        return wrong_at(p, open,
+                        "there is no vocabulary whose token this is; "
+                        "write its text as a literal");
+    p->at = open + 1;
+    if (next_is(p, '[')) {
+        for (p->at++; *p->at >= '0' && *p->at <= '9' && n < 100000000; p->at++)
+            n = 10 * n + (uint32_t)(*p->at - '0');
+        if (p->at == open + 2 || close - p->at != 1 || *p->at != ']')
+            return wrong(p, "a token's id is written <[123]>");
+        *id = (int32_t)n;
+        if (*id >= p->tokens->n)
+            return wrong_at(p, open, "the vocabulary has no token of this id");
+    } else {
+        *id =
+            p->tokens->find(p->tokens->user, open, (size_t)(close + 1 - open));
+        if (*id < 0)
+            return wrong_at(p, open,
+                            "the vocabulary has no token of this "
+                            "text; write it as a literal");
+    }
+    p->at = close + 1;
+    return PL_OK;
+}
+
+/* Reads a token of the vocabulary: <[id]> or <text>, after ! any other. */
+static pl_status read_token(struct parser *p, const struct tree **out)
+{
+    const char *open = p->at;
+    struct rules *r = p->r;
+    struct token_symbol s = {.other = *p->at == '!'};
+    struct tree *t;
+    uint32_t i = 0;
+    char *bytes;
+
+    p->at += s.other;
+    if (!next_is(p, '<'))
+        return wrong(p, "! is for tokens of the vocabulary; write !<[123]>, or "
+                        "a class [^...] of characters");
+    PL_TRY(find_token(p, p->at, &s.id));
+    while (i < r->n_symbol &&
+           (r->symbol[i].id != s.id || r->symbol[i].other != s.other))
+        i++;
+    if (i == RULES_SYMBOLS)
+        return wrong_at(p, open, "the grammar has more than 1,024 tokens");
+    if (!r->symbol)
+        r->symbol = arena_alloc(&r->memory, RULES_SYMBOLS, sizeof *r->symbol);
+    bytes = arena_alloc(&r->memory, RULES_SYMBOL_BYTES, 1);
+    if (!r->symbol || !bytes)
+        return no_memory(p);
+    r->symbol[i] = s;
+    r->n_symbol += i == r->n_symbol;
+    rules_symbol(bytes, i);
+    PL_TRY(tree_new(p, TREE_BYTES, RULES_SYMBOL_BYTES, &t));
+    t->bytes = bytes;
+    *out = t;
+    return PL_OK;
+}
+
 static pl_status read_item(struct parser *p, const struct tree **out)
 {
     switch (*p->at) {
@@ -538,8 +610,7 @@ static pl_status read_item(struct parser *p, const struct tree **out)
         return read_group(p, out);
     case '<':
     case '!':
-        return wrong(p, "vocabulary tokens are not supported; write their text "
-                        "as a literal");
+        return read_token(p, out);
     default:
         break;
     }
@@ -646,10 +717,12 @@ static pl_status read_all(struct parser *p)
 }
 
 pl_status gbnf_read(struct rules *r, const char *text, size_t len,
-                    const char *name, pl_err *err)
+                    const struct grammar_tokens *tokens, const char *name,
+                    pl_err *err)
 {
     struct parser p = {.r = r,
                        .start = text,
+                       .tokens = tokens,
                        .name = name,
                        .rule_at = text,
                        .line = 1,

@@ -8,14 +8,17 @@
  *   a b    a | b       sequence; alternatives. An alternative may be empty
  *   ( )                a group
  *   a* a+ a? a{n} a{n,} a{n,m}    repetition of the item before
+ *   <[12]> <think>     one token of the vocabulary, by its id, or by its text,
+ *                      which includes the brackets
+ *   !<[12]> !<think>   any other token that does not end the generation
  *   # ...              a comment up to the end of the line
  *
  * A rule ends with its line, except inside a group and after "|" and "::=".
- * Names are letters, digits, "-" and "_". Tokens of a vocabulary, <...>, which
- * llama.cpp supports, are rejected. */
+ * Names are letters, digits, "-" and "_". */
 #ifndef GRAMMAR_GBNF_H
 #define GRAMMAR_GBNF_H
 
+#include "grammar/grammar.h"
 #include "grammar/rule_tree.h"
 
 /* Limits of a grammar. */
@@ -28,10 +31,15 @@ enum {
     GBNF_TIMES = 10000, /* the largest count of a repetition */
 };
 
-/* Parses a grammar. `name` is the text's name in messages. PL_BAD_ARGUMENT
- * gives line, column and a remedy. Zeroes *r first; on failure it holds no
- * memory. */
+/* The beginning of a comment that notes what of a schema a grammar does not
+ * enforce. */
+#define GBNF_NOTE "#~ "
+
+/* Parses a grammar. `tokens` finds tokens of the vocabulary; NULL if there is
+ * none. `name` is the text's name in messages. PL_BAD_ARGUMENT gives line,
+ * column and a remedy. Zeroes *r first; on failure it holds no memory. */
 pl_status gbnf_read(struct rules *r, const char *text, size_t len,
-                    const char *name, pl_err *err);
+                    const struct grammar_tokens *tokens, const char *name,
+                    pl_err *err);
 
 #endif

@@ -17,15 +17,31 @@
 
 struct grammar; /* opaque */
 
-/* Creates a grammar from GBNF; see gbnf.h. `name` is the text's name in
- * messages. PL_BAD_ARGUMENT gives the error and a remedy. */
+/* Finds the tokens of a vocabulary that a grammar names. */
+struct grammar_tokens {
+    int32_t n; /* ids are less */
+    /* Returns the token whose text this is, -1 if there is none. */
+    int32_t (*find)(void *user, const char *text, size_t len);
+    void *user;
+};
+
+/* Creates a grammar from GBNF; see gbnf.h. `tokens` may be NULL. `name` is the
+ * text's name in messages. PL_BAD_ARGUMENT gives the error and a remedy. */
 pl_status grammar_from_gbnf(struct grammar **out, const char *text, size_t len,
+                            const struct grammar_tokens *tokens,
                             const char *name, pl_err *err);
 /* Creates a grammar of the documents that a JSON Schema accepts, as far as
- * schema.h describes. The schema `true` accepts any document. PL_UNSUPPORTED
- * names an unsupported keyword and its path. */
+ * schema.h describes. The schema `true` accepts any document. PL_UNSUPPORTED:
+ * the schema is too large. */
 pl_status grammar_from_schema(struct grammar **out, const char *json,
                               size_t len, const char *name, pl_err *err);
+/* Creates a grammar of the texts that a regular expression matches entirely;
+ * see regex.h. */
+pl_status grammar_from_regex(struct grammar **out, const char *text, size_t len,
+                             const char *name, pl_err *err);
+/* Returns what the schemas require and the grammar does not enforce, a line
+ * each; "" if nothing. */
+const char *grammar_notes(const struct grammar *g);
 void grammar_free(struct grammar *g);
 
 /* ---- vocabularies: never change, threads may share them ------------------ */

@@ -7,6 +7,9 @@
 
 struct grammar {
     struct automaton automaton;
+    struct token_symbol *symbol; /* owned, [n_symbol] */
+    uint32_t n_symbol;
+    char *notes; /* owned */
 };
 
 #endif

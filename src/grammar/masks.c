@@ -31,7 +31,8 @@ enum {
 };
 
 struct grammar_masks {
-    const struct automaton *a; /* borrowed, as `v` */
+    const struct grammar *g; /* borrowed, as `a` and `v` */
+    const struct automaton *a;
     const struct grammar_vocab *v;
     struct stacks stacks;
     size_t pool_bytes;
@@ -755,6 +756,7 @@ pl_status grammar_masks_create(struct grammar_masks **out,
     *out = NULL;
     if (!m)
         return no_memory(err);
+    m->g = g;
     m->a = &g->automaton;
     m->v = v;
     m->pool_bytes = POOL_BYTES;
@@ -832,6 +834,89 @@ void grammar_state_free(struct grammar_state *s)
     free(s);
 }
 
+/* ---- tokens that a grammar names ----------------------------------------- */
+
+/* Returns the set after a text, or STACKS_FAILED. */
+static uint32_t walk_text(struct stacks *st, uint32_t set, const char *s,
+                          size_t n)
+{
+    for (size_t i = 0; i < n && set != STACKS_DEAD && set != STACKS_FAILED; i++)
+        set = stacks_step(st, set, (unsigned char)s[i]);
+    return set;
+}
+
+static uint32_t walk_symbol(struct stacks *st, uint32_t set, uint32_t i)
+{
+    char text[RULES_SYMBOL_BYTES];
+
+    rules_symbol(text, i);
+    return walk_text(st, set, text, sizeof text);
+}
+
+/* Returns true if a token's own text could be taken for a symbol. Such text is
+ * not UTF-8, so a grammar that names tokens does not allow it. */
+static bool is_like_symbol(const struct grammar_masks *m, int32_t id)
+{
+    const struct grammar_vocab *v = m->v;
+
+    return m->g->n_symbol > 0 && memchr(v->bytes + v->at[id], RULES_SYMBOL_LEAD,
+                                        v->at[id + 1] - v->at[id]);
+}
+
+static bool matches(const struct token_symbol *s, int32_t id)
+{
+    return (s->id == id) != s->other;
+}
+
+/* Returns the set after a token: that of its text, and those of the symbols
+ * that it matches. */
+static uint32_t walk_token(struct grammar_masks *m, uint32_t set, int32_t id)
+{
+    const struct grammar_vocab *v = m->v;
+    size_t len = v->at[id + 1] - v->at[id];
+    uint32_t to = STACKS_DEAD;
+
+    if (v->kind[id] == GRAMMAR_TOKEN_END)
+        return to;
+    if (v->kind[id] == GRAMMAR_TOKEN_TEXT && len > 0 && !is_like_symbol(m, id))
+        to = walk_text(&m->stacks, set, v->bytes + v->at[id], len);
+    for (uint32_t i = 0; i < m->g->n_symbol && to != STACKS_FAILED; i++) {
+        uint32_t also;
+
+        if (!matches(&m->g->symbol[i], id))
+            continue;
+        also = walk_symbol(&m->stacks, set, i);
+        to = also == STACKS_FAILED ? also : stacks_union(&m->stacks, to, also);
+    }
+    return to;
+}
+
+/* Adds the tokens that match symbols to the mask of a set. */
+static bool add_symbols(struct grammar_masks *m, uint32_t set, uint32_t *bits)
+{
+    const struct grammar_vocab *v = m->v;
+
+    for (int32_t id = 0; id < v->n_token; id++)
+        if (is_like_symbol(m, id))
+            bits[id / 32] &= ~(1u << id % 32);
+    for (uint32_t i = 0; i < m->g->n_symbol; i++) {
+        const struct token_symbol *s = &m->g->symbol[i];
+        int32_t first = s->other ? 0 : s->id;
+        int32_t last = s->other ? v->n_token - 1 : s->id;
+        uint32_t to = walk_symbol(&m->stacks, set, i);
+
+        if (to == STACKS_FAILED)
+            return false;
+        for (int32_t id = first; id <= last && to != STACKS_DEAD; id++)
+            if (id < v->n_token && matches(s, id) &&
+                v->kind[id] != GRAMMAR_TOKEN_END)
+                bits[id / 32] |= 1u << id % 32;
+    }
+    return true;
+}
+
+/* ---- accepting ----------------------------------------------------------- */
+
 pl_status grammar_accept_text(struct grammar_state *s, const char *text,
                               size_t len, pl_err *err)
 {
@@ -840,12 +925,9 @@ pl_status grammar_accept_text(struct grammar_state *s, const char *text,
 
     PL_TRY(tidy(s->m, err));
     stacks_begin(st);
-    set = s->ended && len ? STACKS_DEAD : s->set;
-    for (size_t i = 0; i < len && set != STACKS_DEAD; i++) {
-        set = stacks_step(st, set, (unsigned char)text[i]);
-        if (set == STACKS_FAILED)
-            return failed(s->m, err);
-    }
+    set = walk_text(st, s->ended && len ? STACKS_DEAD : s->set, text, len);
+    if (set == STACKS_FAILED)
+        return failed(s->m, err);
     if (set == STACKS_DEAD) {
         char shown[ERR_SHOWN];
 
@@ -862,19 +944,25 @@ pl_status grammar_accept(struct grammar_state *s, int32_t id, pl_err *err)
 {
     const struct grammar_vocab *v = s->m->v;
     bool known = id >= 0 && id < v->n_token;
+    uint32_t set = STACKS_DEAD;
 
     if (known && v->kind[id] == GRAMMAR_TOKEN_END && grammar_is_whole(s)) {
         s->ended = true;
         return PL_OK;
     }
-    if (!known || v->kind[id] != GRAMMAR_TOKEN_TEXT ||
-        v->at[id] == v->at[id + 1])
+    PL_TRY(tidy(s->m, err));
+    stacks_begin(&s->m->stacks);
+    if (known && !s->ended)
+        set = walk_token(s->m, s->set, id);
+    if (set == STACKS_FAILED)
+        return failed(s->m, err);
+    if (set == STACKS_DEAD)
         return err_set(err, PL_BAD_ARGUMENT,
                        "the grammar does not allow token %d here; use one that "
                        "the mask allows",
                        (int)id);
-    return grammar_accept_text(s, v->bytes + v->at[id],
-                               v->at[id + 1] - v->at[id], err);
+    s->set = set;
+    return PL_OK;
 }
 
 bool grammar_is_whole(const struct grammar_state *s)
@@ -895,6 +983,8 @@ pl_status grammar_mask(struct grammar_state *s, uint32_t *bits, pl_err *err)
         if (e)
             mask_entry_add(e, bits);
         else if (!make_mask(m, s->set, bits))
+            return failed(m, err);
+        if (m->g->n_symbol > 0 && !add_symbols(m, s->set, bits))
             return failed(m, err);
     }
     for (int32_t i = 0; i < m->v->n_end && grammar_is_whole(s); i++)

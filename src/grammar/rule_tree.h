@@ -44,11 +44,30 @@ struct rule {
     int64_t line, column; /* position of its beginning, from 1 */
 };
 
-struct rules {
-    struct arena memory; /* owns all memory of the rules */
-    struct rule *rule;   /* [n] */
-    uint32_t n, root;
+/* A token of the vocabulary that a grammar names: that token, or any other
+ * one. In trees it is text that is not UTF-8 (see rules_symbol), so that no
+ * token's own text matches it. */
+struct token_symbol {
+    int32_t id;
+    bool other;
 };
+
+struct rules {
+    struct arena memory;         /* owns all memory of the rules */
+    struct rule *rule;           /* [n] */
+    struct token_symbol *symbol; /* [n_symbol] */
+    uint32_t n, root, n_symbol;
+};
+
+enum { RULES_SYMBOLS = 1024, RULES_SYMBOL_BYTES = 3, RULES_SYMBOL_LEAD = 0xff };
+
+/* Writes the text of symbol i. */
+static inline void rules_symbol(char out[RULES_SYMBOL_BYTES], uint32_t i)
+{
+    out[0] = (char)RULES_SYMBOL_LEAD;
+    out[1] = (char)(i >> 6 & 63);
+    out[2] = (char)(i & 63);
+}
 
 void rules_fini(struct rules *r);
 

@@ -1,51 +1,33 @@
 /* Converts a schema, and each schema in it, to a rule; see schema.h. */
-#include "grammar/schema.h"
+#include "grammar/schema_inner.h"
 
+#include "base/ascii.h"
 #include "base/err.h"
 #include "base/numeral.h"
+#include "base/wide_json.h"
 #include "grammar/gbnf.h"
 
-#include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 
 enum {
-    MOST_DEPTH = 100,
-    PATH_BYTES = 512,
-    MOST_ITEMS = 500, /* maximum number of prefixItems */
+    MOST_ITEMS = 500,    /* maximum number of prefixItems */
+    MOST_TIMES = 2000,   /* maximum count of items or properties */
+    MOST_UNIQUE = 6,     /* constants of an array whose items differ */
+    MOST_COUNTED = 1000, /* rules of an object whose properties are counted */
+    MOST_CHOICES = 128,  /* combinations of alternatives */
+    MOST_CONTAINED = 8,
+    MOST_NOTES = 32,
     /* Maximum number of steps of searches and comparisons. */
     MOST_STEPS = 1 << 22,
-};
-
-enum keyword_of {
-    KEYWORD_NONE,
-    KEYWORD_NOTE = 1,
-    KEYWORD_ANY = 2,
-    KEYWORD_OBJECT = 4,
-    KEYWORD_ARRAY = 8,
-    KEYWORD_STRING = 16,
-    KEYWORD_NUMBER = 32,
-};
-
-struct writer {
-    struct gbnf_text *out;
-    json_t *root;
-    /* Owned, [n_rule]: the schemas of rules s0, s1, ...; NULL for a rule of a
-     * part of a schema. */
-    const json_t **rule;
-    uint32_t n_rule, cap_rule;
-    int depth;
-    int64_t n_step;
-    char path[PATH_BYTES];
-    const char *name;
-    pl_err *err;
 };
 
 /* A schema, and the text of its rule while it is being written. */
 struct part {
     struct writer *w;
-    json_t *schema;
+    struct flat *f;
     struct gbnf_text text; /* owned */
+    bool never;            /* no value fits */
 };
 
 /* Rules that all grammars have. The other rules of strings are in
@@ -78,54 +60,63 @@ void schema_put_common(struct gbnf_text *out, const struct schema_strings *how)
         gbnf_put(out, rest[i]);
 }
 
-/* ---- keywords ------------------------------------------------------------ */
-
-static enum keyword_of kind_of(const char *key)
-{
-    static const struct {
-        const char *name;
-        enum keyword_of of;
-    } known[] = {
-#define KEYWORD(name, of) {name, of},
-#include "grammar/schema_keywords.def"
-#undef KEYWORD
-    };
-
-    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
-        if (strcmp(known[i].name, key) == 0)
-            return known[i].of;
-    return KEYWORD_NONE;
-}
-
 /* ---- messages and paths -------------------------------------------------- */
 
+/* Fails with a message, which is also kept for a note. */
 static pl_status fail(struct writer *w, pl_status s, const char *keyword,
                       const char *what)
 {
-    char path[ERR_SHOWN], key[ERR_SHOWN];
+    char path[ERR_SHOWN], key[ERR_SHOWN], name[ERR_SHOWN];
 
-    return err_set(w->err, s, "%s: %s: %s %s", w->name,
-                   err_shown(path, w->path, strlen(w->path)),
-                   err_shown(key, keyword, strlen(keyword)), what);
+    numeral_print(w->why, sizeof w->why, "%s: %s: %s %s",
+                  err_shown(name, w->name, strlen(w->name)),
+                  err_shown(path, w->path, strlen(w->path)),
+                  err_shown(key, keyword, strlen(keyword)), what);
+    return err_set(w->err, s, "%s", w->why);
 }
 
-/* Fails because something is not supported or too large. */
-static pl_status refuse(struct writer *w, const char *keyword, const char *what)
+pl_status schema_refuse(struct writer *w, const char *keyword, const char *what)
 {
     return fail(w, PL_UNSUPPORTED, keyword, what);
 }
 
-/* Fails because the schema is wrong. */
-static pl_status wrong(struct writer *w, const char *keyword, const char *what)
+pl_status schema_wrong(struct writer *w, const char *keyword, const char *what)
 {
     return fail(w, PL_BAD_ARGUMENT, keyword, what);
+}
+
+/* Fails because of a limit of the whole grammar. */
+static pl_status limit(struct writer *w, const char *keyword, const char *what)
+{
+    w->limit = true;
+    return schema_refuse(w, keyword, what);
+}
+
+/* Writes the last message into a comment of the grammar. */
+static void put_note(struct writer *w)
+{
+    if (++w->n_note > MOST_NOTES)
+        return;
+    gbnf_put(w->out, GBNF_NOTE);
+    gbnf_put(w->out, w->n_note == MOST_NOTES ? "and more" : w->why);
+    gbnf_put(w->out, "\n");
+}
+
+void schema_note(struct writer *w, const char *keyword, const char *what)
+{
+    pl_err *err = w->err;
+
+    w->err = NULL;
+    fail(w, PL_UNSUPPORTED, keyword, what);
+    w->err = err;
+    put_note(w);
 }
 
 static size_t enter(struct writer *w, const char *key)
 {
     size_t n = strlen(w->path), len = strlen(key);
 
-    if (n + len + 2 <= PATH_BYTES) {
+    if (n + len + 2 <= SCHEMA_PATH) {
         w->path[n] = '/';
         memcpy(w->path + n + 1, key, len + 1);
     }
@@ -137,34 +128,30 @@ static void leave(struct writer *w, size_t n)
     w->path[n] = '\0';
 }
 
-static pl_status no_memory(struct writer *w)
+pl_status schema_no_memory(struct writer *w)
 {
     return err_no_memory(w->err, "a grammar");
 }
 
 static pl_status too_large(struct writer *w)
 {
-    return refuse(w, "the schema",
-                  "or its grammar has more than 1 MiB; make it smaller");
+    return limit(w, "the schema",
+                 "or its grammar has more than 1 MiB; make it smaller");
 }
 
-/* Returns true while the limit of steps is not exceeded. Converting a schema
- * may cost far more than its size suggests, so searches and comparisons count
- * steps and continue only while this is true. */
-static bool may_go_on(const struct writer *w)
+bool schema_may_go_on(const struct writer *w)
 {
     return w->n_step <= MOST_STEPS;
 }
 
-static pl_status too_long(struct writer *w, const char *keyword)
+pl_status schema_too_long(struct writer *w, const char *keyword)
 {
-    return refuse(w, keyword,
-                  "takes too long to process; use fewer values, required "
-                  "properties and schemas");
+    return limit(w, keyword,
+                 "takes too long to process; use fewer values, required "
+                 "properties and schemas");
 }
 
-/* Returns the cost, in steps, of comparing a value with another. */
-static int64_t weight_of(json_t *v)
+int64_t schema_weight(json_t *v)
 {
     int64_t n = 1 + (int64_t)json_string_length(v) / 16;
     const char *key;
@@ -172,25 +159,25 @@ static int64_t weight_of(json_t *v)
     size_t i;
 
     json_array_foreach (v, i, item)
-        n += weight_of(item);
+        n += schema_weight(item);
     json_object_foreach (v, key, item)
-        n += weight_of(item);
+        n += schema_weight(item);
     return n;
 }
 
 /* ---- rules --------------------------------------------------------------- */
 
-static pl_status rule_new(struct writer *w, const json_t *schema, uint32_t *out)
+pl_status schema_rule_new(struct writer *w, const json_t *schema, uint32_t *out)
 {
     if (w->n_rule == GBNF_RULES)
-        return refuse(w, "the schema",
-                      "has more than about 4,000 parts; make it smaller");
+        return limit(w, "the schema",
+                     "has more than about 4,000 parts; make it smaller");
     if (w->n_rule == w->cap_rule) {
         uint32_t cap = w->cap_rule ? 2 * w->cap_rule : 64;
         const json_t **rule = realloc(w->rule, cap * sizeof(json_t *));
 
         if (!rule)
-            return no_memory(w);
+            return schema_no_memory(w);
         w->rule = rule;
         w->cap_rule = cap;
     }
@@ -198,8 +185,6 @@ static pl_status rule_new(struct writer *w, const json_t *schema, uint32_t *out)
     *out = w->n_rule++;
     return PL_OK;
 }
-
-static pl_status schema_rule(struct writer *w, json_t *schema, uint32_t *out);
 
 /* Sets *out to the rule of `schema`, which is under `key` of the current
  * path. */
@@ -247,20 +232,40 @@ static pl_status put_json(struct writer *w, struct gbnf_text *t,
         gbnf_put_literal(t, json.s, json.n);
     t->too_large |= json.too_large;
     gbnf_text_fini(&json);
-    return failed ? no_memory(w) : PL_OK;
+    return failed ? schema_no_memory(w) : PL_OK;
 }
 
-static pl_status put_enum(struct part *p, json_t *list)
+/* Appends the constants that fit the types and the keywords for strings. Those
+ * that have other types are taken if none is left, because people write numbers
+ * as strings. */
+static pl_status put_enum(struct part *p)
 {
-    json_t *value;
+    json_t *list = json_object_get(p->f->all, "enum"), *value;
+    const char *before = "";
     size_t i;
 
-    if (!json_is_array(list) || json_array_size(list) == 0)
-        return wrong(p->w, "enum", "must be a list of one value or more");
-    json_array_foreach (list, i, value) {
-        gbnf_put(&p->text, i ? " | " : "");
-        PL_TRY(put_json(p->w, &p->text, value));
+    for (int all = 0; all < 2 && !*before; all++) {
+        json_array_foreach (list, i, value) {
+            unsigned bit = schema_type_of(value);
+            bool fits = (p->f->types & bit) ||
+                        (bit == TYPE_INTEGER && p->f->types & TYPE_NUMBER);
+
+            if (fits && json_is_string(value))
+                PL_TRY(schema_text_fits(p->w, p->f->all,
+                                        json_string_value(value),
+                                        json_string_length(value), &fits));
+            if (!fits && !all)
+                continue;
+            gbnf_put(&p->text, before);
+            PL_TRY(put_json(p->w, &p->text, value));
+            before = " | ";
+        }
+        if (!*before && json_array_size(list) > 0)
+            schema_note(p->w, "enum",
+                        "has no value that fits the other keywords, which are "
+                        "ignored");
     }
+    p->never = !*before;
     return PL_OK;
 }
 
@@ -298,56 +303,113 @@ static json_t *value_under(const json_t *v, const char *key)
     return json_array_get(v, (size_t)strtoul(key, NULL, 10));
 }
 
-static pl_status find_ref(struct writer *w, const json_t *ref, json_t **out)
+/* Returns the part of the schema to which `name` was given under one of the
+ * keys, or NULL if there is none. */
+static json_t *find_named(struct writer *w, json_t *v, const char *const *keys,
+                          const char *name, int depth)
 {
-    const char *at = json_string_value(ref);
+    const char *key;
+    json_t *item, *found = NULL;
+    size_t i;
 
-    *out = w->root;
-    if (!at || at[0] != '#' || (at[1] && at[1] != '/') || strchr(at, '%'))
-        return refuse(w, "$ref",
-                      "is supported only as \"#\" or a pointer \"#/...\" into "
-                      "the schema");
-    at = at[1] ? at + 2 : NULL;
+    w->n_step++;
+    for (i = 0; keys[i] && json_is_object(v); i++) {
+        const char *s = json_string_value(json_object_get(v, keys[i]));
+
+        s = s && *s == '#' ? s + 1 : s;
+        if (s && strcmp(s, name) == 0)
+            return v;
+    }
+    if (depth == 0 || !schema_may_go_on(w))
+        return NULL;
+    json_array_foreach (v, i, item)
+        if (!found)
+            found = find_named(w, item, keys, name, depth - 1);
+    json_object_foreach (v, key, item)
+        if (!found)
+            found = find_named(w, item, keys, name, depth - 1);
+    return found;
+}
+
+static int hex_of(char c)
+{
+    c = ascii_lower(c);
+    return c >= '0' && c <= '9'   ? c - '0'
+           : c >= 'a' && c <= 'f' ? c - 'a' + 10
+                                  : -1;
+}
+
+/* Decodes %HH in place. */
+static void decode_percent(char *s)
+{
+    char *to = s;
+
+    for (; *s; s++) {
+        bool code = *s == '%' && hex_of(s[1]) >= 0 && hex_of(s[2]) >= 0 &&
+                    (s[1] != '0' || s[2] != '0');
+
+        *to++ = code ? (char)(16 * hex_of(s[1]) + hex_of(s[2])) : *s;
+        s += code ? 2 : 0;
+    }
+    *to = '\0';
+}
+
+/* Sets *out to the value at a JSON pointer without its first slash, or to
+ * NULL. */
+static pl_status find_pointer(struct writer *w, json_t *in, const char *at,
+                              json_t **out)
+{
+    *out = in;
     while (at && *out) {
         char *key = pointer_step(&at);
 
         if (!key)
-            return no_memory(w);
+            return schema_no_memory(w);
         *out = value_under(*out, key);
         free(key);
     }
-    if (!*out)
-        return wrong(w, "$ref", "points to nothing; define what it refers to");
     return PL_OK;
 }
 
-static pl_status put_ref(struct part *p, json_t *ref)
+pl_status schema_find_ref(struct writer *w, const json_t *ref, json_t **out)
 {
-    json_t *target;
-    uint32_t rule;
+    static const char *const ids[] = {"$id", "id", NULL};
+    static const char *const anchors[] = {"$anchor", "$dynamicAnchor", "$id",
+                                          "id", NULL};
+    char *text = json_is_string(ref) ? strdup(json_string_value(ref)) : NULL;
+    char *name = text ? strchr(text, '#') : NULL;
+    pl_status s = PL_OK;
 
-    PL_TRY(find_ref(p->w, ref, &target));
-    PL_TRY(rule_under(p->w, "$ref", target, &rule));
-    gbnf_print(&p->text, "s%u", (unsigned)rule);
-    return PL_OK;
+    *out = w->root;
+    if (!json_is_string(ref))
+        return schema_wrong(w, "$ref", "must be a string");
+    if (!text)
+        return schema_no_memory(w);
+    decode_percent(text);
+    name = strchr(text, '#');
+    if (name)
+        *name++ = '\0';
+    if (*text)
+        *out = find_named(w, w->root, ids, text, SCHEMA_DEPTH);
+    if (!*out) {
+        schema_note(w, "$ref",
+                    "points outside the schema, which is not read; any value "
+                    "is allowed");
+        free(text);
+        return PL_OK;
+    }
+    if (name && *name == '/')
+        s = find_pointer(w, *out, name + 1, out);
+    else if (name && *name)
+        *out = find_named(w, *out, anchors, name, SCHEMA_DEPTH);
+    if (s == PL_OK && !*out)
+        s = schema_wrong(w, "$ref",
+                         "points to nothing; define what it refers to");
+    free(text);
+    return s;
 }
 
 /* ---- alternatives -------------------------------------------------------- */
-
-static pl_status put_any_of(struct part *p, const char *key, json_t *list)
-{
-    json_t *schema;
-    uint32_t rule;
-    size_t i;
-
-    if (!json_is_array(list) || json_array_size(list) == 0)
-        return wrong(p->w, key, "must be a list of one schema or more");
-    json_array_foreach (list, i, schema) {
-        PL_TRY(rule_at(p->w, key, i, schema, &rule));
-        gbnf_print(&p->text, "%ss%u", i ? " | " : "", (unsigned)rule);
-    }
-    return PL_OK;
-}
 
 static const char *type_of(const json_t *v)
 {
@@ -369,7 +431,7 @@ static const char *only_type(struct writer *w, json_t *schema, int depth)
     json_t *constant = json_object_get(schema, "const");
     const char *type = json_string_value(json_object_get(schema, "type"));
 
-    if (ref && depth > 0 && find_ref(w, ref, &to) == PL_OK)
+    if (ref && depth > 0 && schema_find_ref(w, ref, &to) == PL_OK && to)
         return only_type(w, to, depth - 1);
     if (constant)
         return type_of(constant);
@@ -386,13 +448,13 @@ static bool other_constants(struct writer *w, json_t *a, json_t *b)
 
     if (n == 0 || m == 0)
         return false;
-    w->n_step += weight_of(cx ? cx : x) * weight_of(cy ? cy : y);
-    for (size_t i = 0; i < n && may_go_on(w); i++)
+    w->n_step += schema_weight(cx ? cx : x) * schema_weight(cy ? cy : y);
+    for (size_t i = 0; i < n && schema_may_go_on(w); i++)
         for (size_t k = 0; k < m; k++)
             if (json_equal(cx ? cx : json_array_get(x, i),
                            cy ? cy : json_array_get(y, k)))
                 return false;
-    return may_go_on(w);
+    return schema_may_go_on(w);
 }
 
 static bool requires(struct writer *w, json_t *schema, const char *key)
@@ -401,7 +463,7 @@ static bool requires(struct writer *w, json_t *schema, const char *key)
     size_t i;
 
     w->n_step += (int64_t)json_array_size(list);
-    if (!may_go_on(w))
+    if (!schema_may_go_on(w))
         return false;
     json_array_foreach (list, i, name) {
         if (json_is_string(name) && strcmp(json_string_value(name), key) == 0)
@@ -422,10 +484,10 @@ static bool are_apart(struct writer *w, json_t *a, json_t *b)
     if (x && y && strcmp(x, y) != 0)
         return true;
     for (int i = 0; i < 8 && json_object_get(a, "$ref"); i++)
-        if (find_ref(w, json_object_get(a, "$ref"), &a) != PL_OK)
+        if (schema_find_ref(w, json_object_get(a, "$ref"), &a) != PL_OK)
             return false;
     for (int i = 0; i < 8 && json_object_get(b, "$ref"); i++)
-        if (find_ref(w, json_object_get(b, "$ref"), &b) != PL_OK)
+        if (schema_find_ref(w, json_object_get(b, "$ref"), &b) != PL_OK)
             return false;
     if (other_constants(w, a, b))
         return true;
@@ -440,38 +502,46 @@ static bool are_apart(struct writer *w, json_t *a, json_t *b)
     return false;
 }
 
-static pl_status put_one_of(struct part *p, json_t *list)
+pl_status schema_check_one_of(struct writer *w, json_t *list)
 {
     size_t n = json_array_size(list);
 
     for (size_t i = 0; i < n; i++)
-        for (size_t k = 0; k < i; k++)
-            if (!are_apart(p->w, json_array_get(list, k),
-                           json_array_get(list, i)))
-                return !may_go_on(p->w)
-                           ? too_long(p->w, "oneOf")
-                           : refuse(p->w, "oneOf",
-                                    "has alternatives that may both match; "
-                                    "distinguish them by types or by constants "
-                                    "of a required property, or use anyOf");
-    return put_any_of(p, "oneOf", list);
+        for (size_t k = 0; k < i; k++) {
+            if (are_apart(w, json_array_get(list, k), json_array_get(list, i)))
+                continue;
+            if (!schema_may_go_on(w))
+                return schema_too_long(w, "oneOf");
+            schema_note(w, "oneOf",
+                        "has alternatives that may both match, which is "
+                        "allowed");
+            return PL_OK;
+        }
+    return PL_OK;
 }
 
-/* ---- strings and numbers ------------------------------------------------- */
+/* ---- counts -------------------------------------------------------------- */
 
-/* Sets *out to the count under `key`, or to `usual` if there is none. */
-static pl_status get_count(struct writer *w, json_t *schema, const char *key,
-                           int64_t usual, int64_t *out)
+pl_status schema_count(struct writer *w, const json_t *all, const char *key,
+                       int64_t usual, int64_t most, int64_t *out)
 {
-    json_t *v = json_object_get(schema, key);
+    json_t *v = json_object_get(all, key);
+    double n = json_number_value(v);
 
     *out = usual;
     if (!v)
         return PL_OK;
-    if (!json_is_integer(v) || json_integer_value(v) < 0 ||
-        json_integer_value(v) > GBNF_TIMES)
-        return refuse(w, key, "must be an integer from 0 to 10,000");
-    *out = json_integer_value(v);
+    if (!json_is_number(v) || n < 0 || n != (double)(int64_t)n)
+        return schema_wrong(w, key, "must be an integer from 0");
+    if (n > (double)most) {
+        char what[64];
+
+        numeral_print(what, sizeof what, "above %lld is not enforced",
+                      (long long)most);
+        schema_note(w, key, what);
+        return PL_OK;
+    }
+    *out = (int64_t)n;
     return PL_OK;
 }
 
@@ -483,182 +553,85 @@ static void put_times(struct gbnf_text *t, int64_t min, int64_t max)
     gbnf_put(t, "}");
 }
 
-static pl_status put_pattern(struct part *p, const json_t *pattern)
-{
-    const char *bad, *s = json_string_value(pattern);
-    char what[2 * ERR_SHOWN];
-    size_t at;
-
-    if (!s)
-        return wrong(p->w, "pattern", "must be a string");
-    bad = gbnf_put_pattern(&p->text, s, json_string_length(pattern), &at);
-    if (!bad)
-        return PL_OK;
-    numeral_print(what, sizeof what, "(at byte %zu): %s", at, bad);
-    return wrong(p->w, "pattern", what);
-}
-
-static pl_status put_format(struct part *p, const json_t *format)
-{
-    /* February has only 28 days here, because a grammar cannot detect leap
-     * years. */
-    static const char date[] =
-        "[0-9]{4} \"-\" ((\"0\" [1-9] | \"1\" [0-2]) \"-\" (\"0\" [1-9] | "
-        "\"1\" [0-9] | \"2\" [0-8]) | (\"0\" [13-9] | \"1\" [0-2]) \"-\" "
-        "(\"29\" | \"30\") | (\"0\" [13578] | \"1\" [02]) \"-31\")";
-    static const char time[] = "([01] [0-9] | \"2\" [0-3]) \":\" [0-5] [0-9] "
-                               "\":\" [0-5] [0-9] (\".\" [0-9]{1,9})? (\"Z\" | "
-                               "[-+] ([01] [0-9] | \"2\" [0-3]) \":\" [0-5] "
-                               "[0-9])";
-    static const char uuid[] = "[0-9a-fA-F]{8} (\"-\" [0-9a-fA-F]{4}){3} "
-                               "\"-\" [0-9a-fA-F]{12}";
-    const char *s = json_string_value(format);
-    bool is_date = s && strncmp(s, "date", 4) == 0 &&
-                   (!s[4] || strcmp(s, "date-time") == 0);
-    bool is_time = s && (strcmp(s, "time") == 0 || (is_date && s[4]));
-
-    if (!is_date && !is_time && !(s && strcmp(s, "uuid") == 0))
-        return refuse(p->w, "format",
-                      "is supported only as date, time, date-time and uuid");
-    gbnf_put(&p->text, "\"\\\"\" ");
-    gbnf_put(&p->text, is_date ? date : "");
-    gbnf_put(&p->text, is_date && is_time ? " \"T\" " : "");
-    gbnf_put(&p->text, is_time ? time : "");
-    gbnf_put(&p->text, is_date || is_time ? "" : uuid);
-    gbnf_put(&p->text, " \"\\\"\"");
-    return PL_OK;
-}
-
-static pl_status put_string(struct part *p)
-{
-    json_t *pattern = json_object_get(p->schema, "pattern");
-    json_t *format = json_object_get(p->schema, "format");
-    bool has_length = json_object_get(p->schema, "minLength") ||
-                      json_object_get(p->schema, "maxLength");
-    int64_t min, max;
-
-    if ((pattern != NULL) + (format != NULL) + has_length > 1)
-        return refuse(p->w, pattern ? "pattern" : "format",
-                      "is not supported with format, minLength or maxLength; "
-                      "put all in the pattern");
-    if (pattern)
-        return put_pattern(p, pattern);
-    if (format)
-        return put_format(p, format);
-    PL_TRY(get_count(p->w, p->schema, "minLength", 0, &min));
-    PL_TRY(get_count(p->w, p->schema, "maxLength", -1, &max));
-    if (max >= 0 && max < min)
-        return wrong(p->w, "maxLength", "is below minLength");
-    if (!has_length) {
-        gbnf_put(&p->text, "string");
-        return PL_OK;
-    }
-    gbnf_put(&p->text, "\"\\\"\" char");
-    put_times(&p->text, min, max);
-    gbnf_put(&p->text, " \"\\\"\"");
-    return PL_OK;
-}
-
-/* Sets *out to the bound under `key`, or to that under `without` plus `step`,
- * because this bound is exclusive. Leaves *out unchanged if there is
- * neither. */
-static pl_status get_bound(struct writer *w, json_t *schema, const char *key,
-                           const char *without, int step, int64_t *out)
-{
-    const int64_t most = 999999999999999999;
-    json_t *a = json_object_get(schema, key);
-    json_t *b = json_object_get(schema, without);
-
-    if (a && b)
-        return refuse(w, without,
-                      "is not supported with the other bound on the same side");
-    if (!a && !b)
-        return PL_OK;
-    if (!json_is_integer(a ? a : b) || json_integer_value(a ? a : b) > most ||
-        json_integer_value(a ? a : b) < -most)
-        return refuse(w, a ? key : without,
-                      "must be an integer of at most 18 digits");
-    *out = json_integer_value(a ? a : b) + (a ? 0 : step);
-    return PL_OK;
-}
-
-static pl_status put_integer(struct part *p)
-{
-    int64_t lo = INT64_MIN, hi = INT64_MAX;
-
-    PL_TRY(get_bound(p->w, p->schema, "minimum", "exclusiveMinimum", 1, &lo));
-    PL_TRY(get_bound(p->w, p->schema, "maximum", "exclusiveMaximum", -1, &hi));
-    if (lo > hi)
-        return wrong(p->w, "maximum", "is below minimum");
-    if (lo == INT64_MIN && hi == INT64_MAX)
-        gbnf_put(&p->text, "integer");
-    else
-        gbnf_put_integers(&p->text, lo, hi);
-    return PL_OK;
-}
-
-static pl_status put_number(struct part *p)
-{
-    static const char *const bound[] = {"minimum", "maximum",
-                                        "exclusiveMinimum", "exclusiveMaximum"};
-
-    for (int i = 0; i < 4; i++)
-        if (json_object_get(p->schema, bound[i]))
-            return refuse(
-                p->w, bound[i],
-                "is supported only for integers; use the type integer");
-    gbnf_put(&p->text, "number");
-    return PL_OK;
-}
-
 /* ---- arrays -------------------------------------------------------------- */
 
 /* Writes a finished rule to the output. */
-static pl_status add_rule(struct writer *w, uint32_t rule,
+pl_status schema_rule_put(struct writer *w, uint32_t rule,
                           const struct gbnf_text *text)
 {
     if (text->failed)
-        return no_memory(w);
+        return schema_no_memory(w);
     gbnf_print(w->out, "s%u ::= ", (unsigned)rule);
     gbnf_put(w->out, text->n ? text->s : "\"\"");
     gbnf_put(w->out, "\n");
     if (text->too_large || w->out->too_large)
         return too_large(w);
-    return w->out->failed ? no_memory(w) : PL_OK;
+    return w->out->failed ? schema_no_memory(w) : PL_OK;
 }
 
 /* The items of an array: first those of the prefix (prefixItems), then
  * others. */
 struct items {
-    json_t *prefix;      /* NULL if none */
-    int64_t n, min, max; /* n is the size of the prefix; max is -1 if
-                            unlimited */
-    bool more;           /* items may follow the prefix */
-    char rest[16];       /* rule of the items after the prefix */
+    json_t *prefix, *other;    /* NULL if none */
+    int64_t n, min, max;       /* n is the size of the prefix; max is -1 if
+                               unlimited */
+    bool more;                 /* items may follow the prefix */
+    char rest[16];             /* rule of the items after the prefix */
+    uint32_t rule[MOST_ITEMS]; /* [n] */
 };
+
+static void name_rule(char out[16], uint32_t rule)
+{
+    numeral_print(out, 16, "s%u", (unsigned)rule);
+}
+
+/* Before draft 2020-12 a list in `items` was the prefix, and additionalItems
+ * the schema of the rest. */
+static pl_status read_prefix(struct part *p, struct items *it)
+{
+    const json_t *all = p->f->all;
+    json_t *items = json_object_get(all, "items");
+    uint32_t rule;
+
+    it->prefix = json_object_get(all, "prefixItems");
+    it->other =
+        json_is_array(items) ? json_object_get(all, "additionalItems") : items;
+    if (json_is_array(items))
+        it->prefix = items;
+    if (!it->other)
+        it->other = json_object_get(all, "unevaluatedItems");
+    it->more = !json_is_false(it->other);
+    if (it->prefix && !json_is_array(it->prefix))
+        return schema_wrong(p->w, "prefixItems", "must be a list of schemas");
+    if (json_array_size(it->prefix) > MOST_ITEMS)
+        return schema_refuse(p->w, "prefixItems", "has more than 500 schemas");
+    for (size_t i = 0; i < json_array_size(it->prefix); i++) {
+        PL_TRY(rule_at(p->w, "prefixItems", i, json_array_get(it->prefix, i),
+                       &rule));
+        if (rule == RULE_NEVER) { /* the array ends before this item */
+            it->more = false;
+            return PL_OK;
+        }
+        it->rule[it->n++] = rule;
+    }
+    return PL_OK;
+}
 
 static pl_status read_items(struct part *p, struct items *it)
 {
-    json_t *items = json_object_get(p->schema, "items");
     uint32_t rule;
 
-    *it = (struct items){.prefix = json_object_get(p->schema, "prefixItems"),
-                         .more = !json_is_false(items)};
-    if (it->prefix && !json_is_array(it->prefix))
-        return wrong(p->w, "prefixItems", "must be a list of schemas");
-    it->n = (int64_t)json_array_size(it->prefix);
-    PL_TRY(get_count(p->w, p->schema, "minItems", 0, &it->min));
-    PL_TRY(get_count(p->w, p->schema, "maxItems", -1, &it->max));
-    if (it->max >= 0 && it->max < it->min)
-        return wrong(p->w, "maxItems", "is below minItems");
-    if (!it->more && it->min > it->n)
-        return refuse(p->w, "minItems",
-                      "is more than the number of items allowed");
+    PL_TRY(read_prefix(p, it));
+    PL_TRY(schema_count(p->w, p->f->all, "minItems", 0, MOST_TIMES, &it->min));
+    PL_TRY(schema_count(p->w, p->f->all, "maxItems", -1, MOST_TIMES, &it->max));
     numeral_print(it->rest, sizeof it->rest, "value");
-    if (items && it->more) {
-        PL_TRY(rule_under(p->w, "items", items, &rule));
-        numeral_print(it->rest, sizeof it->rest, "s%u", (unsigned)rule);
+    if (it->more && it->other) {
+        PL_TRY(rule_under(p->w, "items", it->other, &rule));
+        it->more = rule != RULE_NEVER;
+        name_rule(it->rest, rule);
     }
+    p->never =
+        (it->max >= 0 && it->max < it->min) || (!it->more && it->min > it->n);
     return PL_OK;
 }
 
@@ -682,74 +655,197 @@ static pl_status put_items(struct part *p, const struct items *it, int64_t i,
     }
     gbnf_put(text, optional ? " (" : " ");
     gbnf_put(text, i ? "\",\" ws " : "");
-    if (i < it->n) {
-        PL_TRY(rule_at(p->w, "prefixItems", (size_t)i,
-                       json_array_get(it->prefix, (size_t)i), &rule));
-        gbnf_print(text, "s%u ws", (unsigned)rule);
-    } else {
+    if (i < it->n)
+        gbnf_print(text, "s%u ws", (unsigned)it->rule[i]);
+    else
         gbnf_print(text, "%s ws", it->rest);
-    }
-    PL_TRY(rule_new(p->w, NULL, &rule));
+    PL_TRY(schema_rule_new(p->w, NULL, &rule));
     s = put_items(p, it, i + 1, &next);
     if (s == PL_OK)
-        s = add_rule(p->w, rule, &next);
+        s = schema_rule_put(p->w, rule, &next);
     gbnf_text_fini(&next);
     gbnf_print(text, " s%u%s", (unsigned)rule, optional ? ")?" : "");
     return s;
 }
 
+/* Sets *list to the constants that all items are, or to NULL. */
+static pl_status item_constants(struct part *p, const struct items *it,
+                                struct flat *f, json_t **list)
+{
+    *list = NULL;
+    if (!it->other || it->prefix)
+        return PL_OK;
+    PL_TRY(schema_merge(p->w, f, it->other, SCHEMA_MERGES));
+    *list = json_object_get(f->all, "enum");
+    if (!*list && f->types == TYPE_BOOLEAN && json_array_size(f->nots) == 0)
+        *list = schema_keep(p->w, json_pack("[b,b]", 0, 1));
+    if (json_array_size(f->choices) > 0 || json_array_size(*list) == 0 ||
+        json_array_size(*list) > MOST_UNIQUE)
+        *list = NULL;
+    return PL_OK;
+}
+
+/* Writes the rules of an array whose items differ: one for each set of the
+ * constants that were used, as bits. */
+static pl_status put_unique(struct part *p, const struct items *it,
+                            const json_t *list)
+{
+    unsigned n = (unsigned)json_array_size(list), full = (1u << n) - 1;
+    uint32_t first = 0, rule;
+    pl_status s = PL_OK;
+
+    for (unsigned set = 0; set <= full; set++) {
+        PL_TRY(schema_rule_new(p->w, NULL, &rule));
+        first = set == 0 ? rule : first;
+    }
+    for (unsigned set = 0; set <= full && s == PL_OK; set++) {
+        int64_t count = __builtin_popcount(set);
+        struct gbnf_text t = {0};
+        const char *before = "";
+
+        for (unsigned i = 0; i < n && s == PL_OK; i++) {
+            if (set >> i & 1 || (it->max >= 0 && count >= it->max))
+                continue;
+            gbnf_print(&t, "%s%s", before, set ? "\",\" ws " : "");
+            s = put_json(p->w, &t, json_array_get(list, i));
+            gbnf_print(&t, " ws s%u", (unsigned)(first + (set | 1u << i)));
+            before = " | ";
+        }
+        /* A set of too few that cannot grow is never reached. */
+        if (count >= it->min || t.n == 0)
+            gbnf_print(&t, "%s\"\"", before);
+        if (s == PL_OK)
+            s = schema_rule_put(p->w, first + set, &t);
+        gbnf_text_fini(&t);
+    }
+    gbnf_print(&p->text, "\"[\" ws s%u \"]\"", (unsigned)first);
+    return s;
+}
+
+/* Appends an array that contains at least `least` items that fit another
+ * schema, too. */
+static pl_status put_containing(struct part *p, const struct items *it,
+                                json_t *contained, int64_t least)
+{
+    json_t *both =
+        schema_keep(p->w, json_pack("{s:[O,O]}", "allOf", contained,
+                                    it->other ? it->other : json_true()));
+    uint32_t rule;
+
+    if (!both)
+        return schema_no_memory(p->w);
+    PL_TRY(rule_under(p->w, "contains", both, &rule));
+    if (rule == RULE_NEVER) {
+        p->never = true;
+        return PL_OK;
+    }
+    gbnf_put(&p->text, "\"[\" ws");
+    for (int64_t i = 0; i < least; i++)
+        gbnf_print(&p->text, "%s (%s ws \",\" ws)* s%u ws",
+                   i ? " \",\" ws" : "", it->rest, (unsigned)rule);
+    gbnf_print(&p->text, " (\",\" ws %s ws)* \"]\"", it->rest);
+    if (it->min > least || it->max >= 0)
+        schema_note(p->w, it->max >= 0 ? "maxItems" : "minItems",
+                    "is not enforced beside contains");
+    return PL_OK;
+}
+
+/* Writes arrays with uniqueItems or contains. Sets *done if it did. */
+static pl_status put_special(struct part *p, const struct items *it, bool *done)
+{
+    json_t *contained = json_object_get(p->f->all, "contains"), *list = NULL;
+    struct flat f = {0};
+    int64_t least;
+    pl_status s = PL_OK;
+
+    *done = false;
+    if (json_object_get(p->f->all, "uniqueItems") && it->max != 1 &&
+        it->max != 0) {
+        s = item_constants(p, it, &f, &list);
+        if (s == PL_OK && list && !contained) {
+            p->never = it->min > (int64_t)json_array_size(list);
+            s = put_unique(p, it, list);
+            *done = true;
+        } else if (s == PL_OK) {
+            schema_note(p->w, "uniqueItems",
+                        "is enforced only for up to 6 constants");
+        }
+        schema_flat_fini(&f);
+        if (s != PL_OK || *done)
+            return s;
+    }
+    PL_TRY(schema_count(p->w, p->f->all, "minContains", 1, MOST_CONTAINED,
+                        &least));
+    if (json_object_get(p->f->all, "maxContains"))
+        schema_note(p->w, "maxContains", "is not enforced");
+    if (!contained || least == 0)
+        return PL_OK;
+    if (it->prefix || !it->more) {
+        schema_note(p->w, "contains", "is not enforced in a tuple");
+        return PL_OK;
+    }
+    *done = true;
+    return put_containing(p, it, contained, least);
+}
+
 static pl_status put_array(struct part *p)
 {
-    struct items it;
+    struct items *it = calloc(1, sizeof *it);
+    bool done = false;
+    pl_status s = it ? read_items(p, it) : schema_no_memory(p->w);
 
-    PL_TRY(read_items(p, &it));
-    if (it.n > MOST_ITEMS)
-        return refuse(p->w, "prefixItems", "has more than 500 schemas");
-    gbnf_put(&p->text, "\"[\" ws");
-    PL_TRY(put_items(p, &it, 0, &p->text));
-    gbnf_put(&p->text, " \"]\"");
-    return PL_OK;
+    if (s == PL_OK && !p->never)
+        s = put_special(p, it, &done);
+    if (s == PL_OK && !p->never && !done) {
+        gbnf_put(&p->text, "\"[\" ws");
+        s = put_items(p, it, 0, &p->text);
+        gbnf_put(&p->text, " \"]\"");
+    }
+    free(it);
+    return s;
 }
 
 /* ---- objects ------------------------------------------------------------- */
 
 /* The members of an object, in order, with a rule for each. Another rule, the
- * tail, describes what may follow once a member was written. */
+ * tail, describes what may follow once a member was written. If members are
+ * counted, there is a tail for each number of members before it, up to
+ * n_count - 1, which stands for more, too. */
 struct members {
-    size_t n;
-    uint32_t *rule; /* owned, [n] */
-    bool *needed;   /* owned, [n] */
-    uint32_t *tail; /* owned, [n + 1]: tail i, the members from i on */
-    bool more;      /* members with other names are allowed */
-    uint32_t other; /* rule of a member with another name */
+    size_t n, n_count;
+    const char **key; /* owned, [n]; borrowed names */
+    uint32_t *rule;   /* owned, [n] */
+    bool *needed;     /* owned, [n] */
+    uint32_t *tail;   /* owned, [n + 1, n_count]: of the members from i on */
+    struct gbnf_text other; /* owned: alternatives of members with other
+                               names; empty if there are none */
+    int64_t min, max;       /* numbers of members; max is -1 if unlimited */
 };
 
 static void members_fini(struct members *m)
 {
+    free(m->key);
     free(m->rule);
     free(m->needed);
     free(m->tail);
+    gbnf_text_fini(&m->other);
 }
 
-static pl_status put_member(struct part *p, const char *key, json_t *schema,
+/* Adds the rule of a member whose value has a rule. */
+static pl_status put_member(struct part *p, const char *key, uint32_t value,
                             uint32_t *out)
 {
     struct gbnf_text text = {0};
     json_t *name = json_string(key);
-    size_t before = enter(p->w, "properties");
-    uint32_t rule;
-    pl_status s = name ? PL_OK : no_memory(p->w);
+    pl_status s = name ? PL_OK : schema_no_memory(p->w);
 
     if (s == PL_OK)
-        s = rule_under(p->w, key, schema, &rule);
-    if (s == PL_OK)
-        s = rule_new(p->w, NULL, out);
+        s = schema_rule_new(p->w, NULL, out);
     if (s == PL_OK)
         s = put_json(p->w, &text, name);
     if (s == PL_OK) {
-        leave(p->w, before);
-        gbnf_print(&text, " ws \":\" ws s%u ws", (unsigned)rule);
-        s = add_rule(p->w, *out, &text);
+        gbnf_print(&text, " ws \":\" ws s%u ws", (unsigned)value);
+        s = schema_rule_put(p->w, *out, &text);
     }
     gbnf_text_fini(&text);
     json_decref(name);
@@ -795,101 +891,271 @@ static int by_bytes(const void *a, const void *b)
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-/* Adds the rule of a member whose name is not one of `properties`. Only names
- * of up to 32 ASCII characters can be excluded. */
-static pl_status put_other(struct part *p, json_t *properties, uint32_t value,
-                           bool any, uint32_t *out)
+/* Returns true if put_other_name can exclude all names: of up to 32 ASCII
+ * characters. */
+static bool are_plain(json_t *properties)
 {
-    size_t n = json_object_size(properties), i = 0;
-    const char **keys = calloc(n + 1, sizeof(char *)), *key;
-    struct gbnf_text text = {0};
-    pl_status s = keys ? PL_OK : no_memory(p->w);
+    const char *key;
+    bool plain = true;
     json_t *v;
 
     json_object_foreach (properties, key, v) {
-        bool plain = strlen(key) <= 32;
-
+        plain &= strlen(key) <= 32;
         for (const char *c = key; *c; c++)
             plain &= *c >= ' ' && *c < 0x7f && *c != '"' && *c != '\\';
-        if (!plain && s == PL_OK)
-            s = refuse(p->w, "additionalProperties",
-                       "is not supported with property names longer than 32 "
-                       "characters or outside ASCII; set it to false");
-        if (keys)
-            keys[i++] = key;
     }
-    if (s == PL_OK)
-        s = rule_new(p->w, NULL, out);
-    if (s == PL_OK) {
-        qsort(keys, n, sizeof(char *), by_bytes);
-        gbnf_put(&text, "\"\\\"\" ");
-        put_other_name(&text, keys, n, 0);
-        gbnf_put(&text, " \"\\\"\" ws \":\" ws ");
-        if (any)
-            gbnf_put(&text, "value ws");
-        else
-            gbnf_print(&text, "s%u ws", (unsigned)value);
-        s = add_rule(p->w, *out, &text);
-    }
-    gbnf_text_fini(&text);
+    return plain;
+}
+
+/* Appends the names that are not in `properties`. */
+static pl_status put_other_names(struct part *p, json_t *properties,
+                                 struct gbnf_text *t)
+{
+    size_t n = json_object_size(properties), i = 0;
+    const char **keys = calloc(n + 1, sizeof(char *)), *key;
+    json_t *v;
+
+    if (!keys)
+        return schema_no_memory(p->w);
+    json_object_foreach (properties, key, v)
+        keys[i++] = key;
+    qsort(keys, n, sizeof(char *), by_bytes);
+    gbnf_put(t, "\"\\\"\" ");
+    put_other_name(t, keys, n, 0);
+    gbnf_put(t, " \"\\\"\"");
     free(keys);
+    return PL_OK;
+}
+
+/* Returns a schema of the names that fit `names` and are not in `properties`;
+ * NULL if out of memory. */
+static json_t *names_besides(struct part *p, json_t *properties, json_t *names)
+{
+    json_t *all = schema_keep(
+        p->w, json_pack("{s:s,s:[O]}", "type", "string", "allOf", names));
+    json_t *list = json_array(), *v;
+    const char *key;
+    bool ok = all && list;
+
+    json_object_foreach (properties, key, v)
+        ok = ok && json_array_append_new(list, json_string(key)) == 0;
+    if (ok && json_array_size(list) > 0)
+        ok = json_object_set_new(all, "not",
+                                 json_pack("{s:O}", "enum", list)) == 0;
+    json_decref(list);
+    return ok ? all : NULL;
+}
+
+/* Adds an alternative of members with other names. `names` is a schema for the
+ * names besides not being in `properties`; NULL if there is none. */
+static pl_status put_others(struct part *p, struct members *m,
+                            json_t *properties, json_t *names, json_t *value,
+                            const char *keyword)
+{
+    json_t *all = names ? names_besides(p, properties, names) : NULL;
+    struct gbnf_text text = {0};
+    uint32_t rule = 0, other, name = 0;
+    pl_status s = PL_OK;
+
+    if (names && !all)
+        return schema_no_memory(p->w);
+    if (value)
+        s = rule_under(p->w, keyword, value, &rule);
+    if (s == PL_OK && names)
+        s = rule_under(p->w, "propertyNames", all, &name);
+    if (s != PL_OK || rule == RULE_NEVER || name == RULE_NEVER)
+        return s;
+    if (!names && !are_plain(properties)) /* fewer documents are possible */
+        return PL_OK;
+    s = schema_rule_new(p->w, NULL, &other);
+    if (s == PL_OK && names)
+        gbnf_print(&text, "s%u", (unsigned)name);
+    else if (s == PL_OK)
+        s = put_other_names(p, properties, &text);
+    gbnf_put(&text, " ws \":\" ws ");
+    if (value)
+        gbnf_print(&text, "s%u ws", (unsigned)rule);
+    else
+        gbnf_put(&text, "value ws");
+    if (s == PL_OK)
+        s = schema_rule_put(p->w, other, &text);
+    gbnf_text_fini(&text);
+    gbnf_print(&m->other, "%ss%u", m->other.n ? " | " : "", (unsigned)other);
+    return m->other.failed ? schema_no_memory(p->w) : s;
+}
+
+/* Adds the members that patternProperties describes. Each name matches exactly
+ * one pattern. */
+static pl_status put_patterns(struct part *p, struct members *m,
+                              json_t *properties, json_t *patterns,
+                              json_t *names)
+{
+    json_t *before = json_array(), *schema, *name;
+    const char *pattern;
+    pl_status s = before ? PL_OK : schema_no_memory(p->w);
+
+    json_object_foreach (patterns, pattern, schema) {
+        bool ok;
+
+        if (s != PL_OK)
+            break;
+        name =
+            schema_keep(p->w, json_pack("{s:s,s:[O]}", "pattern", pattern,
+                                        "allOf", names ? names : json_true()));
+        ok = name != NULL;
+        if (json_array_size(before) > 0)
+            ok = ok && json_object_set_new(
+                           name, "not",
+                           json_pack("{s:o}", "anyOf", json_copy(before))) == 0;
+        ok = ok && json_array_append_new(
+                       before, json_pack("{s:s}", "pattern", pattern)) == 0;
+        s = ok ? put_others(p, m, properties, name, schema, "patternProperties")
+               : schema_no_memory(p->w);
+    }
+    json_decref(before);
     return s;
 }
 
-static pl_status read_more(struct part *p, json_t *properties,
-                           struct members *m)
+/* Sets m->other. Unless it is said, members with other names are possible only
+ * if no property is named. */
+static pl_status read_others(struct part *p, json_t *properties,
+                             struct members *m)
 {
-    json_t *more = json_object_get(p->schema, "additionalProperties");
-    uint32_t value = 0;
+    const json_t *all = p->f->all;
+    json_t *more = json_object_get(all, "additionalProperties");
+    json_t *patterns = json_object_get(all, "patternProperties");
+    json_t *names = json_object_get(all, "propertyNames");
+    json_t *except = NULL;
+    const char *pattern;
+    json_t *v;
 
-    m->more = more ? !json_is_false(more) : json_object_size(properties) == 0;
-    if (!m->more)
+    more = more ? more : json_object_get(all, "unevaluatedProperties");
+    if (patterns)
+        PL_TRY(put_patterns(p, m, properties, patterns, names));
+    if (json_is_false(more) || (!more && (json_object_size(properties) > 0 ||
+                                          json_object_size(patterns) > 0)))
         return PL_OK;
-    if (more && !json_is_boolean(more))
-        PL_TRY(rule_under(p->w, "additionalProperties", more, &value));
-    return put_other(p, properties, value, !more || json_is_boolean(more),
-                     &m->other);
+    if (json_object_size(patterns) > 0) {
+        except = json_array();
+        json_object_foreach (patterns, pattern, v)
+            if (json_array_append_new(
+                    except, json_pack("{s:s}", "pattern", pattern)) != 0) {
+                json_decref(except);
+                return schema_no_memory(p->w);
+            }
+        names = schema_keep(p->w, json_pack("{s:[O],s:{s:o}}", "allOf",
+                                            names ? names : json_true(), "not",
+                                            "anyOf", except));
+        if (!names)
+            return schema_no_memory(p->w);
+    }
+    return put_others(p, m, properties, names,
+                      json_is_boolean(more) ? NULL : more,
+                      "additionalProperties");
 }
 
-static pl_status check_required(struct part *p, json_t *properties)
+/* Adds a property. A name that matches patterns must fit their schemas, too. */
+static pl_status read_member(struct part *p, struct members *m, const char *key,
+                             json_t *schema)
 {
-    json_t *list = json_object_get(p->schema, "required"), *name;
+    json_t *patterns = json_object_get(p->f->all, "patternProperties"), *v;
+    size_t i = m->n, before;
+    const char *pattern;
+    uint32_t rule;
+
+    m->needed[i] = requires(p->w, p->f->all, key);
+    if (!schema_may_go_on(p->w))
+        return schema_too_long(p->w, "required");
+    before = enter(p->w, "properties");
+    json_object_foreach (patterns, pattern, v) {
+        json_t *of = json_pack("{s:[s]}", "pattern", pattern);
+        bool fits = false;
+        pl_status s = of ? schema_text_fits(p->w, of, key, strlen(key), &fits)
+                         : schema_no_memory(p->w);
+
+        json_decref(of);
+        PL_TRY(s);
+        if (fits)
+            schema =
+                schema_keep(p->w, json_pack("{s:[O,O]}", "allOf", schema, v));
+        if (!schema)
+            return schema_no_memory(p->w);
+    }
+    PL_TRY(rule_under(p->w, key, schema, &rule));
+    leave(p->w, before);
+    if (rule == RULE_NEVER) {
+        p->never |= m->needed[i];
+        return PL_OK;
+    }
+    m->key[i] = key;
+    m->n++;
+    return put_member(p, key, rule, &m->rule[i]);
+}
+
+/* Returns the properties, with those that are only required, or that
+ * propertyNames lists. Their schema is additionalProperties. */
+static json_t *all_properties(struct part *p)
+{
+    const json_t *all = p->f->all;
+    json_t *given = json_object_get(all, "properties"), *name;
+    json_t *more = json_object_get(all, "additionalProperties");
+    json_t *names = json_object_get(all, "propertyNames");
+    json_t *out = given ? json_copy(given) : json_object();
+    json_t *lists[2] = {json_object_get(all, "required"),
+                        given ? NULL : json_object_get(names, "enum")};
     size_t i;
 
-    if (list && !json_is_array(list))
-        return wrong(p->w, "required", "must be a list of names");
-    json_array_foreach (list, i, name) {
-        if (!json_object_get(properties, json_is_string(name)
-                                             ? json_string_value(name)
-                                             : ""))
-            return refuse(p->w, "required",
-                          "names something not in properties; add it there");
-    }
-    return PL_OK;
+    for (int k = 0; k < 2 && out; k++)
+        json_array_foreach (lists[k], i, name) {
+            const char *key = json_string_value(name);
+
+            if (!key || json_object_get(out, key))
+                continue;
+            if (json_is_false(more))
+                schema_note(p->w, "required",
+                            "names something that additionalProperties "
+                            "excludes, and is ignored there");
+            else if (json_object_set(out, key, more ? more : json_true()) !=
+                     0) {
+                json_decref(out);
+                return NULL;
+            }
+        }
+    return schema_keep(p->w, out);
 }
 
 static pl_status read_members(struct part *p, struct members *m)
 {
-    json_t *properties = json_object_get(p->schema, "properties"), *schema;
+    const json_t *all = p->f->all;
+    json_t *properties = all_properties(p), *schema;
+    size_t n = json_object_size(properties);
     const char *key;
-    size_t i = 0;
+    bool listed =
+        !json_object_get(all, "properties") &&
+        json_object_get(json_object_get(all, "propertyNames"), "enum");
 
-    if (properties && !json_is_object(properties))
-        return wrong(p->w, "properties", "must be an object of schemas");
-    PL_TRY(check_required(p, properties));
-    m->n = json_object_size(properties);
-    m->rule = calloc(m->n + 1, sizeof *m->rule);
-    m->needed = calloc(m->n + 1, sizeof *m->needed);
-    m->tail = calloc(m->n + 1, sizeof *m->tail);
-    if (!m->rule || !m->needed || !m->tail)
-        return no_memory(p->w);
-    json_object_foreach (properties, key, schema) {
-        m->needed[i] = requires(p->w, p->schema, key);
-        if (!may_go_on(p->w))
-            return too_long(p->w, "required");
-        PL_TRY(put_member(p, key, schema, &m->rule[i++]));
+    m->key = calloc(n + 1, sizeof(char *));
+    m->rule = calloc(n + 1, sizeof *m->rule);
+    m->needed = calloc(n + 1, sizeof *m->needed);
+    if (!properties || !m->key || !m->rule || !m->needed)
+        return schema_no_memory(p->w);
+    PL_TRY(schema_count(p->w, all, "minProperties", 0, MOST_TIMES, &m->min));
+    PL_TRY(schema_count(p->w, all, "maxProperties", -1, MOST_TIMES, &m->max));
+    json_object_foreach (properties, key, schema)
+        PL_TRY(read_member(p, m, key, schema));
+    if (!listed && !p->never)
+        PL_TRY(read_others(p, properties, m));
+    m->n_count = 1;
+    if (m->min > 0 || m->max >= 0)
+        m->n_count = (size_t)(m->max > m->min ? m->max : m->min) + 1;
+    if ((m->n + 1) * m->n_count > MOST_COUNTED) {
+        schema_note(p->w, m->max >= 0 ? "maxProperties" : "minProperties",
+                    "is not enforced for so many properties");
+        m->n_count = 1;
+        m->min = 0;
+        m->max = -1;
     }
-    return read_more(p, properties, m);
+    return PL_OK;
 }
 
 /* Adds the tails: the members that may follow a present one, each with its
@@ -898,15 +1164,19 @@ static pl_status put_tails(struct part *p, struct members *m)
 {
     for (size_t i = m->n + 1; i-- > 0;) {
         struct gbnf_text text = {0};
-        pl_status s = rule_new(p->w, NULL, &m->tail[i]);
+        pl_status s = schema_rule_new(p->w, NULL, &m->tail[i]);
 
-        if (i == m->n && m->more)
-            gbnf_print(&text, "(\",\" ws s%u)*", (unsigned)m->other);
+        if (i == m->n && m->other.n)
+            gbnf_put(&text, "(\",\" ws (");
+        if (i == m->n && m->other.n)
+            gbnf_put(&text, m->other.s);
+        if (i == m->n && m->other.n)
+            gbnf_put(&text, "))*");
         if (i < m->n)
             gbnf_print(&text, "(\",\" ws s%u)%s s%u", (unsigned)m->rule[i],
                        m->needed[i] ? "" : "?", (unsigned)m->tail[i + 1]);
         if (s == PL_OK)
-            s = add_rule(p->w, m->tail[i], &text);
+            s = schema_rule_put(p->w, m->tail[i], &text);
         gbnf_text_fini(&text);
         PL_TRY(s);
     }
@@ -918,31 +1188,99 @@ static pl_status put_tails(struct part *p, struct members *m)
  * member with another name, if allowed, and no member. */
 static void put_first(struct part *p, const struct members *m)
 {
-    size_t i = 0;
     const char *before = "";
 
-    for (; i < m->n; i++) {
+    for (size_t i = 0; i < m->n; i++) {
         gbnf_print(&p->text, "%ss%u s%u", before, (unsigned)m->rule[i],
                    (unsigned)m->tail[i + 1]);
         before = " | ";
         if (m->needed[i])
             return;
     }
-    if (m->more)
-        gbnf_print(&p->text, "%ss%u s%u |", before, (unsigned)m->other,
-                   (unsigned)m->tail[m->n]);
-    else
+    if (m->other.n) {
+        gbnf_print(&p->text, "%s(", before);
+        gbnf_put(&p->text, m->other.s);
+        gbnf_print(&p->text, ") s%u |", (unsigned)m->tail[m->n]);
+    } else {
         gbnf_put(&p->text, m->n ? " |" : "");
+    }
+}
+
+/* Appends what may follow once `count` members were written and those before
+ * the i-th are done. tail[] has the rules of what may follow further, or
+ * RULE_NEVER where nothing may, not even the end. */
+static void put_counted(const struct members *m, size_t i, size_t count,
+                        struct gbnf_text *t)
+{
+    bool full = m->max >= 0 && (int64_t)count >= m->max;
+    bool enough = (int64_t)count >= m->min;
+    size_t next = count + 1 < m->n_count ? count + 1 : m->n_count - 1;
+    const uint32_t *after = m->tail + (i + (i < m->n)) * m->n_count;
+    const char *comma = count > 0 ? "\",\" ws " : "";
+
+    if (i == m->n) {
+        if (!full && m->other.n) {
+            gbnf_print(t, "%s(", comma);
+            gbnf_put(t, m->other.s);
+            gbnf_print(t, ") s%u%s", (unsigned)after[next],
+                       enough ? " | " : "");
+        }
+        gbnf_put(t, enough ? "\"\"" : "");
+        return;
+    }
+    if (!full && after[next] != RULE_NEVER)
+        gbnf_print(t, "%ss%u s%u", comma, (unsigned)m->rule[i],
+                   (unsigned)after[next]);
+    if (!m->needed[i] && after[count] != RULE_NEVER)
+        gbnf_print(t, "%ss%u", t->n ? " | " : "", (unsigned)after[count]);
+}
+
+/* Adds the tails of members that are counted. */
+static pl_status put_counted_tails(struct part *p, struct members *m)
+{
+    pl_status s = PL_OK;
+
+    for (size_t c = 0; c < m->n_count; c++) {
+        m->tail[m->n * m->n_count + c] = RULE_NEVER;
+        if ((int64_t)c >= m->min || m->other.n)
+            PL_TRY(
+                schema_rule_new(p->w, NULL, &m->tail[m->n * m->n_count + c]));
+    }
+    for (size_t k = (m->n + 1) * m->n_count; k-- > 0 && s == PL_OK;) {
+        struct gbnf_text text = {0};
+        size_t i = k / m->n_count;
+
+        if (i < m->n)
+            m->tail[k] = RULE_NEVER;
+        put_counted(m, i, k % m->n_count, &text);
+        if (text.failed)
+            s = schema_no_memory(p->w);
+        if (s == PL_OK && text.n > 0 && i < m->n)
+            s = schema_rule_new(p->w, NULL, &m->tail[k]);
+        if (text.n > 0 && s == PL_OK)
+            s = schema_rule_put(p->w, m->tail[k], &text);
+        gbnf_text_fini(&text);
+    }
+    return s;
 }
 
 static pl_status put_object(struct part *p)
 {
     struct members m = {0};
     pl_status s = read_members(p, &m);
+    bool counted = m.n_count > 1 || m.max == 0;
 
-    if (s == PL_OK)
-        s = put_tails(p, &m);
-    if (s == PL_OK) {
+    p->never |= m.max >= 0 && m.max < m.min;
+    if (s == PL_OK && !p->never) {
+        m.tail = calloc((m.n + 1) * m.n_count, sizeof *m.tail);
+        s = !m.tail   ? schema_no_memory(p->w)
+            : counted ? put_counted_tails(p, &m)
+                      : put_tails(p, &m);
+    }
+    if (s == PL_OK && !p->never && counted) {
+        p->never = m.tail[0] == RULE_NEVER;
+        gbnf_print(&p->text, "\"{\" ws s%u \"}\"", (unsigned)m.tail[0]);
+    } else if (s == PL_OK && !p->never) {
         gbnf_put(&p->text, "\"{\" ws (");
         put_first(p, &m);
         gbnf_put(&p->text, ") \"}\"");
@@ -951,302 +1289,279 @@ static pl_status put_object(struct part *p)
     return s;
 }
 
-/* ---- allOf --------------------------------------------------------------- */
+/* ---- types --------------------------------------------------------------- */
 
-static pl_status merge_key(struct writer *w, json_t *into, const char *key,
-                           json_t *value)
-{
-    json_t *there = json_object_get(into, key);
-
-    w->n_step += there ? weight_of(value) : 1;
-    if (!may_go_on(w))
-        return too_long(w, "allOf");
-    if (there && !json_equal(there, value))
-        return refuse(
-            w, "allOf",
-            "has the same keyword or property twice; merge its schemas");
-    return there || json_object_set(into, key, value) == 0 ? PL_OK
-                                                           : no_memory(w);
-}
-
-static pl_status merge(struct writer *w, json_t *into, json_t *schema,
-                       int depth);
-
-static pl_status merge_all(struct writer *w, json_t *into, json_t *list,
-                           int depth)
-{
-    json_t *item;
-    size_t i;
-
-    json_array_foreach (list, i, item) {
-        PL_TRY(merge(w, into, item, depth));
-    }
-    return PL_OK;
-}
-
-static pl_status merge_properties(struct writer *w, json_t *into, json_t *all)
-{
-    const char *name;
-    json_t *item;
-
-    json_object_foreach (all, name, item) {
-        PL_TRY(merge_key(w, into, name, item));
-    }
-    return PL_OK;
-}
-
-static pl_status merge_ref(struct writer *w, json_t *into, json_t *ref,
-                           int depth)
-{
-    json_t *to;
-
-    PL_TRY(find_ref(w, ref, &to));
-    return merge(w, into, to, depth);
-}
-
-/* Merges the schema's keywords into those of `into`. */
-static pl_status merge(struct writer *w, json_t *into, json_t *schema,
-                       int depth)
+/* Returns the types to which keywords of the schema apply; all types if there
+ * are no such keywords. */
+static unsigned implied_types(const json_t *all)
 {
     const char *key;
+    unsigned of = 0;
     json_t *v;
 
-    w->n_step +=
-        1 + (int64_t)json_array_size(json_object_get(schema, "required"));
-    if (!may_go_on(w))
-        return too_long(w, "allOf");
-    if (!json_is_object(schema) || depth == 0)
-        return refuse(
-            w, "allOf",
-            "is supported only for object schemas that do not nest deeply");
-    json_object_foreach (schema, key, v) {
-        pl_status s = PL_OK;
+    json_object_foreach ((json_t *)all, key, v)
+        of |= strcmp(key, "format") == 0 || key[0] == '\001'
+                  ? 0u
+                  : (unsigned)schema_keyword_of(key);
+    if (!(of &
+          (KEYWORD_OBJECT | KEYWORD_ARRAY | KEYWORD_STRING | KEYWORD_NUMBER)))
+        return json_object_get(all, "format") ? TYPE_STRING : TYPE_ALL;
+    return (of & KEYWORD_OBJECT ? TYPE_OBJECT : 0u) |
+           (of & KEYWORD_ARRAY ? TYPE_ARRAY : 0u) |
+           (of & KEYWORD_STRING ? TYPE_STRING : 0u) |
+           (of & KEYWORD_NUMBER ? TYPE_NUMBER : 0u);
+}
 
-        if (strcmp(key, "properties") == 0)
-            s = merge_properties(w, json_object_get(into, key), v);
-        else if (strcmp(key, "required") == 0)
-            s = json_array_extend(json_object_get(into, key), v) == 0
-                    ? PL_OK
-                    : wrong(w, key, "must be a list of names");
-        else if (strcmp(key, "$ref") == 0)
-            s = merge_ref(w, into, v, depth - 1);
-        else if (strcmp(key, "allOf") == 0)
-            s = merge_all(w, into, v, depth - 1);
-        else if (strcmp(key, "type") == 0 && json_is_string(v) &&
-                 strcmp(json_string_value(v), "object") == 0)
-            continue;
-        else if (kind_of(key) != KEYWORD_NOTE)
-            s = refuse(w, key, "is not supported in or next to allOf");
-        PL_TRY(s);
+static pl_status put_type(struct part *p, unsigned type)
+{
+    const json_t *all = p->f->all;
+
+    switch (type) {
+    case TYPE_OBJECT:
+        return put_object(p);
+    case TYPE_ARRAY:
+        return put_array(p);
+    case TYPE_STRING:
+        return schema_put_string(p->w, all, &p->text, &p->never);
+    case TYPE_INTEGER:
+    case TYPE_NUMBER:
+        return schema_put_number(p->w, all, type == TYPE_INTEGER, &p->text,
+                                 &p->never);
+    case TYPE_BOOLEAN:
+        gbnf_put(&p->text, "boolean");
+        return PL_OK;
+    default:
+        gbnf_put(&p->text, "null");
+        return PL_OK;
     }
+}
+
+/* Appends the rule of a schema without choices. */
+static pl_status put_single(struct part *p)
+{
+    unsigned types = p->f->types;
+    size_t start;
+    bool any = false;
+
+    if (json_object_get(p->f->all, "enum"))
+        return put_enum(p);
+    if (!p->f->typed)
+        types = implied_types(p->f->all);
+    if (types == TYPE_ALL && json_object_size(p->f->all) == 0) {
+        gbnf_put(&p->text, "value");
+        return PL_OK;
+    }
+    for (unsigned type = 1; type <= TYPE_NULL; type *= 2) {
+        if (!(types & type))
+            continue;
+        start = p->text.n;
+        gbnf_put(&p->text, any ? " | " : "");
+        PL_TRY(put_type(p, type));
+        if (p->never && p->text.s)
+            p->text.s[p->text.n = start] = '\0';
+        any |= !p->never;
+        p->never = false;
+    }
+    p->never = !any;
     return PL_OK;
 }
 
-static pl_status put_all_of(struct part *p)
-{
-    json_t *all = json_pack("{s:{}, s:[]}", "properties", "required");
-    json_t *schema = p->schema;
-    pl_status s = all ? merge(p->w, all, schema, 16) : no_memory(p->w);
+/* ---- choices ------------------------------------------------------------- */
 
-    if (s == PL_OK) {
-        p->schema = all;
-        s = put_object(p);
-        p->schema = schema;
+static pl_status put_flat(struct part *p);
+
+/* A state of the output to which a refused schema is undone. */
+struct mark {
+    size_t n, path;
+    uint32_t rule;
+    int depth;
+};
+
+static struct mark mark_here(struct writer *w)
+{
+    return (struct mark){w->out->n, strlen(w->path), w->n_rule, w->depth};
+}
+
+/* Undoes what was written after a mark. */
+static void undo(struct writer *w, struct mark m)
+{
+    w->out->n = m.n;
+    if (w->out->s)
+        w->out->s[m.n] = '\0';
+    w->n_rule = m.rule;
+    w->depth = m.depth;
+    leave(w, m.path);
+}
+
+/* Finishes the rule that was added at the mark. A schema that was refused
+ * becomes any value of its type, with a note. Frees p->text. */
+static pl_status end_rule(struct part *p, struct mark m, pl_status s,
+                          unsigned types, const json_t *schema, uint32_t *out)
+{
+    const struct {
+        unsigned type;
+        const char *rule;
+    } usual[] = {{TYPE_OBJECT, "object"}, {TYPE_ARRAY, "array"},
+                 {TYPE_STRING, "string"}, {TYPE_INTEGER, "integer"},
+                 {TYPE_NUMBER, "number"}, {TYPE_BOOLEAN, "boolean"},
+                 {TYPE_NULL, "null"},     {types, "value"}};
+    struct writer *w = p->w;
+    size_t i = 0;
+
+    *out = m.rule;
+    if (s == PL_UNSUPPORTED && !w->limit) {
+        undo(w, m);
+        put_note(w);
+        s = schema_rule_new(w, schema, out);
+        gbnf_text_fini(&p->text);
+        while (usual[i].type != types)
+            i++;
+        gbnf_put(&p->text, usual[i].rule);
+        p->never = false;
+    } else if (s == PL_OK && p->never) {
+        undo(w, m);
+        *out = RULE_NEVER;
     }
-    json_decref(all);
+    if (s == PL_OK && !p->never)
+        s = schema_rule_put(w, *out, &p->text);
+    gbnf_text_fini(&p->text);
     return s;
 }
 
-/* ---- types --------------------------------------------------------------- */
-
-static const struct type {
-    const char *name;
-    unsigned of; /* kind of the type's keywords */
-    pl_status (*put)(struct part *p);
-    const char *rule; /* name of the type's rule, if put is NULL */
-} types[] = {
-    {"object", KEYWORD_OBJECT, put_object, NULL},
-    {"array", KEYWORD_ARRAY, put_array, NULL},
-    {"string", KEYWORD_STRING, put_string, NULL},
-    {"integer", KEYWORD_NUMBER, put_integer, NULL},
-    {"number", KEYWORD_NUMBER, put_number, NULL},
-    {"boolean", KEYWORD_NONE, NULL, "boolean"},
-    {"null", KEYWORD_NONE, NULL, "null"},
-};
-enum { N_TYPE = sizeof types / sizeof types[0] };
-
-/* Fails for keywords other than annotations, those of `kinds`, and the keywords
- * a and b. */
-static pl_status only(struct writer *w, json_t *schema, unsigned kinds,
-                      const char *a, const char *b)
+static pl_status begin_rule(struct writer *w, const json_t *schema)
 {
-    const char *key;
-    json_t *v;
+    uint32_t rule;
 
-    json_object_foreach (schema, key, v) {
-        enum keyword_of kind = kind_of(key);
-
-        if (kind == KEYWORD_NOTE || (kind & kinds) || strcmp(key, a) == 0 ||
-            strcmp(key, b) == 0)
-            continue;
-        if (kind == KEYWORD_NONE)
-            return refuse(
-                w, key,
-                "is not supported; remove it, or express it differently");
-        return refuse(w, key,
-                      "is not supported with the other keywords here, or does "
-                      "not apply to this type; remove it");
-    }
+    PL_TRY(schema_rule_new(w, schema, &rule));
+    if (w->depth == SCHEMA_DEPTH)
+        return schema_refuse(w, "the schema",
+                             "nests deeper than 100 levels; move inner schemas "
+                             "to $defs");
+    w->depth++;
     return PL_OK;
 }
 
-static const struct type *type_named(const json_t *name)
+/* Sets *out to the rule of the rest of a schema and one of its choices. */
+static pl_status put_choice(struct part *p, const struct flat *rest,
+                            json_t *choice, uint32_t *out)
 {
-    const char *s = json_string_value(name);
+    struct writer *w = p->w;
+    struct flat f = {0};
+    struct part inner = {.w = w, .f = &f};
+    struct mark m = mark_here(w);
+    unsigned types = 0;
+    pl_status s = begin_rule(w, NULL);
 
-    for (int i = 0; i < N_TYPE && s; i++)
-        if (strcmp(types[i].name, s) == 0)
-            return &types[i];
-    return NULL;
-}
-
-/* Sets *bits to the types that the schema names, as bits of types[]. */
-static pl_status read_types(struct writer *w, json_t *schema, unsigned *bits)
-{
-    json_t *v = json_object_get(schema, "type");
-    size_t n = json_is_array(v) ? json_array_size(v) : 1;
-
-    *bits = 0;
-    for (size_t i = 0; i < n && v; i++) {
-        const struct type *t =
-            type_named(json_is_array(v) ? json_array_get(v, i) : v);
-
-        if (!t)
-            return wrong(w, "type",
-                         "must be one or more of object, array, string, "
-                         "integer, number, boolean, null");
-        *bits |= 1u << (t - types);
-    }
-    if (v && !*bits)
-        return wrong(w, "type", "must name at least one type");
-    return PL_OK;
-}
-
-static pl_status put_types(struct part *p, unsigned bits)
-{
-    const char *before = "";
-    unsigned of = 0;
-
-    for (int i = 0; i < N_TYPE; i++)
-        of |= bits >> i & 1 ? types[i].of : 0;
-    PL_TRY(only(p->w, p->schema, of, "type", ""));
-    for (int i = 0; i < N_TYPE; i++) {
-        if (!(bits >> i & 1))
-            continue;
-        gbnf_put(&p->text, before);
-        before = " | ";
-        if (types[i].put)
-            PL_TRY(types[i].put(p));
-        else
-            gbnf_put(&p->text, types[i].rule);
-    }
-    return PL_OK;
-}
-
-/* Appends the rule of a schema without `type`: values of the type that its
- * first keyword applies to, or any value if it has no such keyword. */
-static pl_status put_untyped(struct part *p)
-{
-    const char *key;
-    json_t *v;
-
-    json_object_foreach (p->schema, key, v) {
-        enum keyword_of kind = kind_of(key);
-
-        for (unsigned i = 0; i < N_TYPE; i++)
-            if (kind != KEYWORD_NOTE && kind == types[i].of)
-                return put_types(p, 1u << i);
-        PL_TRY(kind == KEYWORD_NOTE ? PL_OK : only(p->w, p->schema, 0, "", ""));
-    }
-    gbnf_put(&p->text, "value");
-    return PL_OK;
-}
-
-/* Checks that the constants have one of the types in the schema's `type`. */
-static pl_status check_constants(struct part *p, const char *key, json_t *list)
-{
-    unsigned bits;
-    json_t *v;
-    size_t i;
-
-    PL_TRY(only(p->w, p->schema, 0, key, "type"));
-    PL_TRY(read_types(p->w, p->schema, &bits));
-    json_array_foreach (list, i, v) {
-        bool fits = bits == 0;
-
-        for (int k = 0; k < N_TYPE; k++)
-            fits |= (bits >> k & 1) &&
-                    (strcmp(types[k].name, type_of(v)) == 0 ||
-                     (types[k].put == put_integer && json_is_integer(v)));
-        if (!fits)
-            return refuse(p->w, key,
-                          "has a value that does not match the type");
-    }
-    return PL_OK;
-}
-
-static pl_status put_constants(struct part *p, const char *key, json_t *value)
-{
-    json_t *list =
-        strcmp(key, "enum") == 0 ? json_incref(value) : json_pack("[O]", value);
-    pl_status s = list ? check_constants(p, key, list) : no_memory(p->w);
-
+    if (s == PL_OK && !schema_flat_copy(&f, rest))
+        s = schema_no_memory(w);
     if (s == PL_OK)
-        s = put_enum(p, list);
+        s = schema_merge(w, &f, choice, SCHEMA_MERGES);
+    types = f.types;
+    if (s == PL_OK)
+        s = put_flat(&inner);
+    w->depth = m.depth;
+    s = end_rule(&inner, m, s, types, NULL, out);
+    schema_flat_fini(&f);
+    return s;
+}
+
+/* Returns true if a choice is all that is left of a schema. */
+static bool is_free(const struct flat *rest)
+{
+    return !rest->typed && json_object_size(rest->all) == 0 &&
+           json_array_size(rest->choices) == 0 &&
+           json_array_size(rest->nots) == 0;
+}
+
+static pl_status put_choices(struct part *p)
+{
+    json_t *list = json_incref(json_array_get(p->f->choices, 0)), *schema;
+    const char *before = "";
+    size_t i, n = json_array_size(list);
+    pl_status s = PL_OK;
+
+    json_array_remove(p->f->choices, 0);
+    for (i = 0; i < json_array_size(p->f->choices); i++)
+        n *= json_array_size(json_array_get(p->f->choices, i)) + 1;
+    if (n > MOST_CHOICES && json_array_size(p->f->choices) > 0) {
+        schema_note(p->w, "anyOf",
+                    "and other alternatives have too many combinations; some "
+                    "are not enforced");
+        json_array_clear(p->f->choices);
+    }
+    json_array_foreach (list, i, schema) {
+        uint32_t rule = RULE_NEVER;
+
+        if (s == PL_OK && is_free(p->f))
+            s = rule_at(p->w, "anyOf", i, schema, &rule);
+        else if (s == PL_OK)
+            s = put_choice(p, p->f, schema, &rule);
+        if (s != PL_OK || rule == RULE_NEVER)
+            continue;
+        gbnf_print(&p->text, "%ss%u", before, (unsigned)rule);
+        before = " | ";
+    }
+    p->never = !*before;
     json_decref(list);
     return s;
 }
 
+/* Appends the rule of a combined schema. Its parts are kept, because rules are
+ * found by the addresses of schemas. */
+static pl_status put_flat(struct part *p)
+{
+    struct flat *f = p->f;
+
+    PL_TRY(schema_apply_nots(p->w, f));
+    if (!schema_keep(p->w, json_incref(f->all)) ||
+        !schema_keep(p->w, json_copy(f->choices)))
+        return schema_no_memory(p->w);
+    p->never = f->never;
+    if (p->never)
+        return PL_OK;
+    return json_array_size(f->choices) > 0 ? put_choices(p) : put_single(p);
+}
+
 /* ---- schemas ------------------------------------------------------------- */
 
-static pl_status put_schema(struct part *p)
+/* Returns the reference that is all that a schema says, or NULL. */
+static json_t *only_ref(const json_t *schema)
 {
-    static const char *const first[] = {"$ref",  "const", "enum",
-                                        "anyOf", "oneOf", "allOf"};
-    struct writer *w = p->w;
-    json_t *v = NULL;
-    unsigned bits;
-    int i = -1;
+    const char *key;
+    json_t *v, *ref = json_object_get(schema, "$ref");
 
-    if (json_is_true(p->schema)) {
+    json_object_foreach ((json_t *)schema, key, v)
+        if (schema_keyword_of(key) != KEYWORD_NOTE && v != ref)
+            return NULL;
+    return ref;
+}
+
+static pl_status put_schema(struct part *p, json_t *schema)
+{
+    json_t *ref = only_ref(schema), *target;
+    uint32_t rule;
+
+    if (!ref) {
+        PL_TRY(schema_merge(p->w, p->f, schema, SCHEMA_MERGES));
+        return put_flat(p);
+    }
+    PL_TRY(schema_find_ref(p->w, ref, &target));
+    if (!target) {
         gbnf_put(&p->text, "value");
         return PL_OK;
     }
-    if (json_is_false(p->schema))
-        return refuse(w, "the schema", "false allows no document; remove it");
-    if (!json_is_object(p->schema))
-        return wrong(w, "the schema", "must be an object, or true");
-    while (!v && ++i < 6)
-        v = json_object_get(p->schema, first[i]);
-    if (v && i == 5)
-        return put_all_of(p);
-    if (v && (i == 1 || i == 2))
-        return put_constants(p, first[i], v);
-    if (v)
-        PL_TRY(only(w, p->schema, 0, first[i], ""));
-    if (v)
-        return i == 0   ? put_ref(p, v)
-               : i == 3 ? put_any_of(p, first[i], v)
-                        : put_one_of(p, v);
-    PL_TRY(read_types(w, p->schema, &bits));
-    return bits ? put_types(p, bits) : put_untyped(p);
+    PL_TRY(rule_under(p->w, "$ref", target, &rule));
+    p->never = rule == RULE_NEVER;
+    gbnf_print(&p->text, "s%u", (unsigned)rule);
+    return PL_OK;
 }
 
-/* Sets *out to the rule of a schema. Writes the rule if it does not exist
- * yet. */
-static pl_status schema_rule(struct writer *w, json_t *schema, uint32_t *out)
+pl_status schema_rule(struct writer *w, json_t *schema, uint32_t *out)
 {
-    struct part p = {.w = w, .schema = schema};
+    struct flat f = {0};
+    struct part p = {.w = w, .f = &f};
+    struct mark m = mark_here(w);
+    unsigned types;
     pl_status s;
 
     for (uint32_t i = 0; i < w->n_rule; i++)
@@ -1254,18 +1569,29 @@ static pl_status schema_rule(struct writer *w, json_t *schema, uint32_t *out)
             *out = i;
             return PL_OK;
         }
-    if (w->depth == MOST_DEPTH)
-        return refuse(
-            w, "the schema",
-            "nests deeper than 100 levels; move inner schemas to $defs");
-    w->depth++;
-    PL_TRY(rule_new(w, schema, out));
-    s = put_schema(&p);
+    s = begin_rule(w, schema);
     if (s == PL_OK)
-        s = add_rule(w, *out, &p.text);
-    gbnf_text_fini(&p.text);
-    w->depth--;
+        s = put_schema(&p, schema);
+    w->depth = m.depth;
+    types = schema_type_named(json_object_get(schema, "type"));
+    s = end_rule(&p, m, s, types, schema, out);
+    schema_flat_fini(&f);
     return s;
+}
+
+/* Fails if no value fits the whole schema. */
+static pl_status whole_rule(struct writer *w, json_t *schema, uint32_t *rule)
+{
+    PL_TRY(schema_rule(w, schema, rule));
+    return *rule != RULE_NEVER
+               ? PL_OK
+               : schema_wrong(w, "the schema", "allows no document; remove it");
+}
+
+static void writer_fini(struct writer *w)
+{
+    json_decref(w->made);
+    free(w->rule);
 }
 
 static pl_status write_all(struct writer *w)
@@ -1274,7 +1600,7 @@ static pl_status write_all(struct writer *w)
 
     gbnf_put(w->out, "root ::= s0 ws\n");
     schema_put_common(w->out, &schema_strings);
-    return schema_rule(w, w->root, &rule);
+    return whole_rule(w, w->root, &rule);
 }
 
 pl_status schema_put_rule(struct gbnf_text *out, struct schema_sums *sums,
@@ -1286,18 +1612,19 @@ pl_status schema_put_rule(struct gbnf_text *out, struct schema_sums *sums,
                        .root = root,
                        .name = name,
                        .err = err,
-                       .n_step = sums->n_step};
+                       .n_step = sums->n_step,
+                       .n_copy = sums->n_copy,
+                       .n_note = sums->n_note};
     uint32_t none;
     pl_status s = PL_OK;
 
     /* Rules that exist already have no schema. */
     while (w.n_rule < sums->n_rule && s == PL_OK)
-        s = rule_new(&w, NULL, &none);
+        s = schema_rule_new(&w, NULL, &none);
     if (s == PL_OK)
-        s = schema_rule(&w, schema, rule);
-    sums->n_rule = w.n_rule;
-    sums->n_step = w.n_step;
-    free(w.rule);
+        s = whole_rule(&w, schema, rule);
+    *sums = (struct schema_sums){w.n_rule, w.n_note, w.n_step, w.n_copy};
+    writer_fini(&w);
     return s;
 }
 
@@ -1310,20 +1637,22 @@ pl_status schema_to_gbnf(struct gbnf_text *out, const char *json, size_t len,
     pl_status s;
 
     *out = (struct gbnf_text){0};
+    w.root = len > GBNF_BYTES
+                 ? NULL
+                 : wide_json(json, len,
+                             JSON_DECODE_ANY | JSON_REJECT_DUPLICATES, &e);
+    numeral_end(before);
     if (len > GBNF_BYTES)
         return too_large(&w);
-    w.root =
-        json_loadb(json, len, JSON_DECODE_ANY | JSON_REJECT_DUPLICATES, &e);
-    numeral_end(before);
     if (!w.root && json_error_code(&e) == json_error_out_of_memory)
-        return no_memory(&w);
+        return schema_no_memory(&w);
     if (!w.root)
         return err_set(err, PL_BAD_ARGUMENT,
                        "%s: invalid JSON: line %d, column %d: %s", name, e.line,
                        e.column, e.text);
     s = write_all(&w);
     json_decref(w.root);
-    free(w.rule);
+    writer_fini(&w);
     if (s != PL_OK)
         gbnf_text_fini(out);
     return s;

@@ -1,12 +1,15 @@
-/* JSON Schema (draft 2020-12) to GBNF.
+/* JSON Schema (drafts 4 to 2020-12, and what OpenAPI adds) to GBNF.
  *
  * Every text of the grammar is a document that the schema accepts, but not the
  * other way round. Members come in the order of `properties`. Other members are
  * possible only if additionalProperties allows them, or if no property is
  * named. There are few blanks, and numbers have up to 18 digits. Strings that a
- * pattern describes contain only the escapes that JSON requires. Keywords for
- * types other than those in `type`, and unsupported keywords, are rejected by
- * name and path. */
+ * pattern describes contain only the escapes that JSON requires.
+ *
+ * What a grammar cannot hold is not enforced, and named in a comment of the
+ * grammar that begins with GBNF_NOTE: the path, the keyword and the reason. So
+ * no schema is rejected for what it asks, but for errors, for references to
+ * nothing, and for its size. */
 #ifndef GRAMMAR_SCHEMA_H
 #define GRAMMAR_SCHEMA_H
 
@@ -32,10 +35,14 @@ extern const struct schema_strings schema_strings; /* the notation of JSON */
 /* Writes the rules to which those of schemas refer: ws, string, value and
  * others. Must be called once per grammar. */
 void schema_put_common(struct gbnf_text *out, const struct schema_strings *how);
+/* Returns true if a keyword constrains nothing. */
+bool schema_is_note(const char *key);
 /* Totals over all schemas added to a grammar so far. */
 struct schema_sums {
     uint32_t n_rule;
+    int n_note;
     int64_t n_step; /* steps of searches and comparisons, which are limited */
+    int64_t n_copy; /* copies of characters by repetitions, likewise */
 };
 /* Adds the rules of `schema`. Rules are named s0, s1 and so on; sums->n_rule of
  * them exist already. The rule of the schema itself gets number *rule. `root`

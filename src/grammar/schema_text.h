@@ -27,17 +27,5 @@ void gbnf_put_literal(struct gbnf_text *t, const char *s, size_t len);
  * JSON requires one. */
 void gbnf_put_json_char(struct gbnf_text *t, const struct char_range *range,
                         uint32_t n);
-/* Appends an expression for the integers from lo to hi, inclusive, as decimals
- * without leading zeros. INT64_MIN and INT64_MAX mean unbounded, up to 18
- * digits. */
-void gbnf_put_integers(struct gbnf_text *t, int64_t lo, int64_t hi);
-
-/* Appends an expression for the quoted strings that contain a match of the
- * regular expression s[0 .. len), in the syntax of ECMA-262, as in JSON Schema.
- * Rejects assertions other than ^ and $ at the ends of alternatives, back
- * references and properties. Returns NULL on success, else the error, with its
- * position in *at. */
-const char *gbnf_put_pattern(struct gbnf_text *t, const char *s, size_t len,
-                             size_t *at);
 
 #endif

@@ -206,10 +206,9 @@ static bool grow_unions(struct stacks *s)
 
 static bool push_both(struct stacks *s, uint32_t a, uint32_t b);
 
-/* Returns the union of two sets. Unions are cached, because two sets may be
- * below many items of others, on several levels, each time with the same
- * union. */
-static uint32_t set_union(struct stacks *s, uint32_t a, uint32_t b)
+/* Unions are cached, because two sets may be below many items of others, on
+ * several levels, each time with the same union. */
+uint32_t stacks_union(struct stacks *s, uint32_t a, uint32_t b)
 {
     size_t base = s->n_pile;
     uint32_t low = a < b ? a : b, high = a < b ? b : a, both;
@@ -249,7 +248,7 @@ static bool push_both(struct stacks *s, uint32_t a, uint32_t b)
         uint32_t below;
 
         if (x && y && x->state == y->state) {
-            below = set_union(s, x->below, y->below);
+            below = stacks_union(s, x->below, y->below);
             i++;
             k++;
         } else if (x && (!y || x->state < y->state)) {
@@ -317,7 +316,7 @@ static bool join_states(struct stacks *s, size_t base, uint32_t *low,
 
         if (*word & bit) {
             uint32_t below =
-                set_union(s, s->pile[s->met_at[it.state]].below, it.below);
+                stacks_union(s, s->pile[s->met_at[it.state]].below, it.below);
 
             same = &s->pile[s->met_at[it.state]];
             if (below == STACKS_FAILED)
@@ -367,7 +366,7 @@ static bool call(struct stacks *s, uint32_t place, uint32_t over)
     uint64_t *word = &s->called[place / 64], bit = 1ull << place % 64;
 
     if (*word & bit) {
-        s->called_over[place] = set_union(s, s->called_over[place], over);
+        s->called_over[place] = stacks_union(s, s->called_over[place], over);
         return s->called_over[place] != STACKS_FAILED;
     }
     *word |= bit;

@@ -107,6 +107,10 @@ uint32_t stacks_over(struct stacks *s, const uint32_t *state, uint32_t n,
  * calls. Returns STACKS_FAILED on failure. */
 uint32_t stacks_closed(struct stacks *s, uint32_t set);
 
+/* Returns the union of two sets, or STACKS_FAILED. If both are ready to step,
+ * so is the union. */
+uint32_t stacks_union(struct stacks *s, uint32_t a, uint32_t b);
+
 /* Returns the row of a set that is ready to step, or NULL if out of memory. */
 struct stack_row *stacks_row(struct stacks *s, uint32_t set);
 /* Computes a step that is not cached: returns the row of the set after a byte

@@ -59,7 +59,6 @@ pl_status model_deepseek2_read(struct model *m, pl_err *err)
     const char *path = gguf_path(m->file);
     struct params_key k;
     int64_t d_key, d_value;
-    double temperature;
 
     PL_TRY(params_get(m, "attention.q_lora_rank", 0, 0, MAX_RANK, &m->q_rank,
                       err));
@@ -86,13 +85,6 @@ pl_status model_deepseek2_read(struct model *m, pl_err *err)
                        "key_length must be larger, not %" PRId64,
                        path, params_key(m, "rope.dimension_count", &k),
                        m->rope.n_rot, m->d_key[0]);
-    PL_TRY(gguf_get_f64(m->file,
-                        params_key(m, "attention.temperature_scale", &k), 0,
-                        &temperature, err));
-    if (temperature != 0)
-        return err_set(err, PL_UNSUPPORTED,
-                       "%s: key %s is %g; for %s only 0 is supported", path,
-                       k.s, temperature, m->family->arch);
     if (!gguf_find(m->file, params_key(m, "expert_gating_func", &k)))
         m->gating = PL_GATING_SOFTMAX;
     m->query_scale = (float)(1 / sqrt((double)m->d_key[0]));

@@ -20,14 +20,11 @@ enum { PATTERN = 6, LAYERS_OF_27B = 62 };
 
 pl_status model_gemma3_read(struct model *m, pl_err *err)
 {
-    int64_t pattern;
     double base;
 
-    PL_TRY(params_get(m, "attention.sliding_window_pattern", PATTERN, 1,
-                      INT32_MAX, &pattern, err));
-    PL_TRY(params_rope_base(m, "rope.freq_base_swa", &base, err));
+    PL_TRY(params_rope_base(m, "rope.freq_base_swa", 10000, &base, err));
     PL_TRY(params_softcap(m, err));
-    PL_TRY(params_windows(m, pattern, err));
+    PL_TRY(params_windows(m, PATTERN, err));
     m->rope_window = (pl_rope){.size = sizeof m->rope_window,
                                .n_rot = m->rope.n_rot,
                                .neox = m->rope.neox,

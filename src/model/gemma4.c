@@ -78,7 +78,7 @@ static pl_status read_rope_window(struct model *m, pl_err *err)
                       &d_key, err));
     PL_TRY(
         params_rope_count(m, "rope.dimension_count_swa", d_key, &n_rot, err));
-    PL_TRY(params_rope_base(m, "rope.freq_base_swa", &base, err));
+    PL_TRY(params_rope_base(m, "rope.freq_base_swa", 10000, &base, err));
     m->rope_window = (pl_rope){.size = sizeof m->rope_window,
                                .n_rot = (int)n_rot,
                                .neox = m->rope.neox,
@@ -90,7 +90,7 @@ static pl_status read_rope_window(struct model *m, pl_err *err)
 
 pl_status model_gemma4_read(struct model *m, pl_err *err)
 {
-    PL_TRY(params_windows_each(m, err));
+    PL_TRY(params_windows(m, 0, err));
     PL_TRY(params_of_windows(m, "attention.key_length_swa", &m->d_key, err));
     PL_TRY(
         params_of_windows(m, "attention.value_length_swa", &m->d_value, err));

@@ -1,7 +1,8 @@
 /* gpt-oss: llama with biases everywhere, including those of experts. Each head
- * has a sink: a value in its softmax that adds nothing to the result. Every
- * other layer, beginning with the first, has a window. The router's softmax
- * covers only the chosen experts. Their hidden values are
+ * has a sink: a value in its softmax that adds nothing to the result. Unless
+ * the file says otherwise, every other layer has a window, beginning with the
+ * first. The router's softmax covers only the chosen experts. Their hidden
+ * values are
  *
  *   (up + 1) gate / (1 + e^(-1.702 gate)),  gate at most 7, up in -7 .. 7.
  *
@@ -9,14 +10,19 @@
  * the reference logits; the model's authors do not round them.
  *
  * Source: the model card of gpt-oss, arXiv:2508.10925. */
+#include "base/err.h"
 #include "model/blocks.h"
 #include "model/params.h"
 
 pl_status model_gptoss_read(struct model *m, pl_err *err)
 {
+    double base;
+
     m->gating = PL_GATING_SOFTMAX_SELECTED;
     m->normalise = false;
-    m->rope_window = m->rope;
+    PL_TRY(params_rope_base(m, "rope.freq_base_swa", (double)m->rope.base,
+                            &base, err));
+    PL_TRY(params_rope(m, base, &m->rope_window, err));
     return params_windows(m, 2, err);
 }
 

@@ -71,18 +71,6 @@ static pl_status find_family(struct model *m, pl_err *err)
                    path, name, known);
 }
 
-static void count_unused(struct model *m, const pl_graph *g)
-{
-    for (int64_t i = 0; i < gguf_n_tensor(m->file); i++) {
-        const char *name = gguf_tensor_at(m->file, i)->name;
-
-        if (pl_tensor_find(g, name) >= 0)
-            continue;
-        if (m->n_unused++ == 0)
-            m->unused = name;
-    }
-}
-
 pl_status model_open(struct model **out, const struct gguf *file, pl_err *err)
 {
     const struct model_graph_options opt = {.cache_k = PL_F32,
@@ -98,7 +86,10 @@ pl_status model_open(struct model **out, const struct gguf *file, pl_err *err)
     s = find_family(m, err);
     if (s != PL_OK)
         goto done;
-    s = model_params_read(m, err);
+    m->asked =
+        arena_alloc(&m->arena, (size_t)gguf_n_kv(file), sizeof *m->asked);
+    s = m->asked ? model_params_read(m, err)
+                 : err_no_memory(err, "hyper-parameters");
     if (s != PL_OK)
         goto done;
     s = pl_graph_create(&g, err);
@@ -107,9 +98,11 @@ pl_status model_open(struct model **out, const struct gguf *file, pl_err *err)
     s = model_graph(m, g, &opt, err);
     if (s == PL_OK)
         s = model_check_values(m, g, err);
+    if (s == PL_OK)
+        s = model_judge_unread(m, g, err);
     if (s != PL_OK)
         goto done;
-    count_unused(m, g);
+    m->asked = NULL; /* from here on, several threads may use the model */
     *out = m;
     m = NULL; /* the caller owns it now */
 done:

@@ -1,10 +1,11 @@
 /* Models: the hyper-parameters of a network in a GGUF file, and its graph.
  *
  * model_open reads the hyper-parameters and checks every tensor that the graph
- * names, so that a file that opens can be planned. A family is one short file
- * that combines shared blocks (blocks.h); the table in model.c lists them. Only
- * a few vectors of the weights are read, to validate their values. This layer
- * does not know devices. */
+ * names, so that a file that opens can be planned. Then it judges what nothing
+ * has read (unread.c): a file whose results would be wrong is rejected. A
+ * family is one short file that combines shared blocks (blocks.h); the table in
+ * model.c lists them. Only a few vectors of the weights are read, to validate
+ * their values. This layer does not know devices. */
 #ifndef MODEL_MODEL_H
 #define MODEL_MODEL_H
 
@@ -64,7 +65,7 @@ struct model {
     int64_t d_shared;        /* width of all these; 0 for n_shared * d_expert */
     bool shared_gate;        /* the shared experts are weighted by a sigmoid */
     int64_t d_per_layer;     /* width of per-layer embeddings; 0 if none */
-    int64_t n_group, n_group_used; /* groups of experts; 0 or 1 if none */
+    int64_t n_group, n_group_used; /* groups of experts; 0 if none */
     pl_gating gating;
     bool normalise; /* scale the chosen experts' weights to sum 1 */
     float routed;   /* factor of these weights */
@@ -82,8 +83,14 @@ struct model {
     pl_rope rope_window; /* for layers with a window */
     float query_scale;   /* factor of attention's scores */
     float softcap;       /* logits become c tanh(x / c); 0 if none */
-    int64_t n_unused;    /* tensors of the file that the graph does not read */
-    const char *unused;  /* name of the first, view into the file; or NULL */
+    pl_pooling pooling;  /* how the file wants embeddings pooled */
+    /* [number of keys] true for the keys that were asked for; only while the
+     * model is opened. */
+    bool *asked;
+    int64_t n_unused; /* tensors of the file that the graph does not read */
+    /* Names the keys and tensors that no code knows, for a warning; NULL if
+     * there are none. */
+    const char *unread;
 };
 
 /* Reads and checks the model in `file`, which is borrowed until model_close. On

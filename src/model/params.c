@@ -12,7 +12,12 @@
 const char *params_key(const struct model *m, const char *name,
                        struct params_key *k)
 {
+    const struct gguf_kv *kv;
+
     snprintf(k->s, sizeof k->s, "%s.%s", m->family->arch, name);
+    kv = m->asked ? gguf_find(m->file, k->s) : NULL;
+    if (kv)
+        m->asked[kv - gguf_kv_at(m->file, 0)] = true;
     return k->s;
 }
 
@@ -178,8 +183,10 @@ static pl_status read_groups(struct model *m, pl_err *err)
 
     PL_TRY(params_get(m, "expert_group_count", 1, 0, m->n_expert, &m->n_group,
                       err));
-    if (m->n_group <= 1)
+    if (m->n_group <= 1) {
+        m->n_group = 0;
         return PL_OK;
+    }
     PL_TRY(params_get(m, "expert_group_used_count", m->n_group, 1, m->n_group,
                       &m->n_group_used, err));
     if (m->n_expert % m->n_group || m->n_expert < 2 * m->n_group ||
@@ -215,7 +222,6 @@ static pl_status read_shared(struct model *m, pl_err *err)
                        path, params_key(m, "expert_gating_func", &k), gating,
                        m->family->arch);
     m->gating = gating == 1 ? PL_GATING_SOFTMAX : PL_GATING_SIGMOID;
-    PL_TRY(read_groups(m, err));
     PL_TRY(gguf_get_bool(m->file, params_key(m, "expert_weights_norm", &k),
                          false, &m->normalise, err));
     PL_TRY(get_factor(m, "expert_weights_scale", 1, true, &routed, err));
@@ -245,6 +251,7 @@ static pl_status read_experts(struct model *m, pl_err *err)
                        err));
     PL_TRY(params_per_layer(m, m->family->expert_width, MAX_WIDTH, NULL,
                             &m->d_expert, err));
+    PL_TRY(read_groups(m, err));
     return m->family->shared ? read_shared(m, err) : PL_OK;
 }
 
@@ -253,15 +260,38 @@ static bool is(struct gguf_str s, const char *word)
     return s.len == strlen(word) && !memcmp(s.s, word, s.len);
 }
 
+/* The numbers of turns within the original context between which YaRN's ramp
+ * lies. */
+struct turns {
+    double fast, slow;
+};
+
+static pl_status read_turns(const struct model *m, struct turns *t, pl_err *err)
+{
+    struct params_key k;
+
+    PL_TRY(
+        get_factor(m, "rope.scaling.yarn_beta_fast", 32, false, &t->fast, err));
+    PL_TRY(
+        get_factor(m, "rope.scaling.yarn_beta_slow", 1, false, &t->slow, err));
+    if (t->slow <= t->fast)
+        return PL_OK;
+    return err_set(
+        err, PL_BAD_FILE, "%s: key %s is %g, more than yarn_beta_fast, %g",
+        gguf_path(m->file), params_key(m, "rope.scaling.yarn_beta_slow", &k),
+        t->slow, t->fast);
+}
+
 /* Sets the parameters of YaRN (arXiv:2309.00071). Pairs that turn often within
  * the original context keep their frequency, slow ones are interpolated, and a
  * ramp connects the two. Cos and sin are scaled by mscale. */
-static void set_yarn(pl_rope *r, double base, double factor, double n_ctx)
+static void set_yarn(pl_rope *r, double base, double factor, double n_ctx,
+                     struct turns t)
 {
     double n = r->n_rot, low, high;
 
-    low = floor(n * log(n_ctx / (2 * M_PI * 32)) / (2 * log(base)));
-    high = ceil(n * log(n_ctx / (2 * M_PI * 1)) / (2 * log(base)));
+    low = floor(n * log(n_ctx / (2 * M_PI * t.fast)) / (2 * log(base)));
+    high = ceil(n * log(n_ctx / (2 * M_PI * t.slow)) / (2 * log(base)));
     r->yarn = true;
     r->yarn_low = (float)fmax(0, low);
     r->yarn_high = (float)fmin(n - 1, high);
@@ -282,47 +312,61 @@ static pl_status read_factor(const struct model *m, double *out, pl_err *err)
     return PL_OK;
 }
 
-pl_status params_windows(struct model *m, int64_t pattern, pl_err *err)
+pl_status params_flags(struct model *m, const char *name, bool **out,
+                       pl_err *err)
 {
-    int64_t width, *window;
-
-    PL_TRY(params_get(m, "attention.sliding_window", 0, 0, MAX_WIDTH, &width,
-                      err));
-    window = layers_alloc(m, err);
-    if (!window)
-        return PL_NO_MEMORY;
-    for (int64_t i = 0; i < m->n_layer; i++)
-        window[i] = i % pattern < pattern - 1 ? width : 0;
-    m->window = window;
-    return PL_OK;
-}
-
-pl_status params_windows_each(struct model *m, pl_err *err)
-{
-    static const char name[] = "attention.sliding_window_pattern";
     const char *path = gguf_path(m->file);
+    const int64_t n = m->n_layer + m->n_next;
     struct params_key k;
     const struct gguf_kv *kv = gguf_find(m->file, params_key(m, name, &k));
-    int64_t width, *window = layers_alloc(m, err);
 
-    if (!window)
-        return PL_NO_MEMORY;
-    if (!kv || kv->type != GGUF_ARRAY || kv->count < (uint64_t)m->n_layer)
+    *out = NULL;
+    if (!kv)
+        return PL_OK;
+    if (kv->type != GGUF_ARRAY || kv->count < (uint64_t)m->n_layer)
         return err_set(err, PL_BAD_FILE,
                        "%s: key %s is not a list of %" PRId64
                        " values, one per layer; convert the model again",
                        path, k.s, m->n_layer);
-    PL_TRY(params_need(m, "attention.sliding_window", MAX_WIDTH, &width, err));
-    for (int64_t i = 0; i < m->n_layer; i++) {
-        bool has;
-
-        if (!gguf_as_bool(kv, (uint64_t)i, &has))
+    *out = arena_alloc(&m->arena, (size_t)n, sizeof **out);
+    if (!*out)
+        return err_no_memory(err, "hyper-parameters");
+    for (int64_t i = 0; i < n && i < (int64_t)kv->count; i++)
+        if (!gguf_as_bool(kv, (uint64_t)i, &(*out)[i]))
             return err_set(err, PL_BAD_FILE,
                            "%s: key %s: value %" PRId64 " is neither true nor "
                            "false; the file is damaged",
-                           path, params_key(m, name, &k), i);
-        window[i] = has ? width : 0;
-    }
+                           path, k.s, i);
+    return PL_OK;
+}
+
+pl_status params_windows(struct model *m, int64_t pattern, pl_err *err)
+{
+    static const char name[] = "attention.sliding_window_pattern";
+    struct params_key k;
+    const struct gguf_kv *kv = gguf_find(m->file, params_key(m, name, &k));
+    int64_t width, *window = layers_alloc(m, err);
+    bool *has = NULL;
+
+    if (!window)
+        return PL_NO_MEMORY;
+    if (pattern > 0 && (!kv || kv->type != GGUF_ARRAY))
+        PL_TRY(params_get(m, name, pattern, 1, INT32_MAX, &pattern, err));
+    else if (kv)
+        PL_TRY(params_flags(m, name, &has, err));
+    else
+        return err_set(err, PL_BAD_FILE,
+                       "%s: key %s is missing; it is a list of %" PRId64
+                       " values, one per layer; convert the model again",
+                       gguf_path(m->file), k.s, m->n_layer);
+    if (has)
+        PL_TRY(
+            params_need(m, "attention.sliding_window", MAX_WIDTH, &width, err));
+    else
+        PL_TRY(params_get(m, "attention.sliding_window", 0, 0, MAX_WIDTH,
+                          &width, err));
+    for (int64_t i = 0; i < m->n_layer; i++)
+        window[i] = (has ? has[i] : i % pattern < pattern - 1) ? width : 0;
     m->window = window;
     return PL_OK;
 }
@@ -341,12 +385,12 @@ pl_status params_of_windows(struct model *m, const char *name,
     return PL_OK;
 }
 
-pl_status params_rope_base(const struct model *m, const char *name, double *out,
-                           pl_err *err)
+pl_status params_rope_base(const struct model *m, const char *name, double def,
+                           double *out, pl_err *err)
 {
     struct params_key k;
 
-    PL_TRY(gguf_get_f64(m->file, params_key(m, name, &k), 10000, out, err));
+    PL_TRY(gguf_get_f64(m->file, params_key(m, name, &k), def, out, err));
     if ((float)*out > 1 && *out <= 1e30)
         return PL_OK;
     return err_set(err, PL_BAD_FILE,
@@ -381,33 +425,44 @@ pl_status params_softcap(struct model *m, pl_err *err)
     return PL_OK;
 }
 
-static pl_status read_rope(struct model *m, pl_err *err)
+static pl_status read_pooling(struct model *m, pl_err *err)
+{
+    int64_t pooling; /* -1 if unset, else numbered as pl_pooling from NONE on */
+
+    PL_TRY(params_get(m, "pooling_type", -1, -1,
+                      PL_POOLING_RANK - PL_POOLING_NONE, &pooling, err));
+    m->pooling = (pl_pooling)(PL_POOLING_NONE + pooling);
+    return PL_OK;
+}
+
+pl_status params_rope(const struct model *m, double base, pl_rope *out,
+                      pl_err *err)
 {
     const char *path = gguf_path(m->file);
     struct params_key k;
     struct gguf_str scaling;
-    double base, factor, stretch;
+    struct turns turns;
+    double factor, stretch;
     int64_t n_rot, n_ctx;
 
     PL_TRY(
         params_rope_count(m, "rope.dimension_count", m->d_key[0], &n_rot, err));
-    PL_TRY(params_rope_base(m, "rope.freq_base", &base, err));
     PL_TRY(read_factor(m, &factor, err));
     /* scales cos and sin for every type of scaling, so q k is scaled by the
      * square */
     PL_TRY(get_factor(m, "rope.scaling.attn_factor", 1, false, &stretch, err));
     PL_TRY(gguf_get_str(m->file, params_key(m, "rope.scaling.type", &k),
                         &scaling, err));
-    m->rope = (pl_rope){.size = sizeof m->rope,
-                        .n_rot = (int)n_rot,
-                        .neox = m->family->neox,
-                        .base = (float)base,
-                        .freq_scale = (float)(1 / factor),
-                        .mscale = (float)stretch};
+    *out = (pl_rope){.size = sizeof *out,
+                     .n_rot = (int)n_rot,
+                     .neox = m->family->neox,
+                     .base = (float)base,
+                     .freq_scale = (float)(1 / factor),
+                     .mscale = (float)stretch};
     if (!scaling.s || is(scaling, "linear"))
         return PL_OK;
     if (is(scaling, "none")) {
-        m->rope.freq_scale = 1;
+        out->freq_scale = 1;
         return PL_OK;
     }
     if (!is(scaling, "yarn"))
@@ -418,7 +473,8 @@ static pl_status read_rope(struct model *m, pl_err *err)
                        scaling.s);
     PL_TRY(params_get(m, "rope.scaling.original_context_length", m->n_ctx_train,
                       1, MAX_WIDTH, &n_ctx, err));
-    set_yarn(&m->rope, base, factor, (double)n_ctx);
+    PL_TRY(read_turns(m, &turns, err));
+    set_yarn(out, base, factor, (double)n_ctx, turns);
     return PL_OK;
 }
 
@@ -441,7 +497,7 @@ static void follow_layers(struct model *m)
 pl_status model_params_read(struct model *m, pl_err *err)
 {
     struct params_key k;
-    double eps;
+    double eps, base;
 
     PL_TRY(params_need(m, "context_length", INT32_MAX, &m->n_ctx_train, err));
     PL_TRY(params_need(m, "embedding_length", MAX_WIDTH, &m->d_model, err));
@@ -459,7 +515,9 @@ pl_status model_params_read(struct model *m, pl_err *err)
     PL_TRY(read_vocab(m, err));
     PL_TRY(read_attention(m, err));
     PL_TRY(read_experts(m, err));
-    PL_TRY(read_rope(m, err));
+    PL_TRY(params_rope_base(m, "rope.freq_base", 10000, &base, err));
+    PL_TRY(params_rope(m, base, &m->rope, err));
+    PL_TRY(read_pooling(m, err));
     m->query_scale = (float)(1 / sqrt((double)m->d_key[0]));
     if (m->family->read)
         PL_TRY(m->family->read(m, err));

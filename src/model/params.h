@@ -24,7 +24,8 @@ enum {
 struct params_key {
     char s[96];
 };
-/* Writes the full key "ARCH.NAME" to *k and returns k->s. */
+/* Writes the full key "ARCH.NAME" to *k and returns k->s. While the model is
+ * opened, also notes that the key was asked for. */
 const char *params_key(const struct model *m, const char *name,
                        struct params_key *k);
 /* Reads an integer in lo .. hi; uses `def` if the key is absent. */
@@ -42,13 +43,15 @@ pl_status params_per_layer(struct model *m, const char *name, int64_t hi,
  * absent. */
 pl_status params_head_width(struct model *m, const char *name, int64_t def,
                             const int64_t **out, pl_err *err);
-/* Sets m->window. All but the last of every `pattern` layers have a window of
- * attention.sliding_window tokens. If the key is absent, no layer has one. */
+/* Sets m->window. The key attention.sliding_window_pattern says which layers
+ * have a window of attention.sliding_window tokens: those that a list marks, or
+ * all but the last of every N. If it is absent, N is `pattern`, or the call
+ * fails if that is 0. Without attention.sliding_window no layer has one. */
 pl_status params_windows(struct model *m, int64_t pattern, pl_err *err);
-/* Sets m->window. The layers marked in the list
- * attention.sliding_window_pattern have a window of attention.sliding_window
- * tokens; the others have none. */
-pl_status params_windows_each(struct model *m, pl_err *err);
+/* Reads a list with a boolean for each layer, and for each
+ * multi-token-prediction block or none. *out is NULL if the key is absent. */
+pl_status params_flags(struct model *m, const char *name, bool **out,
+                       pl_err *err);
 /* Replaces (*v)[layer], the width of a head, by the value of the key `name` in
  * layers with a window. Keeps (*v)[0] there if the key is absent. */
 pl_status params_of_windows(struct model *m, const char *name,
@@ -60,8 +63,20 @@ pl_status params_softcap(struct model *m, pl_err *err);
  * absent. */
 pl_status params_rope_count(const struct model *m, const char *name,
                             int64_t d_key, int64_t *out, pl_err *err);
-/* Reads the base of RoPE's angles; 10000 if the key is absent. */
-pl_status params_rope_base(const struct model *m, const char *name, double *out,
-                           pl_err *err);
+/* Reads the base of RoPE's angles; `def` if the key is absent. */
+pl_status params_rope_base(const struct model *m, const char *name, double def,
+                           double *out, pl_err *err);
+
+/* Reads how positions are rotated and scaled, with this base of angles, for
+ * heads as wide as those of the first layer. */
+pl_status params_rope(const struct model *m, double base, pl_rope *out,
+                      pl_err *err);
+
+/* ---- unread.c ----------------------------------------------------------- */
+
+/* Judges the keys of the family that were not asked for and the tensors that
+ * the graph `g` does not read. Rejects the file if one of them would change the
+ * results. Sets n_unused and unread. */
+pl_status model_judge_unread(struct model *m, const pl_graph *g, pl_err *err);
 
 #endif

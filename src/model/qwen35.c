@@ -1,5 +1,6 @@
 /* qwen35, qwen35moe (Qwen3.5, Qwen3.6) and qwen3next: the last of every
- * `interval` layers has attention, with a gate for each of its results,
+ * `interval` layers, or those that a list does not mark as recurrent, have
+ * attention, with a gate for each of its results,
  *
  *   x += out(attention(norm q, norm k, v) * sigmoid(gate))
  *
@@ -56,18 +57,23 @@ static pl_status read_delta(struct model *m, pl_err *err)
 
 pl_status model_qwen35_read(struct model *m, pl_err *err)
 {
+    const size_t n = (size_t)(m->n_layer + m->n_next);
     int64_t interval;
     bool *recurrent;
 
     PL_TRY(read_delta(m, err));
     PL_TRY(params_get(m, "full_attention_interval", INTERVAL, 1, INT32_MAX,
                       &interval, err));
-    recurrent = arena_alloc(&m->arena, (size_t)(m->n_layer + m->n_next),
-                            sizeof *recurrent);
-    if (!recurrent)
-        return err_no_memory(err, "hyper-parameters");
-    for (int64_t i = 0; i < m->n_layer; i++)
-        recurrent[i] = (i + 1) % interval != 0; /* false for MTP blocks */
+    PL_TRY(params_flags(m, "attention.recurrent_layers", &recurrent, err));
+    if (!recurrent) {
+        recurrent = arena_alloc(&m->arena, n, sizeof *recurrent);
+        if (!recurrent)
+            return err_no_memory(err, "hyper-parameters");
+        for (int64_t i = 0; i < m->n_layer; i++)
+            recurrent[i] = (i + 1) % interval != 0;
+    }
+    for (int64_t i = m->n_layer; i < m->n_layer + m->n_next; i++)
+        recurrent[i] = false; /* MTP blocks have attention */
     m->recurrent = recurrent;
     if (m->n_expert == 0)
         return PL_OK;

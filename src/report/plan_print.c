@@ -404,14 +404,46 @@ static void say_kind(const struct page *g, int kind)
     }
 }
 
+static uint64_t bytes_of(const struct page *g, int d)
+{
+    const struct plan_device *v = &g->f->dev[d];
+
+    return v->weights + v->cache + v->buffers;
+}
+
+/* Prints the memory of device d, once for those that share it. */
+static void say_memory(const struct page *g, int d)
+{
+    const struct device_list *l = &g->p->compiled->list;
+    const struct device_desc *x = &l->dev[d];
+    uint64_t taken = bytes_of(g, d);
+    const char *with = NULL;
+    char s[2][16], text[48];
+
+    if (!x->memory_bytes)
+        return;
+    for (int k = 0; k < g->f->n_dev; k++) {
+        if (k == d || !device_shares_memory(x, &l->dev[k]))
+            continue;
+        taken += bytes_of(g, k);
+        if (k < d && !with && device_shares_memory(&l->dev[k], x))
+            with = l->dev[k].name;
+    }
+    snprintf(text, sizeof text, "shared with %s", with ? with : "");
+    if (with)
+        writer_printf(g->to, " %18s", text);
+    else
+        writer_printf(g->to, " %9s %8s%s", sink_size(s[0], x->available_bytes),
+                      sink_size(s[1], x->memory_bytes),
+                      taken > x->available_bytes ? "  does not fit" : "");
+}
+
 static void say_device(const struct page *g, int d)
 {
     const struct compiled *q = g->p->compiled;
     const struct plan_device *v = &g->f->dev[d];
     const struct device_desc *x = &q->list.dev[d];
-    uint64_t all = v->weights + v->cache + v->buffers;
-    char ranks[24], s[6][16];
-
+    char ranks[24], s[4][16];
     int rank0, n_rank;
 
     compiled_ranks(q, d, &rank0, &n_rank);
@@ -423,11 +455,8 @@ static void say_device(const struct page *g, int d)
         snprintf(ranks, sizeof ranks, "%d-%d", rank0, rank0 + n_rank - 1);
     writer_printf(g->to, "%-10s %-7s %8s %8s %8s %8s", x->name, ranks,
                   sink_size(s[0], v->weights), sink_size(s[1], v->cache),
-                  sink_size(s[2], v->buffers), sink_size(s[3], all));
-    if (x->memory_bytes)
-        writer_printf(g->to, " %9s %8s%s", sink_size(s[4], x->available_bytes),
-                      sink_size(s[5], x->memory_bytes),
-                      all > x->available_bytes ? "  does not fit" : "");
+                  sink_size(s[2], v->buffers), sink_size(s[3], bytes_of(g, d)));
+    say_memory(g, d);
     writer_printf(g->to, "\n");
 }
 
@@ -567,18 +596,18 @@ static void say_all(const struct page *g)
     writer_printf(g->to, "          %s, %" PRId64 " layers\n",
                   pl_model_arch(g->p->model), g->p->model->model->n_layer);
     say_options(g);
-    writer_printf(g->to,
-                  "numerics  %016" PRIx64
-                  ", %d rank%s%s%s%s\ncache     %" PRId64
-                  " tokens of context, %s/%s, %d sequence%s; steps of %" PRId64
-                  " tokens, %" PRId64 " logits\n\n",
-                  q->numeric_hash, q->place.n_rank,
-                  q->place.n_rank > 1 ? "s" : "", q->paper ? "" : ", kernels ",
-                  q->paper ? "" : kernel_set_name(q->kernel_set),
-                  g->p->numerics == PL_NUMERICS_FAST ? ", fast" : "",
-                  g->p->n_ctx, format_info(g->p->cache_k)->name,
-                  format_info(g->p->cache_v)->name, (int)q->max.n_seq,
-                  q->max.n_seq > 1 ? "s" : "", q->max.n_tok, q->max.n_out);
+    writer_printf(
+        g->to,
+        "numerics  %016" PRIx64 ", %d rank%s%s%s%s\ncache     %" PRId64
+        " tokens of context, %s/%s, %d sequence%s; steps of %" PRId64
+        " tokens, %" PRId64 " row%s of logits\n\n",
+        q->numeric_hash, q->place.n_rank, q->place.n_rank > 1 ? "s" : "",
+        q->paper ? "" : ", kernels ",
+        q->paper ? "" : kernel_set_name(q->kernel_set),
+        g->p->numerics == PL_NUMERICS_FAST ? ", fast" : "", g->p->n_ctx,
+        format_info(g->p->cache_k)->name, format_info(g->p->cache_v)->name,
+        (int)q->max.n_seq, q->max.n_seq > 1 ? "s" : "", q->max.n_tok,
+        q->max.n_out, q->max.n_out > 1 ? "s" : "");
     say_devices(g);
     plan_print_groups(g->p, g->f, g->to);
     writer_printf(g->to,

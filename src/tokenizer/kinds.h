@@ -50,6 +50,8 @@ struct tokenizer {
     int32_t byte_id[256];
     int32_t bos, eos, unknown;    /* -1 if none */
     int32_t fim[TOKENIZER_N_FIM]; /* -1 if none */
+    int32_t *suppressed;          /* owned, [n_suppressed] */
+    int64_t n_suppressed;
     bool adds_bos, adds_eos;
     bool adds_blank;  /* puts a blank before a text and after special tokens */
     bool drops_blank; /* decoding drops the blank before a text */

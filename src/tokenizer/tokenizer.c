@@ -79,32 +79,36 @@ static const char *const shown_texts[] = {
     "<|constrain|>",
 };
 
-/* Fill-in-the-middle tokens of code models: their keys in files, and their
- * names for files without a key. */
+/* Fill-in-the-middle tokens of code models: their keys in files and in older
+ * files, and their names for files without a key. */
 static const struct {
-    const char *key, *name[8];
+    const char *key, *old_key, *name[8];
 } fim_tokens[TOKENIZER_N_FIM] = {
     {"fim_pre",
+     "prefix",
      {"<|fim_prefix|>", "<fim_prefix>", "<fim-prefix>", "<|code_prefix|>",
       "<PRE>", "\xe2\x96\x81<PRE>",
       ("<\xef\xbd\x9c"
        "fim\xe2\x96\x81"
        "begin\xef\xbd\x9c>")}},
     {"fim_suf",
+     "suffix",
      {"<|fim_suffix|>", "<fim_suffix>", "<fim-suffix>", "<|code_suffix|>",
       "<SUF>", "\xe2\x96\x81<SUF>",
       ("<\xef\xbd\x9c"
        "fim\xe2\x96\x81"
        "hole\xef\xbd\x9c>")}},
     {"fim_mid",
+     "middle",
      {"<|fim_middle|>", "<fim_middle>", "<fim-middle>", "<|code_middle|>",
       "<MID>", "\xe2\x96\x81<MID>",
       ("<\xef\xbd\x9c"
        "fim\xe2\x96\x81"
        "end\xef\xbd\x9c>")}},
     {"fim_rep",
+     NULL,
      {"<|fim_repo|>", "<|repo_name|>", "<fim-repo>", "<REPO>", "<reponame>"}},
-    {"fim_sep", {"<|file_sep|>"}},
+    {"fim_sep", NULL, {"<|file_sep|>"}},
 };
 
 int bpe_char_of_byte(unsigned byte, char out[2])
@@ -257,9 +261,31 @@ static void read_fim(struct tokenizer *t, const struct gguf *g)
         const char *const *name = fim_tokens[i].name;
 
         t->fim[i] = read_id(t, g, fim_tokens[i].key, -1);
+        if (t->fim[i] < 0 && fim_tokens[i].old_key)
+            t->fim[i] = read_id(t, g, fim_tokens[i].old_key, -1);
         for (int k = 0; k < 8 && name[k] && t->fim[i] < 0; k++)
             t->fim[i] = tokenizer_find(t, name[k], strlen(name[k]));
     }
+}
+
+/* Reads the tokens that must never be generated. Passes over ids that are not
+ * in the vocabulary. */
+static pl_status read_suppressed(struct tokenizer *t, const struct gguf *g,
+                                 pl_err *err)
+{
+    const struct gguf_kv *kv = gguf_find(g, "tokenizer.ggml.suppress_tokens");
+    const uint64_t n = kv ? kv->count : 0;
+    int64_t id;
+
+    if (n == 0)
+        return PL_OK;
+    t->suppressed = calloc(n, sizeof *t->suppressed);
+    if (!t->suppressed)
+        return err_no_memory(err, "the list of suppressed tokens");
+    for (uint64_t i = 0; i < n; i++)
+        if (gguf_as_i64(kv, i, &id) && id >= 0 && id < t->vocab.n_token)
+            t->suppressed[t->n_suppressed++] = (int32_t)id;
+    return PL_OK;
 }
 
 static pl_status read_specials(struct tokenizer *t, const struct gguf *g,
@@ -433,6 +459,8 @@ pl_status tokenizer_create(struct tokenizer **out, const struct gguf *g,
     if (s == PL_OK)
         s = read_specials(t, g, row, err);
     if (s == PL_OK)
+        s = read_suppressed(t, g, err);
+    if (s == PL_OK)
         s = read_strips(t, g, err);
     if (s == PL_OK)
         s = read_set(&t->user, &t->vocab, false, err);
@@ -457,6 +485,7 @@ void tokenizer_free(struct tokenizer *t)
     vocab_fini(&t->vocab);
     free(t->user.len);
     free(t->all.len);
+    free(t->suppressed);
     free(t);
 }
 
@@ -500,6 +529,12 @@ bool tokenizer_is_eog(const struct tokenizer *t, int32_t id)
     const struct token *k = token_at(t, id);
 
     return k && k->eog;
+}
+
+const int32_t *tokenizer_suppressed(const struct tokenizer *t, int64_t *n)
+{
+    *n = t->n_suppressed;
+    return t->suppressed;
 }
 
 bool tokenizer_is_control(const struct tokenizer *t, int32_t id)

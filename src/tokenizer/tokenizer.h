@@ -50,6 +50,9 @@ int32_t tokenizer_fim(const struct tokenizer *t, int which);
 /* Returns true if generation ends at this token. Returns false for ids that are
  * not in the vocabulary. */
 bool tokenizer_is_eog(const struct tokenizer *t, int32_t id);
+/* Returns the tokens that must never be generated, and sets *n to their number.
+ */
+const int32_t *tokenizer_suppressed(const struct tokenizer *t, int64_t *n);
 /* Returns true for a control token, whose text is not part of the output. */
 bool tokenizer_is_control(const struct tokenizer *t, int32_t id);
 /* Returns the token with exactly this text in the vocabulary, or -1. */

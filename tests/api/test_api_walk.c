@@ -306,6 +306,7 @@ static void model_says(struct walk *w)
     walk_gave(w, pl_model_n_ctx_train(m) == 0);
     walk_gave(w, pl_model_d_model(m) == 0);
     walk_gave(w, pl_model_n_mtp(m) == 0);
+    walk_gave(w, pl_model_pooling(m) == PL_POOLING_UNSET);
     walk_gave(w, !pl_model_tokenizer(m));
     pl_tokenizer_free((pl_tokenizer *)pl_model_tokenizer(m)); /* does nothing */
 }
@@ -794,12 +795,16 @@ static void tokenizer_free(struct walk *w)
 static void tokenizer_says(struct walk *w)
 {
     const pl_tokenizer *t = a_tokenizer(w);
+    char bytes[4];
 
     walk_gave(w, pl_tokenizer_n_vocab(t) == 0);
     walk_gave(w, !pl_tokenizer_adds_bos(t));
     walk_gave(w, pl_tokenizer_bos(t) == -1);
+    walk_gave(w, pl_tokenizer_eos(t) == -1);
     walk_gave(w, !pl_token_is_eog(t, walk_i(w, 2)));
     walk_gave(w, pl_token_fim(t, (pl_fim)walk_i(w, 2)) == -1);
+    walk_gave(w, pl_token_bytes(t, walk_i(w, 2), walk_may(w, bytes),
+                                sizeof bytes) == 0);
 }
 
 static void tokenize(struct walk *w)
@@ -883,6 +888,12 @@ static void template_free(struct walk *w)
     drop_template(of(w));
 }
 
+static void template_says(struct walk *w)
+{
+    walk_gave(
+        w, !pl_template_text(walk_may(w, of(w)->template), walk_chance(w, 2)));
+}
+
 static void template_render(struct walk *w)
 {
     const pl_template *t = NEED(w, t, of(w)->template);
@@ -896,6 +907,7 @@ static void template_render(struct walk *w)
     c.tools = walk_chance(w, 2) ? walk_string(w, tools) : NULL;
     c.extra = walk_chance(w, 2) ? walk_string(w, "{\"a\": 1}") : NULL;
     c.now = walk_int(w, 0);
+    c.adapt = walk_chance(w, 2);
     given = NEED(w, c, &c);
     to = NEED(w, text, &text);
     s = pl_template_render(t, given, to, p, walk_err(w));
@@ -1007,6 +1019,29 @@ static void sampling_init(struct walk *w)
     pl_sampling_init_size(
         walk_may(w, &s),
         walk_chance(w, 3) ? (size_t)test_below(&w->rng, sizeof s) : sizeof s);
+}
+
+static void model_sampling(struct walk *w)
+{
+    const pl_model *m = a_model(w);
+    pl_sampling s, *to;
+
+    pl_sampling_init(&s);
+    s.size = walk_size(w, sizeof s);
+    to = NEED(w, s, &s);
+    walk_ended(w, pl_model_sampling(m, to, walk_err(w)), true);
+}
+
+static void step_find(struct walk *w)
+{
+    const char *name = NEED(w, name, walk_string(w, "top_k"));
+
+    walk_gave(w, pl_sampling_step_find(name, name ? strlen(name) : 3) == -1);
+}
+
+static void step_name(struct walk *w)
+{
+    walk_gave(w, pl_sampling_step_name(walk_i(w, 2))[0] == '\0');
 }
 
 /* Returns a number as large as a mistake may be, but no larger than memory. */
@@ -1154,6 +1189,13 @@ static void grammar_create(struct walk *w)
     a->grammar = g;
 }
 
+static void grammar_notes(struct walk *w)
+{
+    const pl_grammar *g = walk_may(w, of(w)->grammar);
+
+    assert_non_null(pl_grammar_notes(g));
+}
+
 static void grammar_free(struct walk *w)
 {
     struct world *a = of(w);
@@ -1267,6 +1309,7 @@ static const struct walk_row rows[] = {
     {"pl_model_n_ctx_train", model_says},
     {"pl_model_d_model", model_says},
     {"pl_model_n_mtp", model_says},
+    {"pl_model_pooling", model_says},
     {"pl_model_tokenizer", model_says},
     {"pl_plan_create", plan_create},
     {"pl_plan_free", plan_free},
@@ -1300,8 +1343,10 @@ static const struct walk_row rows[] = {
     {"pl_tokenizer_n_vocab", tokenizer_says},
     {"pl_tokenizer_adds_bos", tokenizer_says},
     {"pl_tokenizer_bos", tokenizer_says},
+    {"pl_tokenizer_eos", tokenizer_says},
     {"pl_token_is_eog", tokenizer_says},
     {"pl_token_fim", tokenizer_says},
+    {"pl_token_bytes", tokenizer_says},
     {"pl_tokenize", tokenize},
     {"pl_detokenizer_create", detokenizer_create},
     {"pl_detokenizer_free", detokenizer_free},
@@ -1309,6 +1354,7 @@ static const struct walk_row rows[] = {
     {"pl_detokenize_flush", detokenize},
     {"pl_template_create", template_create},
     {"pl_template_free", template_free},
+    {"pl_template_text", template_says},
     {"pl_template_render", template_render},
     {"pl_template_calls", template_calls},
     {"pl_reply_create", reply_create},
@@ -1324,6 +1370,9 @@ static const struct walk_row rows[] = {
     {"pl_reply_text", reply_says},
     {"pl_reply_message", reply_message},
     {"pl_sampling_init_size", sampling_init},
+    {"pl_model_sampling", model_sampling},
+    {"pl_sampling_step_find", step_find},
+    {"pl_sampling_step_name", step_name},
     {"pl_sampler_create", sampler_create},
     {"pl_sampler_free", sampler_free},
     {"pl_sample", sample},
@@ -1331,6 +1380,7 @@ static const struct walk_row rows[] = {
     {"pl_sampler_accept", sampler_accept},
     {"pl_grammar_create", grammar_create},
     {"pl_grammar_free", grammar_free},
+    {"pl_grammar_notes", grammar_notes},
     {"pl_sampler_set_grammar", set_grammar},
     {"pl_sampler_prepare", sampler_accept},
     {"pl_devices_print", devices_print},

@@ -568,7 +568,8 @@ static bool try_grammar(uint64_t seed, bool row, struct trip *p,
     make_vocab(v, row, &g->rng);
     p->most = row ? MOST_TEXT : 32;
     say_grammar(&text, g);
-    if (grammar_from_gbnf(&made, text.s, text.n, "random", &err) == PL_OK) {
+    if (grammar_from_gbnf(&made, text.s, text.n, NULL, "random", &err) ==
+        PL_OK) {
         TEST_OK(grammar_vocab_create(&vocab, v->token, N_TOKEN, &err), err);
         TEST_OK(grammar_masks_create(&m, made, vocab, cache_bytes, &err), err);
         p->g = g;
@@ -680,7 +681,7 @@ static void walk_many(struct many *v, const char *gbnf, uint64_t *rng)
     struct grammar_state *s = NULL;
     pl_err err = {0};
 
-    TEST_OK(grammar_from_gbnf(&g, gbnf, strlen(gbnf), "many", &err), err);
+    TEST_OK(grammar_from_gbnf(&g, gbnf, strlen(gbnf), NULL, "many", &err), err);
     TEST_OK(grammar_vocab_create(&vocab, v->token, N_MANY, &err), err);
     TEST_OK(grammar_masks_create(&m, g, vocab, 0, &err), err);
     TEST_OK(grammar_state_create(&s, m, &err), err);
@@ -771,7 +772,7 @@ TEST(grammar_allocation_failures_leave_nothing)
         alloc_ran(grammar_vocab_create(&v, token, 5, NULL));
         grammar_vocab_free(v);
     }
-    TEST_OK(grammar_from_gbnf(&g, text, strlen(text), "g", &err), err);
+    TEST_OK(grammar_from_gbnf(&g, text, strlen(text), NULL, "g", &err), err);
     TEST_OK(grammar_vocab_create(&v, token, 5, &err), err);
     for (int64_t n = 0; alloc_each(&n);)
         alloc_ran(use_all(g, v));
@@ -798,7 +799,7 @@ TEST(grammar_long_use_keeps_memory_small)
     int32_t *id = test_need(N, sizeof *id);
     pl_err err = {0};
 
-    TEST_OK(grammar_from_gbnf(&g, text, strlen(text), "g", &err), err);
+    TEST_OK(grammar_from_gbnf(&g, text, strlen(text), NULL, "g", &err), err);
     TEST_OK(grammar_vocab_create(&v, token, 4, &err), err);
     TEST_OK(grammar_masks_create(&m, g, v, 1 << 20, &err), err);
     alloc_stat_reset();

@@ -397,6 +397,25 @@ TEST(hub_a_server_in_trouble_is_asked_again)
     end(&t, &u);
 }
 
+/* Where no server can be reached, only one more try is made, and the message
+ * says what to do. */
+TEST(hub_without_a_network_ends_soon)
+{
+    struct hub_try t;
+    struct hub_use u;
+
+    hub_try_start(&t);
+    hub_use_init(&u, &t);
+    u.o.endpoint = NULL;
+    hub_try_stop(&t);
+    u.o.endpoint = t.origin;
+    u.o.n_try = 6;
+    hub_use(&u, "T/R", NULL, PL_IO, "check the network and https_proxy");
+    assert_non_null(strstr(u.log, "trying again in 0.001 s"));
+    assert_null(strstr(u.log, "trying again in 0.002 s"));
+    hub_use_fini(&u);
+}
+
 /* A server that sends nothing any more is given up. */
 TEST(hub_silence_ends)
 {

@@ -25,6 +25,13 @@ const char *command_python(void)
     return own ? own : "python3";
 }
 
+const char *command_python_long(void)
+{
+    const char *own = test_file("build/clients-long/bin/python3");
+
+    return own ? own : command_python();
+}
+
 int command_status(int status)
 {
     return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);

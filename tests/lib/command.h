@@ -18,6 +18,8 @@ const char *command_path(void);
 /* Returns a Python that has the packages of the server's clients, if
  * scripts/clients.sh could fetch them; else the system's. */
 const char *command_python(void);
+/* Returns one that has those of the long tier, too. */
+const char *command_python_long(void);
 /* Returns the exit status of a process that was waited for; 128 + n after
  * signal n. */
 int command_status(int status);

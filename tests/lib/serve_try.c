@@ -141,15 +141,41 @@ json_t *serve_try_json(const char *text)
 
 /* ---- its state ----------------------------------------------------------- */
 
+/* Returns true if the line is a sample of this name that has these labels,
+ * [n_label], maybe among others. */
+static bool is_sample(const char *line, const char *name, size_t n_name,
+                      const char *label, size_t n_label)
+{
+    size_t n = strcspn(line, "\n");
+
+    return strncmp(line, name, n_name) == 0 &&
+           (line[n_name] == ' ' || line[n_name] == '{') &&
+           (n_label == 0 || memmem(line, n, label, n_label));
+}
+
 double serve_try_metric(struct serve_try *s, const char *name)
 {
-    char *all = serve_try_get(s, "/metrics"), mark[128];
-    const char *at;
-    double v;
+    char *all = serve_try_get(s, "/metrics");
+    size_t n_name = strcspn(name, "{"), n_label = strlen(name + n_name);
+    const char *label = name + n_name + (n_label > 0);
+    double v = 0;
+    int n = 0;
 
-    snprintf(mark, sizeof mark, "\n%s ", name);
-    at = strstr(all, mark);
-    v = at ? strtod(at + strlen(mark), NULL) : 0;
+    n_label = n_label > 0 ? n_label - 2 : 0; /* without the braces */
+    for (const char *at = all; *at; at += *at == '\n') {
+        const char *end = at + strcspn(at, "\n");
+
+        if (is_sample(at, name, n_name, label, n_label)) {
+            const char *space = memrchr(at, ' ', (size_t)(end - at));
+
+            assert_non_null(space);
+            v += strtod(space, NULL);
+            n++;
+        }
+        at = end;
+    }
+    if (n == 0)
+        fail_msg("/metrics has no %s", name);
     free(all);
     return v;
 }

@@ -30,7 +30,8 @@ char *serve_try_get(struct serve_try *s, const char *path);
 void serve_try_send(struct try_client *c, const char *path, const char *body);
 /* Parses JSON; the caller releases it. */
 json_t *serve_try_json(const char *text);
-/* Returns a number of /metrics; 0 if it is absent. */
+/* Returns the sum of the samples of /metrics with this name and these labels,
+ * NAME or NAME{LABEL="VALUE"}; there must be one. */
 double serve_try_metric(struct serve_try *s, const char *name);
 /* Waits until no task is running and none is waiting. */
 void serve_try_idle(struct serve_try *s);

@@ -123,6 +123,7 @@ static void check_graph(const struct model *m, const pl_graph *g)
     assert_int_equal(node(g, "pos")->dim[0].symbol, PL_N_TOK);
     assert_int_equal(node(g, "out_ids")->dim[0].symbol, PL_N_OUT);
     assert_int_equal(m->n_unused, n_trailing(m));
+    assert_null(m->unread);
     assert_int_equal(count_op(g, OP_weight),
                      gguf_n_tensor(m->file) - m->n_unused);
     for (int i = 0; i < g->n_node; i++) {
@@ -997,18 +998,19 @@ TEST(model_open_scales_multiply_products)
             "1 by");
 }
 
-TEST(model_open_counts_tensors_that_nothing_reads)
+/* test_model_unread.c has the rules. */
+TEST(model_open_judges_tensors_that_nothing_reads)
 {
     struct file f;
     struct model *m;
 
     base(&f, "llama");
     put(&f, "blk.0.attn_rot_embd.weight", 1, 8, 0, 0);
-    put(&f, "blk.9.attn_norm.weight", 1, 8, 0, 0);
     m = accepted(&f);
-    assert_int_equal(m->n_unused, 2);
-    assert_string_equal(m->unused, "blk.0.attn_rot_embd.weight");
+    assert_int_equal(m->n_unused, 1);
     put_back(m);
+    put(&f, "blk.9.attn_norm.weight", 1, 8, 0, 0);
+    refused(&f, PL_UNSUPPORTED, "blk.9.attn_norm.weight", "one of 1");
 }
 
 /* In any family; block_count includes them. */

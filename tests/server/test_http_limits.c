@@ -268,6 +268,8 @@ static void expect_body(struct http_try *t, size_t n, bool chunked, int status,
         try_send_bytes(&c, "\r\n0\r\n\r\n", 7);
     try_read(&c, &a, false);
     assert_int_equal(a.status, status);
+    assert_true((status == 503) ==
+                (strstr(a.head, "\r\nRetry-After: 5\r\n") != NULL));
     free(a.body);
     try_close(&c);
     try_load_is(t, held, held);
@@ -364,6 +366,38 @@ TEST(http_connections_beyond_the_limit_wait_for_room)
         try_load_is(&t, i < 3 ? 3 : 5 - i, 0);
         try_close(&c[i]);
     }
+    try_load_is(&t, 0, 0);
+    try_stop(&t);
+}
+
+/* Connections that are only open make way for new ones; those with a request
+ * stay. */
+TEST(http_connections_beyond_the_limit_replace_idle_ones)
+{
+    enum { MOST = 8, HELD = 2, IDLE = 12 };
+    struct http_options o = {.max_connections = MOST};
+    struct try_client held[HELD], idle[IDLE];
+    struct http_request *r[HELD];
+    struct try_answer a;
+    struct http_try t;
+
+    try_start(&t, &o);
+    for (int i = 0; i < HELD; i++)
+        r[i] = try_hold(&t, &held[i]);
+    for (int i = 0; i < IDLE; i++)
+        try_connect(&t, &idle[i]);
+    for (int i = 0; i < 3; i++)
+        try_ask(&t, try_get("/hello", ""), 200, "hello", NULL);
+    try_ends(&idle[0]);
+    for (int i = 0; i < HELD; i++) {
+        http_respond(r[i], 200, NULL, "held", 4);
+        try_read(&held[i], &a, false);
+        assert_string_equal(a.body, "held");
+        free(a.body);
+        try_close(&held[i]);
+    }
+    for (int i = 0; i < IDLE; i++)
+        try_close(&idle[i]);
     try_load_is(&t, 0, 0);
     try_stop(&t);
 }

@@ -40,6 +40,7 @@ struct world {
     int how;                       /* with this pl_status */
     int room;                      /* models that fit into memory */
     int shut;                      /* no load ends until it is 0 */
+    int n_scan;                    /* calls of scan */
     int stays;         /* after a response, handlers stay until memory is
                         * short */
     int n_short;       /* how often memory was short */
@@ -754,6 +755,101 @@ TEST(models_that_are_only_looked_at_are_idle)
     end();
 }
 
+/* Returns how many models are listed. */
+static size_t n_listed(void)
+{
+    struct try_client c;
+    struct try_answer a;
+    json_t *j;
+    size_t n;
+
+    try_connect(&w.t, &c);
+    try_send(&c, try_get("/v1/models", ""));
+    try_read(&c, &a, false);
+    j = json_loads(a.body, 0, NULL);
+    n = json_array_size(json_object_get(j, "data"));
+    json_decref(j);
+    free(a.body);
+    try_close(&c);
+    return n;
+}
+
+/* In the first scan the model "new" comes, in the third it goes, and so on. */
+static void scan(void *user, struct models *m)
+{
+    static const char *const also[] = {"newer"};
+    const struct model_about about = {.name = "new",
+                                      .path = "nowhere",
+                                      .alias = also,
+                                      .n_alias = 1,
+                                      .own = (void *)&names[0]};
+    int i = models_find(m, "new"), n_scan = w.n_scan++;
+    pl_err err;
+
+    (void)user;
+    if (n_scan == 0) {
+        assert_int_equal(i, -1);
+        assert_int_equal(models_add(m, &about, &err), PL_OK);
+        assert_int_equal(models_add(m, &about, &err), PL_BAD_ARGUMENT);
+    } else if (n_scan == 2) {
+        assert_int_equal(i, N_NAME);
+        models_hide(m, N_NAME, true);
+    } else if (n_scan == 5) {
+        assert_int_equal(i, -1);
+        models_hide(m, N_NAME, false);
+    }
+}
+
+/* Requests for an unknown model, and for the list, look for new ones. A model
+ * that is gone ends its requests, and is found again if it comes back. */
+TEST(models_come_and_go_while_the_server_runs)
+{
+    struct try_client c;
+    struct held h;
+
+    begin_with((struct models_options){.scan = scan}, -1, 0);
+    assert_string_equal(post("/say", "newer", 200), "new 1"); /* scan 0 */
+    assert_int_equal(w.n_scan, 1);
+    assert_int_equal(n_listed(), N_NAME + 1); /* scan 1 */
+    assert_string_equal(post("/say", "new", 200), "new 1");
+    assert_int_equal(w.n_scan, 2);
+    send_post(&c, "/hold", "new");
+    h = take_held();
+    assert_int_equal(n_listed(), N_NAME); /* scan 2 */
+    assert_non_null(strstr(post("/say", "new", 404), "model_not_found"));
+    assert_non_null(strstr(post("/say", "newer", 404), "use one of \\\"a\\\""));
+    assert_int_equal(get(&w.n_open), 1);
+    let_go(h);
+    assert_string_equal(read_answer(&c, 200), "held");
+    TEST_UNTIL(get(&w.n_open) == 0);
+    assert_string_equal(post("/say", "new", 200), "new 2"); /* scan 5 */
+    end();
+}
+
+TEST(models_answer_to_all_their_names)
+{
+    static const char *const also[] = {"x", "y"};
+    static const char *const taken[] = {"z", "x"};
+    struct models_options o = {.open = open_fake, .close = close_fake};
+    struct model_about about[] = {
+        {.name = "a", .path = "A", .alias = also, .n_alias = 2},
+        {.name = "b", .path = "B", .alias = taken, .n_alias = 1},
+    };
+    struct models *m;
+    pl_err err;
+
+    assert_int_equal(models_create(&m, about, 2, &o, routes, 4, &err), PL_OK);
+    assert_int_equal(models_find(m, "a"), 0);
+    assert_int_equal(models_find(m, "y"), 0);
+    assert_int_equal(models_find(m, "z"), 1);
+    assert_int_equal(models_find(m, "w"), -1);
+    models_free(m);
+    about[1].n_alias = 2;
+    assert_int_equal(models_create(&m, about, 2, &o, routes, 4, &err),
+                     PL_BAD_ARGUMENT);
+    assert_non_null(strstr(err.message, "\"x\" is used twice (A and B)"));
+}
+
 TEST(models_metrics_are_joined_by_family)
 {
     static const struct models_text part[] = {
@@ -764,13 +860,31 @@ TEST(models_metrics_are_joined_by_family)
     };
     struct text out = {0};
 
-    assert_true(models_join_metrics(&out, part, 2) && text_add(&out, "", 1));
+    assert_true(models_join_metrics(&out, part, 2, false) &&
+                text_add(&out, "", 1));
     assert_string_equal(
         out.s, "# HELP n it\n# TYPE n counter\nn{model=\"a\"} 1\n"
                "n{model=\"b\\\"\"} 4\n# HELP h is\n# TYPE h histogram\n"
                "h_bucket{model=\"a\",le=\"1\"} 2\nh_sum{model=\"a\"} 3\n"
                "h_bucket{model=\"b\\\"\",le=\"1\"} 5\n"
                "h_sum{model=\"b\\\"\"} 6\n");
+    text_free(&out);
+}
+
+/* The names of llama-server have no label if there is only one model. */
+TEST(models_metrics_of_the_only_one_have_llama_servers_names)
+{
+    static const struct models_text part[] = {
+        {"a", "# HELP n it\n# TYPE n counter\nn 1\n# HELP llamacpp:n it\n"
+              "# TYPE llamacpp:n counter\nllamacpp:n 1\n"}};
+    struct text out = {0};
+
+    assert_true(models_join_metrics(&out, part, 1, true));
+    assert_non_null(strstr(out.s, "\nn{model=\"a\"} 1\n"));
+    assert_non_null(strstr(out.s, "\nllamacpp:n 1\n"));
+    out.n = 0;
+    assert_true(models_join_metrics(&out, part, 1, false));
+    assert_non_null(strstr(out.s, "\nllamacpp:n{model=\"a\"} 1\n"));
     text_free(&out);
 }
 
@@ -781,20 +895,22 @@ TEST(models_totals_only_grow)
         "# HELP g is\n# TYPE g gauge\ng 7\n"
         "# HELP s of\n# TYPE s counter\ns 1.500000\n"
         "# HELP h is\n# TYPE h histogram\nh_bucket{le=\"1\"} 2\nh_sum "
-        "0.250000\n";
+        "0.250000\n# HELP m_max it\n# TYPE m_max counter\nm_max 7\n";
     static const char past[] =
         "# HELP n it\n# TYPE n counter\nn{d=\"1\"} 18446744073709551000\n"
         "n{d=\"2\"} 5\n# HELP g is\n# TYPE g gauge\ng 9\n"
         "# HELP s of\n# TYPE s counter\ns 2.000000\n"
         "# HELP h is\n# TYPE h histogram\nh_bucket{le=\"1\"} 3\n"
-        "h_bucket{le=\"2\"} 4\nh_sum 1.000000\n";
+        "h_bucket{le=\"2\"} 4\nh_sum 1.000000\n"
+        "# HELP m_max it\n# TYPE m_max counter\nm_max 9\n";
     static const char want[] =
         "# HELP n it\n# TYPE n counter\nn{d=\"0\"} 1\n"
         "n{d=\"1\"} 18446744073709551002\nn{d=\"2\"} 5\n"
         "# HELP g is\n# TYPE g gauge\ng 7\n"
         "# HELP s of\n# TYPE s counter\ns 3.500000\n"
         "# HELP h is\n# TYPE h histogram\nh_bucket{le=\"1\"} 5\n"
-        "h_sum 1.250000\nh_bucket{le=\"2\"} 4\n";
+        "h_sum 1.250000\nh_bucket{le=\"2\"} 4\n"
+        "# HELP m_max it\n# TYPE m_max counter\nm_max 9\n";
     struct text out = {0}, rest = {0};
 
     assert_true(models_add_past(&out, now, past));

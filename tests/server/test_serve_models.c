@@ -144,7 +144,7 @@ TEST(serve_models_that_leave_finish_their_streams)
     struct try_client c;
     char ask[256], *body;
 
-    start(&s, "-m \"$M\" -m \"$D/tiny.gguf\" -a tales,tiny");
+    start(&s, "-m \"$M\" -a tales -m \"$D/tiny.gguf\" -a tiny");
     assert_true(has_state(&s, "tiny", "loaded"));
     make_ask(ask, "tales", 1, 200, true);
     send_post(&s, &c, "/v1/completions", ask);
@@ -217,6 +217,80 @@ TEST(serve_models_totals_have_what_is_written_at_their_end)
         assert_int_equal(serve_try_metric(&s, name), n);
     }
     assert_true(n > 0);
+    serve_try_stop(&s);
+}
+
+static size_t n_listed(struct serve_try *s)
+{
+    char *body = serve_try_get(s, "/v1/models");
+    json_t *j = serve_try_json(body);
+    size_t n = json_array_size(json_object_get(j, "data"));
+
+    json_decref(j);
+    free(body);
+    return n;
+}
+
+static void shell(const char *form, const char *a, const char *b)
+{
+    char line[2048];
+
+    snprintf(line, sizeof line, form, a, b);
+    assert_int_equal(system(line), 0);
+}
+
+/* Writes a GGUF file that has no tensors and says that it is of this type. */
+static void write_other(const char *path, const char *type)
+{
+    FILE *f = fopen(path, "wb");
+    const uint64_t n_tensor = 0, n_key = 1, n_name = 12, n = strlen(type);
+    const uint32_t version = 3, string = 8;
+
+    assert_non_null(f);
+    fwrite("GGUF", 1, 4, f);
+    fwrite(&version, sizeof version, 1, f);
+    fwrite(&n_tensor, sizeof n_tensor, 1, f);
+    fwrite(&n_key, sizeof n_key, 1, f);
+    fwrite(&n_name, sizeof n_name, 1, f);
+    fwrite("general.type", 1, n_name, f);
+    fwrite(&string, sizeof string, 1, f);
+    fwrite(&n, sizeof n, 1, f);
+    fwrite(type, 1, n, f);
+    assert_int_equal(fclose(f), 0);
+}
+
+/* Files that are put into the folder are models as soon as a client asks, and
+ * no more when they are gone. Files of other kinds are none, in the folder or
+ * beside a model. */
+TEST(serve_models_come_and_go_with_their_files)
+{
+    const char *dir = test_temp("models_dir");
+    char ask[256], path[1024];
+    struct serve_try s;
+
+    start(&s, "--models-dir \"$D\"");
+    assert_int_equal(n_listed(&s), 2);
+    snprintf(path, sizeof path, "%s/tales/x-imatrix.gguf", dir);
+    write_other(path, "imatrix");
+    snprintf(path, sizeof path, "%s/vision.gguf", dir);
+    write_other(path, "mmproj");
+    assert_int_equal(n_listed(&s), 2);
+    shell("ln -s '%s' '%s/more.gguf'", test_ref("llama-q-q8_0.gguf"), dir);
+    make_ask(ask, "more", 1, 5, false);
+    free(serve_try_post(&s, "/v1/completions", ask, 200));
+    assert_int_equal(n_listed(&s), 3);
+    shell("mkdir '%s/late'%s", dir, "");
+    shell("ln -s '%s' '%s/late/y.gguf'", test_model(), dir);
+    assert_int_equal(n_listed(&s), 4);
+    shell("rm '%s/more.gguf'%s", dir, "");
+    assert_int_equal(n_listed(&s), 3);
+    free(serve_try_post(&s, "/v1/completions", ask, 404));
+    serve_try_stop(&s);
+    /* as at the start */
+    shell("rm '%s/vision.gguf'%s", dir, "");
+    snprintf(ask, sizeof ask, "--models-dir '%s' -c 256", dir);
+    serve_try_run(&s, "", ask);
+    assert_int_equal(n_listed(&s), 3);
     serve_try_stop(&s);
 }
 

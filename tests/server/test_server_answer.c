@@ -32,8 +32,7 @@ static const struct response_end usual_end = {.why = RESPONSE_ENDED,
                                               .n_prompt = 10,
                                               .n_cached = 4,
                                               .n_written = 8,
-                                              .prompt_s = 0.5,
-                                              .written_s = 2};
+                                              .times = {0.5, 2}};
 
 static bool collect(void *user, const void *data, size_t n)
 {
@@ -99,13 +98,34 @@ static void tell_all(struct asked *t, const struct said *said, int n,
     assert_true(response_end(t->w, 0, &usual_end));
 }
 
+/* Returns the lines of a stream, as a list like that of events(). */
+static json_t *lines(const char *s)
+{
+    json_t *list = json_array();
+
+    while (*s != '\0') {
+        size_t n = strcspn(s, "\n");
+        json_t *j = json_loadb(s, n, JSON_ALLOW_NUL, NULL);
+
+        assert_non_null(j);
+        assert_true(s[n] == '\n');
+        json_array_append_new(list,
+                              json_pack("{s:s, s:o}", "event", "", "data", j));
+        s += n + 1;
+    }
+    return list;
+}
+
 /* Returns the events of a stream, a list of {"event", "data"}; sets *done if it
  * ends with "[DONE]". */
 static json_t *events(const char *s, bool *done)
 {
-    json_t *list = json_array();
+    json_t *list = NULL;
 
     *done = false;
+    if (*s == '{')
+        return lines(s);
+    list = json_array();
     while (*s != '\0') {
         const char *stop = strstr(s, "\n\n"), *name = "";
         size_t n_name = 0;
@@ -463,6 +483,56 @@ static json_t *text_of_whole(const json_t *j)
         "out", get(j, "usage.completion_tokens"));
 }
 
+/* Adds a line of Ollama's, or the whole response. */
+static void take_line(json_t *got, const json_t *j)
+{
+    const json_t *m = get(j, "message") != NULL ? get(j, "message") : j;
+    const json_t *text = get(m, m == j ? "response" : "content");
+    const char *thinking = json_string_value(get(m, "thinking"));
+    json_t *call;
+    size_t i;
+
+    append(got, "content", json_string_value(text));
+    append(got, "reasoning", thinking != NULL ? thinking : "");
+    json_array_foreach (get(m, "tool_calls"), i, call) {
+        char *text_of = json_dumps(get(call, "function.arguments"), 0);
+        json_t *arguments = json_string(text_of);
+
+        add_call(got, get(call, "function.name"), arguments, get(call, "id"));
+        json_decref(arguments);
+        free(text_of);
+    }
+    if (json_is_true(get(j, "done"))) {
+        json_object_set(got, "why", get(j, "done_reason"));
+        json_object_set(got, "in", get(j, "prompt_eval_count"));
+        json_object_set(got, "out", get(j, "eval_count"));
+        same(j, "prompt_eval_duration", "500000000");
+        same(j, "eval_duration", "2000000000");
+    }
+}
+
+static json_t *ollama_of_whole(const json_t *j)
+{
+    json_t *got = json_object();
+
+    assert_true(json_is_true(get(j, "done")));
+    take_line(got, j);
+    return got;
+}
+
+static json_t *ollama_of_stream(const json_t *list)
+{
+    json_t *got = json_object(), *e;
+    size_t i;
+
+    json_array_foreach (list, i, e) {
+        assert_int_equal(json_is_true(get(e, "data.done")),
+                         i + 1 == json_array_size(list));
+        take_line(got, get(e, "data"));
+    }
+    return got;
+}
+
 #define HELLO "\"messages\": [{\"role\": \"user\", \"content\": \"Hi\"}]"
 
 static const struct {
@@ -491,6 +561,11 @@ static const struct {
      "{\"prompt\": \"Hi\", \"stream\": true, \"stream_options\":"
      "{\"include_usage\": true}}",
      text_of_whole, text_of_stream, false, true, "stop", 10},
+    {REQUEST_OLLAMA_CHAT, "{" HELLO ", \"stream\": false}", "{" HELLO "}",
+     ollama_of_whole, ollama_of_stream, true, false, "stop", 10},
+    {REQUEST_OLLAMA_GENERATE, "{\"prompt\": \"Hi\", \"stream\": false}",
+     "{\"prompt\": \"Hi\"}", ollama_of_whole, ollama_of_stream, true, false,
+     "stop", 10},
 };
 enum { N_PROTOCOL = sizeof(protocols) / sizeof(protocols[0]) };
 
@@ -505,7 +580,7 @@ static json_t *wanted(int p)
         json_object_set_new(got, "reasoning", json_string(all_kinds[0].text));
         json_object_set_new(got, "calls",
                             json_pack("[[sss], [sss]]", "f", all_kinds[2].text,
-                                      "c1", "g", "{}", "call_a1_0_1"));
+                                      "c1", "g", "{}", "KMV6PbJ9i"));
     }
     return got;
 }
@@ -547,7 +622,10 @@ TEST(answers_say_the_same_whole_and_streamed_wherever_texts_are_cut)
 
             begin(&t, protocols[p].kind, protocols[p].streamed);
             tell_kinds(&t, p, cut);
-            assert_string_equal(response_type(t.w), "text/event-stream");
+            assert_string_equal(response_type(t.w),
+                                protocols[p].kind >= REQUEST_OLLAMA_CHAT
+                                    ? "application/x-ndjson"
+                                    : "text/event-stream");
             j = events(t.out.s, &done);
             assert_int_equal(done, protocols[p].done);
             same_answer(p, protocols[p].of_stream(j));
@@ -655,7 +733,7 @@ TEST(answers_of_chats_have_their_fields)
     j = events(t.out.s, &done);
     same(j, "0.data.choices.0",
          "{\"index\": 0, \"finish_reason\": null, \"delta\":"
-         "{\"role\": \"assistant\", \"content\": \"\"}}");
+         "{\"role\": \"assistant\", \"content\": null}}");
     same(j, "0.data.id", "\"chatcmpl-a1\"");
     same(j, "0.data.created", "99");
     same(j, "0.data.model", "\"tale\"");
@@ -673,7 +751,8 @@ TEST(answers_of_chats_have_their_fields)
          "{\"cache_n\": 4, \"prompt_n\": 6, \"prompt_ms\": 500.0,"
          "\"prompt_per_token_ms\": 83.33333333, \"prompt_per_second\": 12.0,"
          "\"predicted_n\": 8, \"predicted_ms\": 2000.0,"
-         "\"predicted_per_token_ms\": 250.0, \"predicted_per_second\": 4.0}");
+         "\"predicted_per_token_ms\": 285.7142857,"
+         "\"predicted_per_second\": 3.5}");
     same(j, "9.data.usage",
          "{\"prompt_tokens\": 10, \"completion_tokens\": 8, \"total_tokens\":"
          "18, \"prompt_tokens_details\": {\"cached_tokens\": 4}}");
@@ -687,14 +766,16 @@ static void tell_tokens(struct asked *t)
     static const struct response_token other[] = {
         {.id = 7, .text = "a\xc3\xbc", .len = 3, .logprob = -0.25},
         {.id = 8, .text = "b", .len = 1, .logprob = -INFINITY}};
+    const struct response_times times = {0.5, 1};
     struct response_token token = other[0];
     pl_reply_part p = {.kind = PL_REPLY_CONTENT, .text = "a\xc3\xbc", .len = 3};
 
     token.top = other;
     token.n_top = 2;
     assert_true(response_prompt(t->w, 0, 10, 4, NULL));
-    assert_true(response_token(t->w, 0, &token)); /* held back for a while */
-    assert_true(response_token(t->w, 0, &token));
+    assert_true(response_token(t->w, 0, &token, &times)); /* held back for a
+                                                              while */
+    assert_true(response_token(t->w, 0, &token, &times));
     assert_true(response_part(t->w, 0, &p));
     assert_true(response_end(t->w, 0, &usual_end));
 }
@@ -739,6 +820,7 @@ TEST(answers_tell_probabilities_of_tokens)
     same(j, "choices.0.logprobs.token_logprobs", "[-0.25, -0.25]");
     same(j, "choices.0.logprobs.top_logprobs.0",
          "{\"a\xc3\xbc\": -0.25, \"b\": -9999.0}");
+    same(j, "choices.0.logprobs.text_offset", "[0, 2]");
     same(j, "choices.0.logprobs.content.0", token_want);
     json_decref(j);
     end(&t);
@@ -753,6 +835,137 @@ TEST(answers_tell_probabilities_of_tokens)
     end(&t);
 }
 
+/* The chosen token is among the alternatives even if it is not likely; of two
+ * with the same name, the likelier one counts. */
+TEST(answers_of_completions_have_the_chosen_token_among_the_others)
+{
+    static const struct response_token other[] = {
+        {.id = 7, .text = "\xc3", .len = 1, .logprob = -1},
+        {.id = 8, .text = "\xa4", .len = 1, .logprob = -2}};
+    const struct response_token own = {.id = 9,
+                                       .text = "x",
+                                       .len = 1,
+                                       .logprob = -3,
+                                       .top = other,
+                                       .n_top = 2};
+    const struct response_times times = {0};
+    struct asked t;
+    json_t *j;
+
+    begin(&t, REQUEST_COMPLETIONS, "{\"prompt\": \"x\", \"logprobs\": 2}");
+    assert_true(response_prompt(t.w, 0, 1, 0, NULL));
+    assert_true(response_token(t.w, 0, &own, &times));
+    assert_true(response_end(t.w, 0, &usual_end));
+    j = json_loads(t.out.s, 0, NULL);
+    same(j, "choices.0.logprobs.top_logprobs",
+         "[{\"\xef\xbf\xbd\": -1.0, \"x\": -3.0}]");
+    same(j, "choices.0.logprobs.content.0.top_logprobs.1.bytes", "[164]");
+    json_decref(j);
+    end(&t);
+}
+
+/* The first token of a prompt has no probability. Offsets count characters of
+ * the text, which does not have a token that the tokenizer added. */
+TEST(answers_that_echo_have_the_tokens_of_the_prompt)
+{
+    static const struct response_token token[] = {
+        {.id = 1, .text = "<s>", .len = 3, .logprob = NAN, .hidden = true},
+        {.id = 5, .text = "O\xc3", .len = 2, .logprob = -0.5},
+        {.id = 6, .text = "\xbcn", .len = 2, .logprob = -0.25},
+        {.id = 7, .text = "ce", .len = 2, .logprob = -0.125}};
+    const struct response_times times = {0};
+
+    for (int streamed = 0; streamed < 2; streamed++) {
+        const char *where =
+            streamed ? "0.data.choices.0.logprobs" : "choices.0.logprobs";
+        struct asked t;
+        char path[64];
+        bool done;
+        json_t *j;
+
+        begin(&t, REQUEST_COMPLETIONS,
+              streamed
+                  ? "{\"prompt\": \"x\", \"logprobs\": 1, \"echo\": true,"
+                    "\"stream\": true}"
+                  : "{\"prompt\": \"x\", \"logprobs\": 1, \"echo\": true}");
+        assert_true(t.a.no_cache);
+        for (int i = 0; i < 3; i++)
+            assert_true(response_prompt_token(t.w, 0, &token[i]));
+        assert_true(response_prompt(t.w, 0, 3, 0, "O\xc3\xbcn"));
+        assert_true(response_token(t.w, 0, &token[3], &times));
+        assert_true(response_part(t.w, 0,
+                                  &(pl_reply_part){.kind = PL_REPLY_CONTENT,
+                                                   .text = "ce",
+                                                   .len = 2}));
+        assert_true(response_end(t.w, 0, &usual_end));
+        j = streamed ? events(t.out.s, &done) : json_loads(t.out.s, 0, NULL);
+        snprintf(path, sizeof path, "%s.token_logprobs", where);
+        same(j, path,
+             streamed ? "[null, -0.5, -0.25]" : "[null, -0.5, -0.25, -0.125]");
+        snprintf(path, sizeof path, "%s.text_offset", where);
+        same(j, path, streamed ? "[0, 0, 2]" : "[0, 0, 2, 3]");
+        snprintf(path, sizeof path, "%s.top_logprobs.0", where);
+        same(j, path, "null");
+        snprintf(path, sizeof path, "%s.content.1.bytes", where);
+        same(j, path, "[79, 195]");
+        if (streamed)
+            same(j, "1.data.choices.0.logprobs.text_offset", "[3]");
+        json_decref(j);
+        end(&t);
+    }
+}
+
+/* Events of streams have the timings so far, and llama-server's count of
+ * tokens, but the first event of a chat has no timings. */
+TEST(answers_have_timings_in_each_event_where_it_was_asked_for)
+{
+    const struct response_times times = {0.5, 1};
+    const struct response_token token = {.id = 7};
+    const pl_reply_part part = {
+        .kind = PL_REPLY_CONTENT, .text = "say", .len = 3};
+
+    for (int p = 0; p < N_PROTOCOL; p++) {
+        struct asked t;
+        json_t *j, *e;
+        char *request;
+        size_t i;
+        bool done;
+        int n = 0;
+
+        assert_true(asprintf(&request, "%.*s, \"timings_per_token\": true}",
+                             (int)strlen(protocols[p].streamed) - 1,
+                             protocols[p].streamed) > 0);
+        begin(&t, protocols[p].kind, request);
+        assert_true(response_prompt(t.w, 0, 10, 4, NULL));
+        for (i = 0; i < 3; i++) {
+            assert_true(response_token(t.w, 0, &token, &times));
+            assert_true(response_part(t.w, 0, &part));
+        }
+        assert_true(response_end(t.w, 0, &usual_end));
+        j = events(t.out.s, &done);
+        json_array_foreach (j, i, e) {
+            const json_t *so_far = get(e, "data.timings.predicted_n");
+
+            if (so_far && json_integer_value(so_far) < 4) {
+                n++;
+                same(e, "data.timings.predicted_ms", "1000.0");
+                same(e, "data.timings.prompt_n", "6");
+            }
+            if (protocols[p].kind == REQUEST_COMPLETION && i < 3)
+                assert_int_equal(
+                    json_integer_value(get(e, "data.tokens_predicted")), i + 1);
+        }
+        assert_null(protocols[p].talks ? get(j, "0.data.timings") : NULL);
+        assert_true(protocols[p].kind == REQUEST_MESSAGES ||
+                            protocols[p].kind >= REQUEST_OLLAMA_CHAT
+                        ? n == 0
+                        : n >= 3);
+        json_decref(j);
+        free(request);
+        end(&t);
+    }
+}
+
 TEST(answers_of_completion_have_their_fields)
 {
     struct response_end stopped = usual_end;
@@ -760,7 +973,8 @@ TEST(answers_of_completion_have_their_fields)
     json_t *j;
 
     begin(&t, REQUEST_COMPLETION,
-          "{\"prompt\": \"Once\", \"stop\": [\"END\"], \"top_k\": 3}");
+          "{\"prompt\": \"Once\", \"stop\": [\"END\"], \"top_k\": 3,"
+          "\"logit_bias\": [[7, false], [8, 2]]}");
     stopped.why = RESPONSE_STOP;
     stopped.stop = "END";
     assert_true(response_prompt(t.w, 0, 10, 4, "Once"));
@@ -772,6 +986,9 @@ TEST(answers_of_completion_have_their_fields)
     same(j, "stopping_word", "\"END\"");
     same(j, "generation_settings.top_k", "3");
     same(j, "generation_settings.stop", "[\"END\"]");
+    same(j, "generation_settings.logit_bias",
+         "[{\"bias\": null, \"token\": 7}, {\"bias\": 2.0, \"token\": 8}]");
+    same(j, "generation_settings.reasoning_format", "\"deepseek\"");
     same(j, "truncated", "false");
     same(j, "timings.predicted_n", "8");
     json_decref(j);
@@ -861,6 +1078,22 @@ TEST(answers_tell_progress_where_it_was_asked_for)
     same(j, "0.data.prompt_progress",
          "{\"total\": 10, \"cache\": 4, \"processed\": 5, \"time_ms\": 250}");
     same(j, "0.data.choices.0.delta", "{}");
+    json_decref(j);
+    end(&t);
+
+    begin(&t, REQUEST_RESPONSES,
+          "{\"input\": \"x\", \"stream\": true, \"return_progress\": true,"
+          "\"timings_per_token\": true}");
+    assert_true(response_progress(t.w, 0, 4, 10, 4, 0));
+    tell_all(&t, all_kinds, 1, 0);
+    j = events(t.out.s, &done);
+    same(j, "0.data.type", "\"response.created\"");
+    same(j, "2.data.type", "\"response.in_progress\"");
+    same(j, "2.data.prompt_progress.processed", "4");
+    same(j, "2.data.timings.prompt_n", "0");
+    same(j, "2.data.timings.prompt_ms", "0.0");
+    same(j, "3.data.type", "\"response.output_item.added\"");
+    json_decref(response_of_stream(j));
     json_decref(j);
     end(&t);
 
@@ -1037,9 +1270,13 @@ TEST(answers_of_responses_say_that_they_are_cut_off)
 TEST(answers_that_fail_say_so_once)
 {
     static const char *const where[N_PROTOCOL] = {
-        "0.data.error.message", "0.data.error.message",
-        "0.data.response.error.message", "0.data.error.message",
-        "0.data.error.message"};
+        "0.data.error.message",
+        "0.data.error.message",
+        "0.data.response.error.message",
+        "0.data.error.message",
+        "0.data.error.message",
+        "0.data.error",
+        "0.data.error"};
     struct api_error why = {0};
 
     assert_false(api_error_set(&why, 503, NULL, NULL, "a device failed"));
@@ -1056,7 +1293,10 @@ TEST(answers_that_fail_say_so_once)
             n = t.out.n;
             j = streamed ? events(t.out.s, &done)
                          : json_loads(t.out.s, 0, NULL);
-            same(j, streamed ? where[p] : "error.message",
+            same(j,
+                 streamed               ? where[p]
+                 : where[p][12] == '\0' ? "error"
+                                        : "error.message",
                  "\"a device failed\"");
             assert_true(response_fail(t.w, &why));
             assert_true(response_end(t.w, 0, &usual_end));

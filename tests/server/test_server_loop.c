@@ -30,6 +30,7 @@ struct heard {
     int leave;         /* cancels then; 0: never; -1: within its prompt */
     int free;          /* tokens before its grammar applies */
     int64_t n_vocab, done;
+    bool told; /* of its progress */
     _Atomic enum client_state wish;
     struct task_report report;
     atomic_int n_end;
@@ -73,7 +74,9 @@ static void hear_progress(void *user, int64_t done, int64_t total,
 {
     struct heard *h = user;
 
-    assert_true(done > h->done && done <= total && cached <= done);
+    assert_true(done <= total && cached <= done);
+    assert_true(h->told ? done > h->done : done == cached);
+    h->told = true;
     h->done = done;
     if (h->leave < 0)
         h->wish = CLIENT_GONE;
@@ -864,6 +867,100 @@ TEST(server_loop_takes_errands_and_jobs_from_any_thread)
         assert_true(h[i].report.why == FINISH_CANCELLED ||
                     h[i].report.why == FINISH_LENGTH);
     }
+}
+
+/* ---- logits of prompts --------------------------------------------------- */
+
+/* The logits that a listener received of a prompt, as sums of their bits. */
+struct prompt_heard {
+    struct heard h; /* first */
+    uint32_t sum[256];
+    int64_t n;
+};
+
+static void hear_prompt_logits(void *user, int64_t at, const float *logits)
+{
+    struct prompt_heard *p = user;
+    uint32_t bits;
+
+    assert_int_equal(at, p->n);
+    for (int64_t i = 0; i < p->h.n_vocab; i++) {
+        memcpy(&bits, &logits[i], sizeof bits);
+        p->sum[at] = p->sum[at] * 31 + bits;
+    }
+    p->n++;
+}
+
+static void ask_prompt_logits(struct place *p, struct prompt_heard *h,
+                              uint64_t seed, int n, int max_tokens)
+{
+    int32_t prompt[256];
+    struct task_params params = {
+        .prompt = prompt,
+        .n_prompt = n,
+        .max_tokens = max_tokens,
+        .no_cache = true,
+        .prompt_logits = true,
+        .ignore_end = true,
+        .client = seed + 1,
+        .slot = -1,
+        .listener = {.progress = hear_progress,
+                     .prompt_logits = hear_prompt_logits,
+                     .token = hear_token,
+                     .poll_client = tell_wish,
+                     .end = hear_end,
+                     .user = h}};
+    pl_err err;
+
+    h->h.n_vocab = pl_tokenizer_n_vocab(p->t);
+    for (int i = 0; i < n; i++)
+        prompt[i] = (int32_t)test_below(&seed, h->h.n_vocab);
+    TEST_OK(loop_add(p->loop, &params, 1, NULL, &err), err);
+}
+
+/* Each token of a prompt but the last has its logits once, in order, with the
+ * same bits whatever limits a step, also when tasks are preempted. They are
+ * those with which the next token is sampled. */
+TEST(server_prompts_have_the_same_logits_in_any_steps)
+{
+    enum { N = 4, LONG = 150 };
+    static const struct {
+        int64_t max_rows, n_ctx;
+        int n_seq;
+    } row[] = {{0, 1024, 1}, {1, 1024, 4}, {7, 1024, 4}, {0, 256, 4}};
+    struct prompt_heard *first = test_need(N, sizeof *first);
+
+    for (size_t r = 0; r < sizeof row / sizeof row[0]; r++) {
+        struct prompt_heard *h = test_need(N, sizeof *h);
+        struct heard busy = {0};
+        struct place p = {0};
+
+        set_up(&p, "cpu", row[r].n_ctx,
+               &(struct loop_options){.n_seq = row[r].n_seq,
+                                      .step = 64,
+                                      .max_rows = row[r].max_rows});
+        if (r > 0)
+            ask(&p, &busy, 9, 10, 60, 1);
+        for (int i = 0; i < N; i++) {
+            ask_prompt_logits(&p, &h[i], 5 + (uint64_t)i, LONG - i, 2 * i);
+            if (r == 0)
+                wait_for(&h[i].h);
+        }
+        for (int i = 0; i < N; i++) {
+            wait_for(&h[i].h);
+            assert_int_equal(h[i].h.report.why, FINISH_LENGTH);
+            assert_int_equal(h[i].n, LONG - i - 1);
+            if (r == 0)
+                first[i] = h[i];
+            assert_memory_equal(h[i].sum, first[i].sum, sizeof h[i].sum);
+            expect_same(&h[i].h, &first[i].h);
+        }
+        if (r > 0)
+            wait_for(&busy);
+        tear_down(&p);
+        free(h);
+    }
+    free(first);
 }
 
 /* ---- rows ---------------------------------------------------------------- */

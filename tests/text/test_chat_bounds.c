@@ -87,8 +87,12 @@ TEST(chat_errors_name_the_line)
     must_fail("{{ d.b.c }}", PL_BAD_ARGUMENT,
               "'dict object' has no attribute 'b'");
     must_fail("{{ s + 1 }}", PL_BAD_ARGUMENT, "\"+\" is not supported between");
-    must_fail("{{ [1].append(2) }}", PL_BAD_ARGUMENT,
-              "'append' would modify a list object, which templates may");
+    must_fail("{{ [1].remove(1) }}", PL_BAD_ARGUMENT,
+              "'remove' would modify a list object, which templates may");
+    must_fail("{% set l = [] %}{{ l.append({'a': [l]}) }}", PL_BAD_ARGUMENT,
+              "cannot contain itself");
+    must_fail("{{ [].pop() }}", PL_BAD_ARGUMENT, "0 items");
+    must_fail("{{ (1, 2).append(3) }}", PL_BAD_ARGUMENT, "no attribute");
     must_fail("{{ 9223372036854775807 + 1 }}", PL_UNSUPPORTED, "64 bits");
     must_fail("{{ 9223372036854775807|round(-1) }}", PL_UNSUPPORTED, "64");
     must_fail("{{ 1 // 0 }}", PL_BAD_ARGUMENT, "division by zero");
@@ -114,6 +118,17 @@ TEST(chat_templates_see_what_python_would_show)
     must_give("{{ strftime_now('%Y') }}{{ 'é'.upper() }}{{ '東京'[1:] }}",
               "1970É京");
     must_give("{% generation %}{{ s }}{% endgeneration %}", "x");
+    /* A list that was copied, sliced or joined keeps its items. */
+    must_give("{% set l = [1] %}{% set m = l %}{% set c = l.copy() %}"
+              "{% set s = l[:] %}{% set _ = l.append(2) %}"
+              "{% set f = l|list %}{% set j = l + [5] %}"
+              "{% set _ = l.extend([3, 4]) %}{% set _ = f.append(6) %}"
+              "{% set _ = l.insert(0, 0) %}{{ m }}{{ c }}{{ s }}{{ f }}{{ j }}",
+              "[0, 1, 2, 3, 4][1][1][1, 2, 6][1, 2, 5]");
+    must_give("{% set l = [1, 2, 3, 4] %}{% set f = l|list %}{{ l.pop() }}"
+              "{{ l.pop(0) }}{{ l.pop(-2) }}{% set _ = l.append(7) %}{{ l }}"
+              "{{ f }}",
+              "412[3, 7][1, 2, 3, 4]");
     must_give("{{ [none|select|list, 0|map('upper')|list, "
               "missing|rejectattr('a')|list] }}",
               "[[], [], []]");

@@ -160,6 +160,34 @@ static const struct row rows[] = {
     {"hermes", "", "Use functools or [TOOL_CALLS] here.",
      "Use functools or [TOOL_CALLS] here.", "", "", 0},
     {"hermes", "", JSON_W, JSON_W, "", "", NO_TOOLS},
+    /* slips: line breaks in strings, brackets and markers too many or few */
+    {"hermes", "",
+     "<tool_call>{^name^: ^get_weather^, ^arguments^: {^place^: "
+     "^a\nb^}}</tool_call>",
+     "", "", "[^get_weather^, {^place^: ^a\\nb^}]", 0},
+    {"hermes", "", "<tool_call>" JSON_W "}</tool_call>", "", "", WEATHER, 0},
+    {"hermes", "", "<tool_call>\n<tool_call>\n" JSON_W "\n</tool_call>", "", "",
+     WEATHER, 0},
+    {"hermes", "", "<function_call> " JSON_W "</function_call>", "", "",
+     WEATHER, 0},
+    {"Mistral-Small-3.2-24B-Instruct-2506", "",
+     "[TOOL_CALLS]get_weather[ARGS]"
+     "{^place^: ^a\tb^}",
+     "", "", "[^get_weather^, {^place^: ^a\\tb^}]", 0},
+    {"Qwen3.5-4B", "<think>\n", "why\n</think>\n\n</think>\nHello", "Hello",
+     "why", "", 0},
+    {"google-gemma-4-31B-it", "",
+     "<|channel><|channel>thought\nwhy<channel|>"
+     "<|channel>Hello",
+     "Hello", "why", "", 0},
+    {"openai-gpt-oss-120b", "",
+     "<|channel|>commentary to=functions.python code"
+     "<|message|>print(1)<|call|>",
+     "", "", "[^python^, {^code^: ^print(1)^}]", ENDLESS},
+    {"openai-gpt-oss-120b", "",
+     "<|channel|>commentary to=user<|message|>Hello"
+     "<|end|>",
+     "Hello", "", "", 0},
     /* xLAM, and templates that show no calls */
     {"none", "", "[" JSON_W "]<end>", "", "", WEATHER, 0},
     {"none", "", "<tool_call>\n" JSON_W "\n</tool_call>", "", "", WEATHER, 0},

@@ -120,10 +120,18 @@ class Browser:
                 'description', d['text']))
         return r['result'].get('value')
 
+    def holds(self, js):
+        try:
+            return self.get(f'!!({js})')
+        except Failed as e:
+            if 'navigated' not in str(e):
+                raise
+            return False  # the page is between two documents
+
     def wait(self, js, what=None):
         """Waits until the expression is true, however slow the machine is."""
         since, nap = time.monotonic(), 0.03
-        while not self.get(f'!!({js})'):
+        while not self.holds(js):
             time.sleep(nap)
             if nap < 1 and time.monotonic() - since > 60:
                 print('waits for:', what or js, flush=True)

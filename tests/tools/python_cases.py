@@ -158,7 +158,7 @@ def same_text_as_the_command():
         first = next(answer)
         answer.close()
         assert chat.messages[-1]['content'].startswith(first)
-    plan = plait.Plan(plait.Model(MODEL), devices='cpu*2', n_seq=1,
+    plan = plait.Plan(plait.Model(MODEL), devices='cpu*2', n_seq=1, n_out=1,
                       split_mode='layer')
     line = f"plait plan -m {MODEL} -dev 'cpu*2' -sm layer"
     assert str(plan) == command(line)
@@ -287,6 +287,7 @@ def logits_and_sequences():
 def embeddings():
     rows = {}
     with plait.Model(MODEL) as m:
+        assert m.pooling is None  # so it is that of the last token
         for devices in 'cpu', 'cpu*2':
             with plait.Engine(m, devices=devices, n_ranks=2,
                               embeddings=True) as e:

@@ -16,6 +16,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import traceback
 import urllib.request
 
 import browser
@@ -209,6 +210,34 @@ def marks_what_was_lost(b):
           '$("toast").replaceChildren()')
 
 
+def goes_on_reasoning(b):
+    """Reasoning that was cut is continued, or begun again if the template
+    cannot."""
+    b.click('#new')
+    b.get('window.really ??= fetch; window.sent = []; window.says = r => '
+          'new Response("data: " + JSON.stringify({choices: [{delta: r}]}) + '
+          '"\\n\\n" + (r.content ? "data: [DONE]\\n\\n" : "")); '
+          'window.fetch = (u, o) => { if (!String(u).endsWith("completions")) '
+          'return really(u, o); sent.push(JSON.parse(o.body)); return '
+          'Promise.resolve(replies.shift()); }; window.replies = ['
+          'says({reasoning_content: "So "}), says({reasoning_content: '
+          '"on "}), Response.json({error: {message: "no"}}, {status: 400}), '
+          'says({reasoning_content: "Anew", content: "Yes"})]; 0')
+    send(b, 'Why?')
+    b.wait('!stopper && path().length === 2')
+    b.click('.cut button')
+    b.wait('!stopper && path()[1].reasoning === "So on "')
+    same(b.get('[sent[1].messages[1], sent[1].continue_final_message]'),
+         [{'role': 'assistant', 'content': '', 'reasoning_content': 'So '},
+          True])
+    b.click('.cut button')
+    b.wait('!stopper && path()[1].content === "Yes"')
+    same(b.get('[path()[1].reasoning, path()[1].error ?? null, '
+               'sent[3].messages.length]'), ['Anew', None, 1])
+    same(b.get(f'{LAST}.querySelector(".reasoning > div").textContent'), 'Anew')
+    b.get('remove(talk); window.fetch = really; $("toast").replaceChildren()')
+
+
 def survives_reload(b):
     before = b.get('log.innerText')
     b.reload()
@@ -248,7 +277,8 @@ def is_not_drawn_anew(b):
                '$("talks").textContent.includes("Elsewhere")'), True)
     b.get('{const t = readTalk(talk); path(t)[0].content = "Changed."; '
           + tell + '}')
-    same(b.get('log.textContent.includes("Changed.")'), True)
+    same(b.get('log.textContent.includes("Changed.") && '
+               'log.firstChild === first'), True)
     b.get('remove(talks.find(t => t.id === "other")); '
           '$("toast").replaceChildren()')
 
@@ -669,7 +699,8 @@ def look(plait, model):
         b.wait('models.length === 1')
         for part in (streams, answers, tells_the_context, goes_on, stops,
                      survives_reload, keeps_versions, is_not_drawn_anew,
-                     stays_deleted, goes_on_after_a_reload, marks_what_was_lost,
+                     stays_deleted, goes_on_after_a_reload, goes_on_reasoning,
+                     marks_what_was_lost,
                      writes_markup_as_text, draws_formulas, colours_code,
                      grows_as_it_is_whole, grows_cheaply, is_not_held_up,
                      attaches, searches, takes_files, is_narrow, has_names):
@@ -685,8 +716,9 @@ def look(plait, model):
             tuple(s.url for s in servers) + ('data:', 'blob:'))]
         same(asked, [])
         same(b.errors, [])
-    except browser.Failed as e:
-        print(e, *b.errors, sep='\n')
+    except browser.Failed:
+        traceback.print_exc(file=sys.stdout)
+        print(*b.errors, sep='\n')
         return 1
     finally:
         b.close()

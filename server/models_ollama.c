@@ -1,0 +1,559 @@
+/* The routes of Ollama's API about models: it lists and describes them, and its
+ * requests for text load and unload them (keep_alive). A description comes from
+ * the model's file, so that it needs no loaded model. The other routes of this
+ * API, which change models, are rejected. */
+#include "models_inner.h"
+#include "ollama.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+static void respond_json(struct http_request *r, json_t *j)
+{
+    char *body = j ? json_dumps(j, JSON_COMPACT) : NULL;
+
+    json_decref(j);
+    service_respond(r, body);
+}
+
+/* ---- finding the model --------------------------------------------------- */
+
+/* Parses the body of a request into *f and returns the model that it names;
+ * NULL with *why filled if there is none. *body owns the fields; the caller
+ * releases it. Unlike in other protocols a name must be right even if there is
+ * only one model, because clients conclude from a 404 that it is missing. */
+static struct model *find(struct models *m, const struct http_request *r,
+                          struct fields *f, json_t **body,
+                          struct api_error *why)
+{
+    const char *name = NULL, *text;
+    size_t len;
+    int i;
+
+    *body = NULL;
+    *f = (struct fields){.why = why};
+    text = http_body(r, &len);
+    if (len == 0) {
+        api_error_set(why, 400, "invalid_json", NULL,
+                      "missing request body; send a JSON object");
+        return NULL;
+    }
+    if (!fields_read(f, body, text, len, why) ||
+        !field_text(f, "name", &name) || !field_text(f, "model", &name))
+        return NULL;
+    if (!name || !*name) {
+        api_error_set(why, 400, "model_required", "model",
+                      "model is required; GET /api/tags lists the names");
+        return NULL;
+    }
+    i = models_find(m, name);
+    if (i < 0) {
+        models_scan(m);
+        i = models_find(m, name);
+    }
+    if (i < 0)
+        models_reject_name(m, name, why);
+    return i < 0 ? NULL : &m->model[i];
+}
+
+/* Handles a request that generates text or computes embeddings: passes it to
+ * its model, or unloads the model if that is all it requests. */
+void models_on_ollama(void *models, struct http_request *r)
+{
+    struct models *m = models;
+    bool chats = !strcmp(http_path(r), "/api/chat");
+    bool generates = chats || !strcmp(http_path(r), "/api/generate");
+    struct api_error why;
+    struct fields f;
+    json_t *body;
+    double keep = -1;
+    struct model *a = find(m, r, &f, &body, &why);
+    const char *name = NULL;
+
+    if (!a || !ollama_keep_alive(&f, &keep)) {
+        service_reject(r, &why);
+    } else if (generates && keep == 0 && ollama_is_empty(&f, chats)) {
+        pthread_mutex_lock(&m->lock);
+        if (!models_unload(m, a))
+            models_cancel_load(m, a);
+        pthread_mutex_unlock(&m->lock);
+        name = json_string_value(field(&f, "model"));
+        service_respond(
+            r, ollama_empty_body(chats, name ? name : a->about.name, "unload"));
+    } else {
+        models_dispatch(m, a, r);
+    }
+    json_decref(body);
+}
+
+/* ---- keep_alive ---------------------------------------------------------- */
+
+bool models_read_keep(const struct http_request *r, double *seconds)
+{
+    struct api_error why;
+    struct fields f = {.why = &why};
+    json_t *body = NULL;
+    size_t len;
+    const char *text = http_body(r, &len);
+
+    *seconds = NAN;
+    if (strncmp(http_path(r), "/api/", 5) != 0)
+        return false;
+    if (strstr(text, "\"keep_alive\"") &&
+        fields_read(&f, &body, text, len, &why) &&
+        !ollama_keep_alive(&f, seconds))
+        *seconds = NAN;
+    json_decref(body);
+    return true;
+}
+
+void models_keep(struct models *m, struct model *a, double seconds)
+{
+    a->idle_s = isnan(seconds) ? a->about.idle_s : fmax(seconds, 0);
+    if (seconds == 0)
+        models_unload(m, a);
+}
+
+/* ---- descriptions -------------------------------------------------------- */
+
+static void add_text(void *user, const char *s, size_t n)
+{
+    text_add(user, s, n); /* if out of memory, the JSON is invalid */
+}
+
+/* Returns the description of a file by pl_inspect, without its tensors; NULL if
+ * it cannot be read. */
+static json_t *inspect(const char *path)
+{
+    struct text t = {0};
+    json_t *j = NULL;
+    pl_err err;
+
+    if (pl_inspect(path, true, add_text, &t, &err) == PL_OK)
+        j = json_loadb(t.s, t.n, 0, NULL);
+    text_free(&t);
+    if (j)
+        json_object_del(j, "tensors");
+    return j;
+}
+
+/* A description of a model. */
+struct about {
+    char name[256];   /* with a tag */
+    char digest[72];  /* 64 digits that identify the file */
+    double modified;  /* seconds since 1970; 0 if unknown */
+    json_t *file;     /* see inspect(); owned; NULL if unknown */
+    const char *arch; /* borrowed from `file` */
+    char size[32];    /* number of parameters */
+    const char *quant;
+};
+
+/* Writes 64 digits that change with the model's file. They are not a
+ * checksum. */
+static void make_digest(char out[72], const char *path, const struct stat *st)
+{
+    char text[64];
+    uint64_t x = 0xcbf29ce484222325u;
+
+    snprintf(text, sizeof text, "%lld %lld", (long long)st->st_size,
+             (long long)st->st_mtime);
+    for (int i = 0; i < 4; i++) {
+        for (const char *s = path; *s; s++)
+            x = (x ^ (unsigned char)*s) * 0x100000001b3u;
+        for (const char *s = text; *s; s++)
+            x = (x ^ (unsigned char)*s) * 0x100000001b3u;
+        snprintf(out + 16 * i, 72 - 16 * (size_t)i, "%016" PRIx64, x);
+    }
+}
+
+/* Returns metadata of a file; NULL if it is absent or an array. */
+static const json_t *meta(const json_t *file, const char *key)
+{
+    return json_object_get(
+        json_object_get(json_object_get(file, "metadata"), key), "value");
+}
+
+/* Writes a number of parameters as "8.0B". */
+static void name_size(char out[32], json_int_t n)
+{
+    if (n >= 1000000000)
+        snprintf(out, 32, "%.1fB", (double)n / 1e9);
+    else if (n >= 1000000)
+        snprintf(out, 32, "%.2fM", (double)n / 1e6);
+    else
+        snprintf(out, 32, "%.0fK", (double)n / 1e3);
+}
+
+/* The names of general.file_type. */
+static const char *const file_types[] = {
+    [0] = "F32",      [1] = "F16",     [2] = "Q4_0",    [3] = "Q4_1",
+    [7] = "Q8_0",     [8] = "Q5_0",    [9] = "Q5_1",    [10] = "Q2_K",
+    [11] = "Q3_K_S",  [12] = "Q3_K_M", [13] = "Q3_K_L", [14] = "Q4_K_S",
+    [15] = "Q4_K_M",  [16] = "Q5_K_S", [17] = "Q5_K_M", [18] = "Q6_K",
+    [19] = "IQ2_XXS", [20] = "IQ2_XS", [21] = "Q2_K_S", [22] = "IQ3_XS",
+    [23] = "IQ3_XXS", [24] = "IQ1_S",  [25] = "IQ4_NL", [26] = "IQ3_S",
+    [27] = "IQ3_M",   [28] = "IQ2_S",  [29] = "IQ2_M",  [30] = "IQ4_XS",
+    [31] = "IQ1_M",   [32] = "BF16",   [36] = "TQ1_0",  [37] = "TQ2_0",
+    [38] = "MXFP4",
+};
+
+/* Returns the name of a file's quantization: that of its file type, else of the
+ * format of most values. */
+static const char *quant_of(const json_t *file)
+{
+    const json_t *type = meta(file, "general.file_type"), *value;
+    const json_int_t i = json_integer_value(type);
+    const char *name = "unknown", *key;
+    json_int_t most = 0;
+
+    if (json_is_integer(type) && i >= 0 &&
+        i < (json_int_t)(sizeof file_types / sizeof *file_types) &&
+        file_types[i])
+        return file_types[i];
+    json_object_foreach (
+        json_object_get(json_object_get(file, "totals"), "types"), key, value) {
+        json_int_t n = json_integer_value(json_object_get(value, "values"));
+
+        if (n > most) {
+            most = n;
+            name = key;
+        }
+    }
+    return name;
+}
+
+/* Fills *out with what the model's file says. Files are read again only if they
+ * have changed. The caller calls about_fini. */
+static void about_init(struct about *out, struct models *m, struct model *a)
+{
+    char path[4096];
+    struct stat st = {0};
+    const json_t *arch;
+
+    *out = (struct about){.arch = "", .quant = "unknown"};
+    snprintf(out->name, sizeof out->name, "%.240s%s", a->about.name,
+             strchr(a->about.name, ':') ? "" : ":latest");
+    pthread_mutex_lock(&m->lock);
+    snprintf(path, sizeof path, "%s",
+             a->service && a->service->path ? a->service->path : a->about.path);
+    if (stat(path, &st) == 0 && a->file_time == st.st_mtime &&
+        a->file_bytes == st.st_size)
+        out->file = json_incref(a->file);
+    pthread_mutex_unlock(&m->lock);
+    make_digest(out->digest, path, &st);
+    out->modified = (double)st.st_mtime;
+    if (!out->file && S_ISREG(st.st_mode) && (out->file = inspect(path))) {
+        pthread_mutex_lock(&m->lock);
+        json_decref(a->file);
+        a->file = json_incref(out->file);
+        a->file_time = st.st_mtime;
+        a->file_bytes = st.st_size;
+        pthread_mutex_unlock(&m->lock);
+    }
+    arch = meta(out->file, "general.architecture");
+    if (arch)
+        out->arch = json_string_value(arch);
+    if (out->file) {
+        name_size(out->size,
+                  json_integer_value(json_object_get(
+                      json_object_get(out->file, "totals"), "values")));
+        out->quant = quant_of(out->file);
+    }
+}
+
+static void about_fini(struct about *about)
+{
+    json_decref(about->file);
+}
+
+static json_t *details_json(const struct about *b)
+{
+    return json_pack("{s:s, s:s, s:s, s:[s], s:s, s:s}", "parent_model", "",
+                     "format", "gguf", "family", b->arch, "families", b->arch,
+                     "parameter_size", b->size, "quantization_level", b->quant);
+}
+
+static json_int_t bytes_of(const struct about *b)
+{
+    return json_integer_value(json_object_get(b->file, "bytes"));
+}
+
+static void on_tags(void *models, struct http_request *r)
+{
+    struct models *m = models;
+    json_t *list = json_array();
+
+    models_scan(m);
+    for (int i = 0; i < m->n; i++) {
+        char modified[OLLAMA_TIME];
+        struct about b;
+
+        if (m->model[i].hidden)
+            continue;
+        about_init(&b, m, &m->model[i]);
+        ollama_time(modified, b.modified);
+        json_array_append_new(list, json_pack("{s:s, s:s, s:s, s:I, s:s, s:o}",
+                                              "name", b.name, "model", b.name,
+                                              "modified_at", modified, "size",
+                                              bytes_of(&b), "digest", b.digest,
+                                              "details", details_json(&b)));
+        about_fini(&b);
+    }
+    respond_json(r, json_pack("{s:o}", "models", list));
+}
+
+/* ---- /api/show ----------------------------------------------------------- */
+
+static bool has_word(const char *text, const char *const *words, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (text && strstr(text, words[i]))
+            return true;
+    return false;
+}
+
+/* Returns true if the options of a model say so, or if it is loaded and
+ * computes them. */
+static bool has_embeddings(struct models *m, const struct model *a)
+{
+    bool has;
+
+    pthread_mutex_lock(&m->lock);
+    has = a->service && a->service->pooling != EMBEDDINGS_OFF;
+    pthread_mutex_unlock(&m->lock);
+    for (int i = 0; i < a->about.n_args; i++)
+        has |= !strncmp(a->about.args[i], "--embedding", 11);
+    return has;
+}
+
+static json_t *capabilities(struct models *m, const struct model *a,
+                            const json_t *file)
+{
+    static const char *const thinking[] = {
+        "enable_thinking", "reasoning_content", "<think>",
+        "[THINK]",         "reasoning_effort",  "thinking",
+    };
+    static const char *const tools[] = {"tools"};
+    const char *form = json_string_value(meta(file, "tokenizer.chat_template"));
+    json_t *list = json_pack("[s]", "completion");
+
+    if (has_word(form, tools, 1) ||
+        meta(file, "tokenizer.chat_template.tool_use"))
+        json_array_append_new(list, json_string("tools"));
+    if (meta(file, "tokenizer.ggml.fim_pre_token_id") ||
+        meta(file, "tokenizer.ggml.prefix_token_id"))
+        json_array_append_new(list, json_string("insert"));
+    if (has_word(form, thinking, sizeof thinking / sizeof *thinking))
+        json_array_append_new(list, json_string("thinking"));
+    if (has_embeddings(m, a))
+        json_array_append_new(list, json_string("embedding"));
+    return list;
+}
+
+/* Returns the metadata of a file by its keys. Arrays are null, as in Ollama's
+ * own responses, and the template is a field of its own. */
+static json_t *model_info(const json_t *file)
+{
+    json_t *all = json_object(), *value;
+    const char *key;
+
+    json_object_foreach (json_object_get(file, "metadata"), key, value) {
+        json_t *v = json_object_get(value, "value");
+
+        if (strncmp(key, "tokenizer.chat_template", 23) != 0)
+            json_object_set_new(all, key, v ? json_incref(v) : json_null());
+    }
+    json_object_set(all, "general.parameter_count",
+                    json_object_get(json_object_get(file, "totals"), "values"));
+    return all;
+}
+
+/* Writes the parameters of a Modelfile: the context of a loaded model. */
+static void name_parameters(struct models *m, const struct model *a,
+                            char text[64])
+{
+    pthread_mutex_lock(&m->lock);
+    text[0] = '\0';
+    if (a->service && a->service->engine)
+        snprintf(text, 64, "num_ctx                        %" PRId64,
+                 pl_engine_n_ctx(a->service->engine));
+    pthread_mutex_unlock(&m->lock);
+}
+
+static void on_show(void *models, struct http_request *r)
+{
+    struct models *m = models;
+    char modified[OLLAMA_TIME], parameters[64];
+    struct api_error why;
+    struct fields f;
+    struct about b;
+    json_t *body;
+    struct model *a = find(m, r, &f, &body, &why);
+    const char *form;
+
+    json_decref(body);
+    if (!a) {
+        service_reject(r, &why);
+        return;
+    }
+    about_init(&b, m, a);
+    ollama_time(modified, b.modified);
+    name_parameters(m, a, parameters);
+    form = json_string_value(meta(b.file, "tokenizer.chat_template"));
+    respond_json(r,
+                 json_pack("{s:o, s:s, s:s, s:o, s:o, s:o, s:s}", "modelfile",
+                           json_sprintf("FROM %s\n", b.name), "parameters",
+                           parameters, "template", form ? form : "", "details",
+                           details_json(&b), "model_info", model_info(b.file),
+                           "capabilities", capabilities(m, a, b.file),
+                           "modified_at", modified));
+    about_fini(&b);
+}
+
+/* ---- /api/ps, /api/version ----------------------------------------------- */
+
+/* A loaded model in /api/ps. */
+struct loaded {
+    json_int_t n_ctx, bytes, vram; /* vram: the bytes in accelerators */
+    double idle_s; /* seconds until it is unloaded; -1 for never */
+};
+
+/* Adds up the bytes of the plan's devices. */
+static void count_bytes(const struct service *v, struct loaded *out)
+{
+    struct text t = {0};
+    json_t *plan = NULL, *device;
+    pl_err err;
+    size_t i;
+
+    if (pl_plan_print(pl_engine_plan(v->engine), true, add_text, &t, &err) ==
+        PL_OK)
+        plan = json_loadb(t.s, t.n, 0, NULL);
+    text_free(&t);
+    json_array_foreach (json_object_get(plan, "devices"), i, device) {
+        const char *key;
+        json_t *bytes;
+
+        json_object_foreach (json_object_get(device, "bytes"), key, bytes) {
+            out->bytes += json_integer_value(bytes);
+            if (json_is_true(json_object_get(device, "accelerator")))
+                out->vram += json_integer_value(bytes);
+        }
+    }
+    json_decref(plan);
+}
+
+/* Fills *out for a model. Returns false if it is not loaded. */
+static bool is_loaded(struct models *m, struct model *a, struct loaded *out)
+{
+    bool is;
+
+    *out = (struct loaded){.idle_s = -1};
+    pthread_mutex_lock(&m->lock);
+    is = a->state == MODEL_LOADED && a->service && a->service->engine;
+    if (is) {
+        models_use(a, 1); /* keeps the service for count_bytes */
+        if (a->idle_s > 0 && !a->about.pinned)
+            out->idle_s = a->n_use > 1
+                              ? a->idle_s
+                              : fmax(a->used + a->idle_s - loop_now(), 0);
+    }
+    pthread_mutex_unlock(&m->lock);
+    if (!is)
+        return false;
+    out->n_ctx = pl_engine_n_ctx(a->service->engine);
+    count_bytes(a->service, out);
+    pthread_mutex_lock(&m->lock);
+    models_use(a, -1);
+    pthread_mutex_unlock(&m->lock);
+    return true;
+}
+
+static void on_ps(void *models, struct http_request *r)
+{
+    static const double century = 100 * 365.25 * 86400;
+    struct models *m = models;
+    json_t *list = json_array();
+
+    for (int i = 0; i < m->n; i++) {
+        char expires[OLLAMA_TIME];
+        struct loaded l;
+        struct about b;
+
+        if (!is_loaded(m, &m->model[i], &l))
+            continue;
+        about_init(&b, m, &m->model[i]);
+        ollama_time(expires,
+                    ollama_now() + (l.idle_s < 0 ? century : l.idle_s));
+        json_array_append_new(
+            list,
+            json_pack("{s:s, s:s, s:I, s:s, s:o, s:s, s:I, s:I}", "name",
+                      b.name, "model", b.name, "size", l.bytes, "digest",
+                      b.digest, "details", details_json(&b), "expires_at",
+                      expires, "size_vram", l.vram, "context_length", l.n_ctx));
+        about_fini(&b);
+    }
+    respond_json(r, json_pack("{s:o}", "models", list));
+}
+
+static void on_version(void *models, struct http_request *r)
+{
+    (void)models;
+    respond_json(r, json_pack("{s:s, s:s}", "version", OLLAMA_VERSION, "plait",
+                              pl_version()));
+}
+
+/* ---- what is not supported ----------------------------------------------- */
+
+/* The routes that change models, by their paths after "/api/". */
+static const struct {
+    const char *path, *what;
+} changes[] = {
+    {"pull", "downloading models while the server runs is not supported; start "
+             "it with -hf USER/REPO"},
+    {"push", "uploading models is not supported"},
+    {"create", "creating models is not supported; put GGUF files into "
+               "--models-dir, or describe them in --models-preset"},
+    {"copy", "copying models is not supported; give several names with -a or "
+             "in --models-preset"},
+    {"delete", "deleting models is not supported; remove the file yourself"},
+    {"blobs", "uploading files is not supported; put GGUF files into "
+              "--models-dir"},
+};
+
+static void on_change(void *models, struct http_request *r)
+{
+    const char *path = http_path(r) + 5;
+    struct api_error why;
+
+    (void)models;
+    for (size_t i = 0; i < sizeof changes / sizeof *changes; i++)
+        if (!strncmp(path, changes[i].path, strlen(changes[i].path)))
+            api_error_set(&why, 501, "not_supported", NULL, "/api/%s: %s",
+                          changes[i].path, changes[i].what);
+    service_reject(r, &why);
+}
+
+const struct http_route models_ollama_routes[] = {
+    {"POST", "/api/chat", models_on_ollama, 0},
+    {"POST", "/api/generate", models_on_ollama, 0},
+    {"POST", "/api/embed", models_on_ollama, 0},
+    {"POST", "/api/embeddings", models_on_ollama, 0},
+    {"GET", "/api/tags", on_tags, 0},
+    {"POST", "/api/show", on_show, 0},
+    {"GET", "/api/ps", on_ps, 0},
+    {"GET", "/api/version", on_version, 0},
+    {"POST", "/api/pull", on_change, 0},
+    {"POST", "/api/push", on_change, 0},
+    {"POST", "/api/create", on_change, 0},
+    {"POST", "/api/copy", on_change, 0},
+    {"DELETE", "/api/delete", on_change, 0},
+    {"GET", "/api/blobs/{}", on_change, 0},
+    {"POST", "/api/blobs/{}", on_change, 0},
+};
+const int models_n_ollama_route =
+    sizeof models_ollama_routes / sizeof *models_ollama_routes;

@@ -1,0 +1,489 @@
+/* Rewrites requests of Ollama's /api/chat and /api/generate as requests of
+ * llama-server, which the readers of the other protocols read: options become
+ * fields, a prompt becomes a conversation, and messages get the names that
+ * templates know. Only fields that Ollama has are taken over. */
+#include "ollama.h"
+#include "request_parse.h"
+
+#include <ctype.h>
+#include <math.h>
+#include <stdlib.h>
+
+/* ---- keep_alive ---------------------------------------------------------- */
+
+static const struct {
+    const char *name;
+    double seconds;
+} units[] = {{"ns", 1e-9}, {"us", 1e-6}, {"\xc2\xb5s", 1e-6},
+             {"ms", 1e-3}, {"h", 3600},  {"m", 60},
+             {"s", 1}};
+
+/* Parses a duration: numbers with units, "1h30m", or one number of seconds
+ * without. Returns false if it is malformed. */
+static bool parse_duration(const char *s, double *out)
+{
+    double sign = *s == '-' ? -1 : 1, sum = 0;
+
+    s += *s == '-' || *s == '+';
+    if (*s == '\0')
+        return false;
+    while (*s != '\0') {
+        char *end;
+        double n = strtod(s, &end);
+        size_t i = 0;
+
+        if (!isdigit((unsigned char)*s) && *s != '.')
+            return false;
+        if (end == s || !isfinite(n))
+            return false;
+        if (*end == '\0' && sum == 0) { /* seconds */
+            *out = sign * n;
+            return true;
+        }
+        while (i < sizeof(units) / sizeof(units[0]) &&
+               strncmp(end, units[i].name, strlen(units[i].name)) != 0)
+            i++;
+        if (i == sizeof(units) / sizeof(units[0]))
+            return false;
+        sum += n * units[i].seconds;
+        s = end + strlen(units[i].name);
+    }
+    *out = sign * sum;
+    return true;
+}
+
+bool ollama_keep_alive(const struct fields *f, double *seconds)
+{
+    const json_t *v = field(f, "keep_alive");
+
+    if (v == NULL)
+        return true;
+    if (json_is_number(v)) {
+        *seconds = json_number_value(v);
+        return true;
+    }
+    if (json_is_string(v) && parse_duration(json_string_value(v), seconds))
+        return true;
+    return field_wrong(f, "keep_alive", v,
+                       "a number of seconds, or a duration such as \"5m\"; -1 "
+                       "keeps the model, 0 unloads it");
+}
+
+bool ollama_is_empty(const struct fields *f, bool chats)
+{
+    return chats ? json_array_size(field(f, "messages")) == 0 &&
+                       (field(f, "messages") == NULL ||
+                        json_is_array(field(f, "messages")))
+                 : (field(f, "prompt") == NULL ||
+                    (json_is_string(field(f, "prompt")) &&
+                     json_string_length(field(f, "prompt")) == 0)) &&
+                       json_string_length(field(f, "suffix")) == 0;
+}
+
+/* ---- fields -------------------------------------------------------------- */
+
+/* Sets a field of the new request and takes ownership of `value`. */
+static bool put(struct request_reader *r, json_t *to, const char *name,
+                json_t *value)
+{
+    return json_object_set_new(to, name, value) == 0 ||
+           api_error_set_memory(r->f.why);
+}
+
+/* Copies a field, if it is present, to the field `as`. */
+static bool copy(struct request_reader *r, json_t *to, const struct fields *f,
+                 const char *name, const char *as)
+{
+    const json_t *v = field(f, name);
+
+    return v == NULL || put(r, to, as, json_incref((json_t *)v));
+}
+
+/* Options of llama-server's requests with the same name and meaning. */
+static const char *const same[] = {
+    "temperature",
+    "top_k",
+    "top_p",
+    "min_p",
+    "typical_p",
+    "seed",
+    "stop",
+    "repeat_last_n",
+    "repeat_penalty",
+    "presence_penalty",
+    "frequency_penalty",
+    "mirostat",
+    "mirostat_tau",
+    "mirostat_eta",
+};
+/* Options that are read below, and those about loading, which change no result
+ * here. num_keep is about contexts that are shifted, and here none is. */
+static const char *const quiet[] = {
+    "num_predict", "num_ctx",    "num_keep",   "num_batch", "num_gpu",
+    "main_gpu",    "num_thread", "numa",       "low_vram",  "use_mmap",
+    "use_mlock",   "vocab_only", "logits_all", "f16_kv",    "embedding_only",
+};
+
+static bool is_in(const char *name, const char *const *list, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (strcmp(name, list[i]) == 0)
+            return true;
+    return false;
+}
+
+/* Adds a name to those that the log lists. */
+static void pass_over(struct request *a, const char *name)
+{
+    size_t n = strlen(a->passed_over);
+
+    snprintf(a->passed_over + n, sizeof(a->passed_over) - n, "%s%.32s",
+             n > 0 ? ", " : "", name);
+}
+
+static bool rewrite_options(struct request_reader *r, json_t *to)
+{
+    struct fields options;
+    int64_t n_predict = -1;
+    const char *name;
+    json_t *value;
+
+    if (!fields_within(&r->f, "options", &options))
+        return false;
+    json_object_foreach ((json_t *)options.in, name, value) {
+        if (json_is_null(value) ||
+            is_in(name, quiet, sizeof(quiet) / sizeof(quiet[0])))
+            continue;
+        if (!is_in(name, same, sizeof(same) / sizeof(same[0])))
+            pass_over(r->a, name);
+        else if (!put(r, to, name, json_incref(value)))
+            return false;
+    }
+    if (!field_int(&options, "num_ctx", 0, INT32_MAX, &r->a->num_ctx) ||
+        !field_int(&options, "num_predict", INT32_MIN, INT32_MAX, &n_predict))
+        return false;
+    return n_predict <= 0 || put(r, to, "n_predict", json_integer(n_predict));
+}
+
+/* Rewrites "format": "json", or a JSON Schema. */
+static bool rewrite_format(struct request_reader *r, json_t *to)
+{
+    const json_t *v = field(&r->f, "format");
+
+    if (v == NULL || (json_is_string(v) && json_string_length(v) == 0))
+        return true;
+    if (json_is_object(v))
+        return put(r, to, "response_format",
+                   json_pack("{s:s, s:{s:O}}", "type", "json_schema",
+                             "json_schema", "schema", (json_t *)v));
+    if (json_is_string(v) && strcmp(json_string_value(v), "json") == 0)
+        return put(r, to, "response_format",
+                   json_pack("{s:s}", "type", "json_object"));
+    return field_wrong(&r->f, "format", v,
+                       "\"json\" or a JSON Schema, an object");
+}
+
+static bool rewrite_think(struct request_reader *r, json_t *to)
+{
+    static const char *const levels[] = {"low", "medium", "high"};
+    const json_t *v = field(&r->f, "think");
+    const char *s = json_string_value(v);
+
+    if (v == NULL)
+        return true;
+    if (json_is_boolean(v))
+        return request_set_thinking(r, json_is_true(v));
+    if (s != NULL && is_in(s, levels, 3))
+        return request_set_thinking(r, true) &&
+               put(r, to, "reasoning_effort", json_string(s));
+    return field_wrong(&r->f, "think", v,
+                       "true, false, \"low\", \"medium\" or \"high\"");
+}
+
+/* Rewrites "logprobs" and "top_logprobs", which counts only with it. */
+static bool rewrite_probs(struct request_reader *r, json_t *to)
+{
+    bool probs = false;
+    int64_t top = 0;
+
+    if (!field_bool(&r->f, "logprobs", &probs) ||
+        !field_int(&r->f, "top_logprobs", 0, 20, &top))
+        return false;
+    return !probs || (put(r, to, "logprobs", json_true()) &&
+                      put(r, to, "top_logprobs", json_integer(top)));
+}
+
+/* Rewrites the fields that both routes have. */
+static bool rewrite_common(struct request_reader *r, json_t *to)
+{
+    double keep;
+    bool stream = true;
+
+    return ollama_keep_alive(&r->f, &keep) &&
+           field_bool(&r->f, "stream", &stream) &&
+           put(r, to, "stream", json_boolean(stream)) &&
+           copy(r, to, &r->f, "model", "model") && rewrite_options(r, to) &&
+           rewrite_format(r, to) && rewrite_think(r, to) &&
+           rewrite_probs(r, to);
+}
+
+/* ---- messages ------------------------------------------------------------ */
+
+/* The conversation that is being rewritten. Ollama's clients need not send ids:
+ * results belong to calls by their order and by the tools' names. */
+struct talk {
+    struct request_reader *r;
+    json_t *list; /* the new messages; owned */
+    json_t *open; /* [id, name] of each call without a result; owned */
+    int n_call;
+};
+
+/* Copies the calls of a message, gives ids to those without, and notes them as
+ * open. */
+static bool rewrite_calls(struct talk *t, const struct fields *m,
+                          json_t *message)
+{
+    const json_t *calls = NULL;
+    json_t *list;
+
+    if (!field_list(m, "tool_calls", &calls))
+        return false;
+    if (json_array_size(calls) == 0) {
+        json_object_del(message, "tool_calls");
+        return true;
+    }
+    list = json_array();
+    if (!put(t->r, message, "tool_calls", list))
+        return false;
+    for (size_t i = 0; i < json_array_size(calls); i++) {
+        struct fields call, function;
+        const char *id = NULL, *name = NULL;
+        char own[32];
+
+        if (!fields_item(m, "tool_calls", calls, i, &call) ||
+            !field_need(&call, "function") ||
+            !fields_within(&call, "function", &function) ||
+            !field_text(&function, "name", &name) ||
+            !field_text(&call, "id", &id))
+            return false;
+        snprintf(own, sizeof(own), "call_%d", t->n_call++);
+        if (id == NULL || *id == '\0')
+            id = own;
+        if (json_array_append_new(
+                list, json_pack("{s:s, s:s, s:O}", "id", id, "type", "function",
+                                "function", (json_t *)function.in)) != 0 ||
+            json_array_append_new(
+                t->open, json_pack("[s, s]", id, name ? name : "")) != 0)
+            return api_error_set_memory(t->r->f.why);
+    }
+    return true;
+}
+
+/* Gives a result the id and the name of its call: of the one with its id, else
+ * of the first open call of its tool, else of the first open call. */
+static bool rewrite_result(struct talk *t, const struct fields *m,
+                           json_t *message)
+{
+    const char *id = NULL, *name = NULL;
+    size_t n = json_array_size(t->open), at = n;
+
+    if (!field_text(m, "tool_call_id", &id) ||
+        !field_text(m, "tool_name", &name) ||
+        (name == NULL && !field_text(m, "name", &name)))
+        return false;
+    for (size_t i = n; i-- > 0;) {
+        const json_t *call = json_array_get(t->open, i);
+        const char *of = json_string_value(json_array_get(call, 0));
+        const char *tool = json_string_value(json_array_get(call, 1));
+
+        if (id != NULL ? strcmp(of, id) == 0
+                       : name == NULL || strcmp(tool, name) == 0)
+            at = i;
+    }
+    if (id == NULL && at == n && n > 0)
+        at = 0;
+    if (at < n) {
+        const json_t *call = json_array_get(t->open, at);
+        const char *tool = json_string_value(json_array_get(call, 1));
+
+        if ((id == NULL && !put(t->r, message, "tool_call_id",
+                                json_incref(json_array_get(call, 0)))) ||
+            (name == NULL && *tool != '\0' &&
+             !put(t->r, message, "name", json_string(tool))))
+            return false;
+        json_array_remove(t->open, at);
+    }
+    json_object_del(message, "tool_name");
+    return name == NULL || put(t->r, message, "name", json_string(name));
+}
+
+static bool rewrite_message(struct talk *t, const json_t *given, size_t i)
+{
+    struct fields m;
+    const char *role = NULL;
+    json_t *message;
+
+    if (!fields_item(&t->r->f, "messages", given, i, &m) ||
+        !field_need(&m, "role") || !field_text(&m, "role", &role))
+        return false;
+    if (json_array_size(field(&m, "images")) > 0)
+        return field_unsupported(&m, "images", "images are");
+    message = json_copy((json_t *)m.in);
+    if (message == NULL || json_array_append_new(t->list, message) != 0)
+        return api_error_set_memory(t->r->f.why);
+    json_object_del(message, "images");
+    json_object_del(message, "thinking");
+    if (!copy(t->r, message, &m, "thinking", "reasoning_content"))
+        return false;
+    if (field(&m, "content") == NULL &&
+        !put(t->r, message, "content", json_string("")))
+        return false;
+    return strcmp(role, "tool") == 0 ? rewrite_result(t, &m, message)
+                                     : rewrite_calls(t, &m, message);
+}
+
+static bool rewrite_messages(struct request_reader *r, json_t *to)
+{
+    struct talk t = {.r = r, .list = json_array(), .open = json_array()};
+    const json_t *given = NULL;
+    bool ok = t.list != NULL && t.open != NULL ? true
+                                               : api_error_set_memory(r->f.why);
+
+    ok = ok && field_list(&r->f, "messages", &given);
+    for (size_t i = 0; ok && i < json_array_size(given); i++)
+        ok = rewrite_message(&t, given, i);
+    json_decref(t.open);
+    if (ok)
+        return put(r, to, "messages", t.list) &&
+               copy(r, to, &r->f, "tools", "tools");
+    json_decref(t.list);
+    return false;
+}
+
+/* ---- /api/generate ------------------------------------------------------- */
+
+/* Returns true if a template, which Ollama writes in Go's language, only passes
+ * the prompt through. */
+static bool is_plain_template(const char *s)
+{
+    static const char plain[] = "{{.Prompt}}";
+    size_t n = 0;
+
+    for (; *s != '\0'; s++)
+        if (!isspace((unsigned char)*s) &&
+            (n >= sizeof(plain) - 1 || plain[n++] != *s))
+            return false;
+    return n == sizeof(plain) - 1;
+}
+
+/* Reads "context", the tokens that an earlier response returned. */
+static bool read_context(struct request_reader *r)
+{
+    struct request *a = r->a;
+    const json_t *list = NULL;
+    size_t n;
+
+    if (!field_list(&r->f, "context", &list))
+        return false;
+    n = json_array_size(list);
+    a->context = n > 0 ? malloc(n * sizeof(*a->context)) : NULL;
+    if (n > 0 && a->context == NULL)
+        return api_error_set_memory(r->f.why);
+    for (size_t i = 0; i < n; i++) {
+        const json_t *v = json_array_get(list, i);
+
+        if (!json_is_integer(v) || json_integer_value(v) < 0 ||
+            json_integer_value(v) >= r->rules->n_vocab)
+            return field_wrong(&r->f, "context", v,
+                               "the list of token ids of an earlier response");
+        a->context[a->n_context++] = (int32_t)json_integer_value(v);
+    }
+    return true;
+}
+
+/* Sets `to` to a conversation of the system's text, if any, and the prompt. */
+static bool put_conversation(struct request_reader *r, json_t *to,
+                             const char *system)
+{
+    json_t *list = json_array();
+
+    if (!put(r, to, "messages", list))
+        return false;
+    if (system != NULL && *system != '\0' &&
+        json_array_append_new(list, json_pack("{s:s, s:s}", "role", "system",
+                                              "content", system)) != 0)
+        return api_error_set_memory(r->f.why);
+    return json_array_append_new(
+               list, json_pack("{s:s, s:O}", "role", "user", "content",
+                               (json_t *)field(&r->f, "prompt"))) == 0 ||
+           api_error_set_memory(r->f.why);
+}
+
+static bool rewrite_prompt(struct request_reader *r, json_t *to)
+{
+    struct request *a = r->a;
+    const char *prompt = NULL, *suffix = NULL, *system = NULL, *form = NULL;
+    bool raw = false;
+
+    if (!field_text(&r->f, "prompt", &prompt) ||
+        !field_text(&r->f, "suffix", &suffix) ||
+        !field_text(&r->f, "system", &system) ||
+        !field_text(&r->f, "template", &form) ||
+        !field_bool(&r->f, "raw", &raw) || !read_context(r))
+        return false;
+    form = form != NULL && *form != '\0' ? form : NULL;
+    if (raw && (form != NULL || a->n_context > 0 ||
+                (system != NULL && *system != '\0')))
+        return api_error_set(r->f.why, 400, "invalid_value", "raw",
+                             "raw: cannot be combined with template, system or "
+                             "context; leave them out");
+    if (form != NULL && !is_plain_template(form))
+        return field_unsupported(&r->f, "template",
+                                 "another template than \"{{ .Prompt }}\" is");
+    if (suffix != NULL && *suffix != '\0') {
+        a->kind = REQUEST_INFILL;
+        return put(r, to, "prompt", json_string("")) &&
+               put(r, to, "input_prefix",
+                   prompt != NULL
+                       ? json_incref((json_t *)field(&r->f, "prompt"))
+                       : json_string("")) &&
+               copy(r, to, &r->f, "suffix", "input_suffix");
+    }
+    if (!raw && !put(r, to, "return_tokens", json_true()))
+        return false;
+    if (!raw && form == NULL) {
+        a->kind = REQUEST_CHAT;
+        return put_conversation(r, to, system);
+    }
+    a->kind = REQUEST_COMPLETION;
+    return copy(r, to, &r->f, "prompt", "prompt");
+}
+
+bool request_read_ollama(struct request_reader *r)
+{
+    struct request *a = r->a;
+    bool chats = a->kind == REQUEST_OLLAMA_CHAT;
+    json_t *to = json_object();
+    bool ok =
+        to != NULL ? rewrite_common(r, to) : api_error_set_memory(r->f.why);
+
+    a->load_only = ok && ollama_is_empty(&r->f, chats);
+    if (ok && !a->load_only && chats) {
+        a->kind = REQUEST_CHAT;
+        a->drop_turns = true;
+        ok = field_bool(&r->f, "truncate", &a->drop_turns) &&
+             rewrite_messages(r, to);
+    } else if (ok && !a->load_only) {
+        ok = rewrite_prompt(r, to);
+    }
+    if (!ok) {
+        json_decref(to);
+        return false;
+    }
+    json_decref(a->body);
+    a->body = to;
+    r->f.in = to;
+    if (!request_add_defaults(to, r->rules->defaults))
+        return api_error_set_memory(r->f.why);
+    return a->load_only || request_read_parts(r);
+}

@@ -1,0 +1,316 @@
+/* Adapts conversations to a chat template; see adapt.h. */
+#include "chat/adapt.h"
+
+#include "base/err.h"
+#include "base/numeral.h"
+#include "chat/adapt_change.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- attempts ------------------------------------------------------------ */
+
+/* Parses one of the texts of a conversation. Returns NULL if it is absent or
+ * not JSON of this type. */
+static json_t *load(struct conversation *w, const char *text, json_type type)
+{
+    json_error_t e = {.line = -1};
+    json_t *j = text ? json_loads(text, JSON_ALLOW_NUL, &e) : NULL;
+
+    if (j && json_typeof(j) == type)
+        return j;
+    /* For jansson an unknown error also means out of memory. */
+    w->failed |= text && !j &&
+                 (json_error_code(&e) == json_error_out_of_memory ||
+                  json_error_code(&e) == json_error_unknown);
+    json_decref(j);
+    return NULL;
+}
+
+/* Loads a conversation. Returns false if its texts are wrong, or if out of
+ * memory. */
+static bool load_all(struct conversation *w, const pl_conversation *c)
+{
+    json_t *m;
+    size_t i;
+
+    w->messages = load(w, c->messages, JSON_ARRAY);
+    w->tools = load(w, c->tools, JSON_ARRAY);
+    w->extra = load(w, c->extra ? c->extra : "{}", JSON_OBJECT);
+    json_array_foreach (w->messages, i, m)
+        if (!json_is_object(m))
+            return false;
+    return w->messages && w->extra && (w->tools || !c->tools);
+}
+
+/* The part that all attempts at rendering a conversation have in common. */
+struct adapting {
+    const struct chat_adapt *a;
+    const pl_conversation *c;
+    struct conversation given;
+    reply_render_fn *render;
+    void *user;
+};
+
+/* Renders the conversation with the changes of `set`. If the change `must`
+ * changes nothing, returns PL_BAD_ARGUMENT with an empty message. `must` may be
+ * -1. */
+static pl_status attempt(const struct adapting *how, unsigned set, int must,
+                         char **text, pl_err *err)
+{
+    pl_conversation c = *how->c;
+    char *own[3] = {NULL};
+    struct conversation w;
+    unsigned made = 0;
+    pl_status s = PL_BAD_ARGUMENT;
+
+    err->message[0] = '\0';
+    conversation_copy(&w, &how->given);
+    if (!w.failed)
+        made = conversation_change(&w, set, how->a->reasoning);
+    if (!w.failed && (must < 0 || made >> must & 1)) {
+        c.messages = own[0] = conversation_dump(w.messages);
+        c.tools = own[1] = conversation_dump(w.tools);
+        c.extra = own[2] = conversation_dump(w.extra);
+        w.failed = !c.messages || !c.extra || (w.tools && !c.tools);
+        if (!w.failed)
+            s = how->render(how->user, &c, text, err);
+    }
+    if (w.failed)
+        s = err_no_memory(err, "a conversation");
+    for (int i = 0; i < 3; i++)
+        free(own[i]);
+    conversation_fini(&w);
+    return s;
+}
+
+/* Tries one change after the other, and keeps each after which the template
+ * complains about something else. */
+static pl_status try_all(const struct adapting *how, char **text, pl_err *err)
+{
+    enum { MOST = 100 };
+    unsigned set = how->a->always;
+    pl_status s = attempt(how, set, -1, text, err);
+    pl_err now = *err, next;
+    int n = 0;
+
+    for (int i = 0; s == PL_BAD_ARGUMENT && i < N_CHANGE && n < MOST; i++) {
+        pl_status t;
+
+        if (set >> i & 1)
+            continue;
+        t = attempt(how, set | 1u << i, i, text, &next);
+        n += next.message[0] != '\0';
+        if (t == PL_OK || t == PL_NO_MEMORY) {
+            *err = next;
+            s = t;
+        } else if (next.message[0] && strcmp(next.message, now.message) != 0) {
+            set |= 1u << i;
+            now = next;
+            i = -1; /* a change that did not help may help now */
+        }
+    }
+    return s;
+}
+
+/* the field in which conversations have reasoning */
+static const char usual_name[] = "reasoning_content";
+
+pl_status chat_adapt_render(const struct chat_adapt *a,
+                            const pl_conversation *c, reply_render_fn *render,
+                            void *user, char **text, pl_err *err)
+{
+    struct adapting how = {.a = a, .c = c, .render = render, .user = user};
+    locale_t before;
+    pl_status s = PL_BAD_ARGUMENT;
+    pl_err own;
+
+    if (!a->always && (!a->reasoning || strcmp(a->reasoning, usual_name) == 0))
+        s = render(user, c, text, err);
+    if (s != PL_BAD_ARGUMENT)
+        return s;
+    before = numeral_begin();
+    if (load_all(&how.given, c))
+        s = try_all(&how, text, err ? err : &own);
+    else if (how.given.failed)
+        s = err_no_memory(err, "a conversation");
+    else /* says what is wrong */
+        s = render(user, c, text, err);
+    conversation_fini(&how.given);
+    numeral_end(before);
+    return s;
+}
+
+/* ---- learning ------------------------------------------------------------ */
+
+#define U(text) "{\"role\": \"user\", \"content\": \"" text "\"}"
+#define S(text) "{\"role\": \"system\", \"content\": \"" text "\"}"
+#define A(text, more)                                                          \
+    "{\"role\": \"assistant\", \"content\": \"" text "\"" more "}"
+#define THINKS          ", \"reasoning_content\": \"zq-thought\""
+#define CALLS_OF(calls) ", \"tool_calls\": [" calls "]"
+#define CALL(name, id)                                                         \
+    "{\"id\": \"" id "\", \"type\": \"function\", \"function\": {\"name\": "   \
+    "\"" name "\", \"arguments\": {\"zq_key\": \"zq-value\"}}}"
+#define ONE CALL("zq_first", "zqCallId1")
+#define TWO ONE ", " CALL("zq_second", "zqCallId2")
+#define RESULT                                                                 \
+    "{\"role\": \"tool\", \"tool_call_id\": \"zqCallId1\", \"name\": "         \
+    "\"zq_first\", \"content\": \"zq-result\"}"
+
+/* The calls of probes are not to this tool, so that their names are not in the
+ * list of tools, which templates show too. */
+static const char probe_tools[] =
+    "[{\"type\": \"function\", \"function\": {\"name\": \"zq_tool\", "
+    "\"description\": \"d\", \"parameters\": {\"type\": \"object\", "
+    "\"properties\": {\"zq_key\": {\"type\": \"string\", \"description\": "
+    "\"d\"}}, \"required\": [\"zq_key\"]}}}]";
+
+/* A conversation of which a template must show certain texts. If it does not,
+ * one of the changes becomes a part of all conversations, if the template shows
+ * them then. */
+struct probe {
+    const char *messages;
+    bool tools;
+    const char *shows[2];
+    const char *hides[2]; /* texts that it must not show; NULL for none */
+    int n_change;
+    enum change change[2];
+};
+
+static const struct probe probes[] = {
+    {"[" U("zq-user") "]", false, {"zq-user", ""}, {NULL, NULL}, 1, {PARTS}},
+    {"[" S("zq-system") "," U("zq-user") "]",
+     false,
+     {"zq-system", "zq-user"},
+     {NULL, NULL},
+     1,
+     {NO_SYSTEM}},
+    {"[" S("s") "," S("zq-second") "," U("u") "," A("a", "") "," S(
+         "zq-later") "," U("u") "]",
+     false,
+     {"zq-second", "zq-later"},
+     {NULL, NULL},
+     1,
+     {SYSTEM}},
+    /* Python's form of a dict is not what a model expects. */
+    {"[" U("u") "," A("", CALLS_OF(ONE)) "]",
+     true,
+     {"zq_first", "zq-value"},
+     {"'zq_key': 'zq-value'", NULL},
+     2,
+     {ARGUMENTS, CALLS}},
+    {"[" U("u") "," A("", CALLS_OF(ONE)) "," RESULT "]",
+     true,
+     {"zq-result", ""},
+     {NULL, NULL},
+     1,
+     {RESULTS}},
+    {"[" RESULT "," U("u") "]",
+     true,
+     {"zq-result", ""},
+     {NULL, NULL},
+     1,
+     {ORPHANS}},
+    {"[" U("u") "," A("", CALLS_OF(TWO)) "]",
+     true,
+     {"zq_first", "zq_second"},
+     {NULL, NULL},
+     1,
+     {SPLIT}},
+};
+
+/* A template that shows the list of parts itself does not read them. */
+#define RAW                                                                    \
+    {                                                                          \
+        "'thinking': 'zq-", "\"thinking\": \"zq-"                              \
+    }
+
+/* Reasoning is read in messages with calls, or at least in the last one. */
+static const struct probe thinks[] = {
+    {"[" U("u") "," A("", CALLS_OF(ONE) THINKS) "," RESULT "]",
+     true,
+     {"zq-thought", ""},
+     RAW,
+     0,
+     {0}},
+    {"[" U("u") "," A("a", THINKS) "]", false, {"zq-thought", ""}, RAW, 0, {0}},
+};
+
+static const struct probe thinks_and_says = {
+    "[" U("u") "," A("zq-said", CALLS_OF(ONE) THINKS) "," RESULT "]",
+    true,
+    {"zq-thought", "zq-said"},
+    {NULL, NULL},
+    1,
+    {THOUGHT}};
+
+/* Sets *yes if the template shows with the changes of `set` what it must. */
+static pl_status ask(const struct chat_adapt *a, const struct probe *p,
+                     unsigned set, reply_render_fn *render, void *user,
+                     bool *yes, pl_err *err)
+{
+    const pl_conversation c = {
+        .size = sizeof c,
+        .messages = p->messages,
+        .tools = p->tools ? probe_tools : NULL,
+        .extra = "{\"enable_thinking\": true, \"thinking\": true}",
+        .adapt = true};
+    struct adapting how = {.a = a, .c = &c, .render = render, .user = user};
+    char *text = NULL;
+    pl_status s = PL_NO_MEMORY;
+    pl_err why;
+
+    if (load_all(&how.given, &c))
+        s = attempt(&how, set, -1, &text, &why);
+    conversation_fini(&how.given);
+    *yes = s == PL_OK && strstr(text, p->shows[0]) && strstr(text, p->shows[1]);
+    for (int i = 0; i < 2 && *yes; i++)
+        *yes = !p->hides[i] || !strstr(text, p->hides[i]);
+    free(text);
+    return s == PL_NO_MEMORY ? err_no_memory(err, "a chat template") : PL_OK;
+}
+
+static pl_status learn(struct chat_adapt *a, const struct probe *p,
+                       reply_render_fn *render, void *user, pl_err *err)
+{
+    bool yes;
+
+    PL_TRY(ask(a, p, a->always, render, user, &yes, err));
+    for (int i = 0; !yes && i < p->n_change; i++) {
+        unsigned set = a->always | 1u << p->change[i];
+
+        PL_TRY(ask(a, p, set, render, user, &yes, err));
+        a->always = yes ? set : a->always;
+    }
+    return PL_OK;
+}
+
+static pl_status learn_reasoning(struct chat_adapt *a, reply_render_fn *render,
+                                 void *user, pl_err *err)
+{
+    static const char *const names[] = {usual_name, "reasoning", "thinking",
+                                        "thought",  "thoughts",  "content"};
+    bool yes = false;
+
+    for (size_t k = 0; k < sizeof thinks / sizeof thinks[0]; k++)
+        for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+            a->reasoning = names[i];
+            PL_TRY(ask(a, &thinks[k], a->always, render, user, &yes, err));
+            if (yes)
+                return PL_OK;
+        }
+    a->reasoning = NULL;
+    return PL_OK;
+}
+
+pl_status chat_adapt_learn(struct chat_adapt *a, const struct reply_format *f,
+                           reply_render_fn *render, void *user, pl_err *err)
+{
+    *a = (struct chat_adapt){.always = f->id_named ? 1u << NAMED_IDS : 0};
+    for (size_t i = 0; i < sizeof probes / sizeof probes[0]; i++)
+        PL_TRY(learn(a, &probes[i], render, user, err));
+    a->one_call = a->always >> SPLIT & 1;
+    PL_TRY(learn_reasoning(a, render, user, err));
+    return learn(a, &thinks_and_says, render, user, err);
+}

@@ -1,0 +1,822 @@
+/* Changes of conversations; see adapt_change.h. */
+#include "chat/adapt_change.h"
+
+#include <assert.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- messages ------------------------------------------------------------ */
+
+static bool has_role(const json_t *message, const char *role)
+{
+    const char *s = json_string_value(json_object_get(message, "role"));
+
+    return s && strcmp(s, role) == 0;
+}
+
+static const json_t *calls_of(const json_t *message)
+{
+    const json_t *calls = json_object_get(message, "tool_calls");
+
+    return has_role(message, "assistant") && json_array_size(calls) > 0 ? calls
+                                                                        : NULL;
+}
+
+static const json_t *function_of(const json_t *call)
+{
+    const json_t *function = json_object_get(call, "function");
+
+    return function ? function : call;
+}
+
+static const char *name_of(const json_t *call)
+{
+    const char *s =
+        json_string_value(json_object_get(function_of(call), "name"));
+
+    return s ? s : "";
+}
+
+/* Sets object[key] to `value`, which may be NULL if out of memory. Takes
+ * ownership of it. */
+static void set(struct conversation *w, json_t *object, const char *key,
+                json_t *value)
+{
+    w->changed = true;
+    if (json_object_set_new(object, key, value) != 0)
+        w->failed = true;
+}
+
+static void add(struct conversation *w, json_t *list, json_t *value)
+{
+    if (json_array_append_new(list, value) != 0)
+        w->failed = true;
+}
+
+static json_t *turn(const char *role, const json_t *content)
+{
+    return json_pack("{sssO}", "role", role, "content", (json_t *)content);
+}
+
+/* Returns the texts a and b with `between` between them, if neither is empty.
+ * NULL if out of memory. A value that is not a string counts as empty. */
+static json_t *joined(const json_t *a, const char *between, const json_t *b)
+{
+    size_t n_a = json_string_length(a), n_b = json_string_length(b);
+    size_t n = n_a > 0 && n_b > 0 ? strlen(between) : 0;
+    char *s = malloc(n_a + n + n_b + 1);
+    json_t *out;
+
+    if (!s)
+        return NULL;
+    memcpy(s, n_a > 0 ? json_string_value(a) : "", n_a);
+    memcpy(s + n_a, between, n);
+    memcpy(s + n_a + n, n_b > 0 ? json_string_value(b) : "", n_b);
+    out = json_stringn_nocheck(s, n_a + n + n_b);
+    free(s);
+    return out;
+}
+
+/* Sets a text of a message to itself and `more`, which is before it if
+ * `first`. */
+static void join(struct conversation *w, json_t *message, const char *key,
+                 const json_t *more, bool first)
+{
+    const json_t *had = json_object_get(message, key);
+
+    if (json_string_length(more) > 0)
+        set(w, message, key,
+            joined(first ? more : had, "\n\n", first ? had : more));
+}
+
+/* Replaces the list of messages. Takes ownership of `list`. */
+static void replace(struct conversation *w, json_t *list)
+{
+    json_decref(w->messages);
+    w->messages = list;
+    w->failed = w->failed || !list;
+}
+
+/* Returns the texts of a list with blank lines between those that are not
+ * empty. NULL if out of memory. A value that is not a string counts as
+ * empty. */
+static json_t *joined_all(const json_t *list)
+{
+    size_t n = 0, at = 0, i;
+    json_t *text, *out;
+    char *s;
+
+    json_array_foreach ((json_t *)list, i, text)
+        n += json_string_length(text) + 2;
+    s = malloc(n + 1);
+    if (!s)
+        return NULL;
+    json_array_foreach ((json_t *)list, i, text) {
+        size_t len = json_string_length(text);
+
+        if (len == 0)
+            continue;
+        if (at > 0) {
+            memcpy(s + at, "\n\n", 2);
+            at += 2;
+        }
+        memcpy(s + at, json_string_value(text), len);
+        at += len;
+    }
+    out = json_stringn_nocheck(s, at);
+    free(s);
+    return out;
+}
+
+/* Appends a text of a message to a list, if the message has it. */
+static void collect(struct conversation *w, json_t *list, const json_t *message,
+                    const char *key)
+{
+    json_t *text = json_object_get(message, key);
+
+    if (text)
+        add(w, list, json_incref(text));
+}
+
+/* ---- system messages ----------------------------------------------------- */
+
+/* Inserts the texts of a list that no message of the user follows. */
+static void place_rest(struct conversation *w, json_t *out, const json_t *list,
+                       bool keep)
+{
+    size_t n = json_array_size(out);
+    bool last = n > 0 && !has_role(json_array_get(out, n - 1), "assistant");
+    json_t *rest = joined_all(list);
+
+    if (keep || !last)
+        w->failed |= json_array_insert_new(
+                         out, 0, turn(keep ? "system" : "user", rest)) != 0;
+    else
+        add(w, out, turn("user", rest));
+    json_decref(rest);
+}
+
+/* Joins the system messages at the beginning, and makes all others a part of
+ * the next message of the user. If not `keep`, does that with the first,
+ * too. */
+static void place_system(struct conversation *w, bool keep)
+{
+    json_t *out = json_array(), *m, *first = NULL;
+    json_t *lead = json_array(), *rest = json_array();
+    bool begun = !keep;
+    size_t i;
+
+    json_array_foreach (w->messages, i, m) {
+        bool system = has_role(m, "system");
+
+        w->changed |= system && (begun || first);
+        if (system) {
+            collect(w, begun ? rest : lead, m, "content");
+        } else if (has_role(m, "user") && json_array_size(rest) > 0) {
+            collect(w, rest, m, "content");
+            set(w, m, "content", joined_all(rest));
+            json_array_clear(rest);
+        }
+        if (!system || (!begun && !first))
+            add(w, out, json_incref(m));
+        if (system && !begun && !first)
+            first = m;
+        begun |= !system;
+    }
+    if (first)
+        w->failed |= json_array_extend(lead, rest) != 0;
+    else if (json_array_size(rest) > 0)
+        place_rest(w, out, rest, keep);
+    if (json_array_size(lead) > 1)
+        set(w, first, "content", joined_all(lead));
+    json_decref(lead);
+    json_decref(rest);
+    replace(w, out);
+}
+
+static void one_system(struct conversation *w)
+{
+    place_system(w, true);
+}
+
+static void no_system(struct conversation *w)
+{
+    place_system(w, false);
+}
+
+/* ---- turns --------------------------------------------------------------- */
+
+/* Inserts an empty message of the user before the first other one that is not a
+ * system message. A system message that stands alone becomes the user's. */
+static void user_first(struct conversation *w)
+{
+    size_t n = json_array_size(w->messages), i = 0;
+    json_t *empty;
+
+    while (i < n && has_role(json_array_get(w->messages, i), "system"))
+        i++;
+    if (i < n && has_role(json_array_get(w->messages, i), "user"))
+        return;
+    if (i == n && n > 0) {
+        set(w, json_array_get(w->messages, n - 1), "role", json_string("user"));
+        return;
+    }
+    empty = json_string("");
+    w->changed = true;
+    w->failed |=
+        json_array_insert_new(w->messages, i, turn("user", empty)) != 0;
+    json_decref(empty);
+}
+
+/* Returns the last message of `list` that is neither of a tool nor has calls,
+ * which some templates do not count as a turn. NULL if there is none. */
+static const json_t *last_turn(const json_t *list)
+{
+    for (size_t i = json_array_size(list); i-- > 0;) {
+        const json_t *m = json_array_get(list, i);
+
+        if (!has_role(m, "tool") && !calls_of(m))
+            return m;
+    }
+    return NULL;
+}
+
+/* Adds a message of the user or the assistant that has no calls. If the last
+ * turn is by the same, adds an empty message of the other before it. */
+static void add_turn(struct conversation *w, json_t *out, json_t *m)
+{
+    bool user = has_role(m, "user");
+    const json_t *last = last_turn(out);
+
+    if (last && has_role(last, user ? "user" : "assistant")) {
+        json_t *empty = json_string("");
+
+        w->changed = true;
+        add(w, out, turn(user ? "assistant" : "user", empty));
+        json_decref(empty);
+    }
+    add(w, out, json_incref(m));
+}
+
+/* Joins message `at`, which has no calls, with those of the same role after it,
+ * up to one with calls. Returns where the last of them is. */
+static size_t merge(struct conversation *w, size_t at)
+{
+    json_t *m = json_array_get(w->messages, at), *next;
+    const char *role = has_role(m, "user") ? "user" : "assistant";
+    json_t *content = json_array(), *thoughts = json_array();
+    size_t last = at;
+
+    while (!calls_of(json_array_get(w->messages, last)) &&
+           has_role(next = json_array_get(w->messages, last + 1), role)) {
+        if (last++ == at) {
+            collect(w, content, m, "content");
+            collect(w, thoughts, m, "reasoning_content");
+        }
+        collect(w, content, next, "content");
+        collect(w, thoughts, next, "reasoning_content");
+        if (calls_of(next))
+            set(w, m, "tool_calls", json_incref((json_t *)calls_of(next)));
+    }
+    if (last > at)
+        set(w, m, "content", joined_all(content));
+    if (json_array_size(thoughts) > 0)
+        set(w, m, "reasoning_content", joined_all(thoughts));
+    json_decref(content);
+    json_decref(thoughts);
+    return last;
+}
+
+static void take_turns(struct conversation *w)
+{
+    json_t *out = json_array();
+
+    user_first(w);
+    for (size_t i = 0; i < json_array_size(w->messages); i++) {
+        json_t *m = json_array_get(w->messages, i);
+        bool speaks = has_role(m, "user") || has_role(m, "assistant");
+
+        if (speaks && !calls_of(m))
+            i = merge(w, i);
+        if (speaks && !calls_of(m))
+            add_turn(w, out, m);
+        else
+            add(w, out, json_incref(m));
+    }
+    replace(w, out);
+}
+
+/* ---- calls --------------------------------------------------------------- */
+
+/* Writes an id of nine letters and digits, the same one for the same text. */
+static void nine_of(const char *id, char out[static 10])
+{
+    static const char digits[] = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+                                 "abcdefghijklmnopqrstuvwxyz";
+    uint64_t h = 0xcbf29ce484222325u;
+
+    if (strlen(id) == 9 && strspn(id, digits) == 9) {
+        memcpy(out, id, 10);
+        return;
+    }
+    for (; *id; id++)
+        h = (h ^ (unsigned char)*id) * 0x100000001b3u;
+    for (int i = 0; i < 9; i++, h /= 62)
+        out[i] = digits[h % 62];
+    out[9] = '\0';
+}
+
+/* Returns for each message the call of which it is the result: the last before
+ * it with its id, else the one at its position. NULL if there is none. The
+ * caller frees the list. NULL if out of memory. */
+static const json_t **all_calls(struct conversation *w)
+{
+    size_t n = json_array_size(w->messages), i, k, first = 0;
+    const json_t **of = calloc(n + 1, sizeof *of);
+    json_t *by_id = json_object(), *m, *call;
+
+    w->failed = w->failed || !of || !by_id;
+    json_array_foreach (w->messages, i, m) {
+        const json_t *calls = calls_of(m);
+        const char *id = json_string_value(json_object_get(m, "tool_call_id"));
+
+        json_array_foreach ((json_t *)calls, k, call) {
+            const json_t *own = json_object_get(call, "id");
+
+            if (json_is_string(own) &&
+                json_object_set(by_id, json_string_value(own), call) != 0)
+                w->failed = true;
+        }
+        if (!has_role(m, "tool")) {
+            first = i + 1;
+        } else if (of) {
+            of[i] = json_object_get(by_id, id ? id : "");
+            if (!of[i] && first > 0)
+                of[i] = json_array_get(
+                    calls_of(json_array_get(w->messages, first - 1)),
+                    i - first);
+        }
+    }
+    json_decref(by_id);
+    return of;
+}
+
+/* Sets the id of a call, the n-th of the conversation. */
+static void set_id(struct conversation *w, json_t *call, bool named, int n)
+{
+    const char *id = json_string_value(json_object_get(call, "id"));
+    char start[160], made[10];
+
+    snprintf(start, sizeof start, "functions.%.128s:", name_of(call));
+    if (named && id && strncmp(id, start, strlen(start)) == 0)
+        return;
+    if (named) {
+        set(w, call, "id", json_sprintf("%s%d", start, n));
+        return;
+    }
+    snprintf(start, sizeof start, "call%d", n);
+    nine_of(id ? id : start, made);
+    if (!id || strcmp(id, made) != 0)
+        set(w, call, "id", json_string(made));
+}
+
+/* Sets the ids of calls and of their results. */
+static void set_ids(struct conversation *w, bool named)
+{
+    const json_t **of = all_calls(w);
+    json_t *m, *call;
+    size_t i, k;
+    int n = 0;
+
+    json_array_foreach (w->messages, i, m) {
+        const json_t *calls = calls_of(m);
+
+        json_array_foreach ((json_t *)calls, k, call)
+            set_id(w, call, named, n++);
+    }
+    json_array_foreach (w->messages, i, m) {
+        const char *had = json_string_value(json_object_get(m, "tool_call_id"));
+        json_t *id = of && of[i] ? json_object_get(of[i], "id") : NULL;
+        char made[10];
+
+        if (!has_role(m, "tool") || (!id && named))
+            continue;
+        nine_of(had ? had : "", made);
+        id = id ? json_incref(id) : json_string(made);
+        if (had && json_is_string(id) &&
+            strcmp(had, json_string_value(id)) == 0)
+            json_decref(id);
+        else
+            set(w, m, "tool_call_id", id);
+    }
+    free(of);
+}
+
+static void nine_ids(struct conversation *w)
+{
+    set_ids(w, false);
+}
+
+static void named_ids(struct conversation *w)
+{
+    set_ids(w, true);
+}
+
+static void name_results(struct conversation *w)
+{
+    const json_t **of = all_calls(w);
+    json_t *m;
+    size_t i;
+
+    json_array_foreach (w->messages, i, m)
+        if (of && of[i] && !json_object_get(m, "name"))
+            set(w, m, "name", json_string(name_of(of[i])));
+    free(of);
+}
+
+/* Makes messages of the user from results, only from those without a call if
+ * `orphans`. */
+static void results_to_user(struct conversation *w, bool orphans)
+{
+    const json_t **of = all_calls(w);
+    json_t *m, *head;
+    size_t i;
+
+    json_array_foreach (w->messages, i, m) {
+        if (!of || !has_role(m, "tool") || (orphans && of[i]))
+            continue;
+        head = json_sprintf("Result of %s:", of[i] ? name_of(of[i]) : "a tool");
+        set(w, m, "content", joined(head, "\n", json_object_get(m, "content")));
+        set(w, m, "role", json_string("user"));
+        json_object_del(m, "tool_call_id");
+        json_object_del(m, "name");
+        w->failed = w->failed || !head;
+        json_decref(head);
+    }
+    free(of);
+}
+
+static void orphans_to_user(struct conversation *w)
+{
+    results_to_user(w, true);
+}
+
+static void all_to_user(struct conversation *w)
+{
+    results_to_user(w, false);
+}
+
+static bool has_call(const json_t *message, const json_t *call)
+{
+    json_t *c;
+    size_t i;
+
+    json_array_foreach ((json_t *)calls_of(message), i, c)
+        if (c == call)
+            return true;
+    return false;
+}
+
+/* Appends to `out` a message with call k of message `at`, whose content and
+ * reasoning only the first has, and the results of this call. */
+static void split_off(struct conversation *w, json_t *out, const json_t **of,
+                      size_t at, size_t k)
+{
+    json_t *m = json_array_get(w->messages, at), *empty = json_string("");
+    json_t *call = json_array_get(calls_of(m), k);
+    json_t *own = k == 0 ? json_copy(m) : turn("assistant", empty);
+
+    json_decref(empty);
+    if (json_object_set_new(own, "tool_calls", json_pack("[O]", call)) != 0)
+        w->failed = true;
+    add(w, out, own);
+    for (size_t i = at + 1; has_role(json_array_get(w->messages, i), "tool");
+         i++)
+        if (of[i] == call)
+            add(w, out, json_incref(json_array_get(w->messages, i)));
+}
+
+static void split_calls(struct conversation *w)
+{
+    const json_t **of = all_calls(w);
+    json_t *out = json_array(), *m;
+    size_t n = of ? json_array_size(w->messages) : 0;
+    enum { MOST = 256 }; /* no model makes more calls at once */
+
+    for (size_t i = 0; i < n; i++) {
+        json_t *caller = json_array_get(w->messages, i);
+        size_t n_call = json_array_size(calls_of(caller));
+
+        if (n_call < 2 || n_call > MOST) {
+            add(w, out, json_incref(caller));
+            continue;
+        }
+        w->changed = true;
+        for (size_t k = 0; k < n_call; k++)
+            split_off(w, out, of, i, k);
+        for (; has_role(m = json_array_get(w->messages, i + 1), "tool"); i++)
+            if (!has_call(caller, of[i + 1]))
+                add(w, out, json_incref(m));
+    }
+    free(of);
+    replace(w, out);
+}
+
+/* Makes the content of a message with calls and reasoning a part of its
+ * reasoning. */
+static void join_thoughts(struct conversation *w)
+{
+    json_t *m;
+    size_t i;
+
+    json_array_foreach (w->messages, i, m) {
+        const json_t *content = json_object_get(m, "content");
+
+        if (!calls_of(m) || json_string_length(content) == 0 ||
+            json_string_length(json_object_get(m, "reasoning_content")) == 0)
+            continue;
+        join(w, m, "reasoning_content", content, false);
+        set(w, m, "content", json_string(""));
+    }
+}
+
+char *conversation_dump(const json_t *j)
+{
+    size_t n = json_dumpb(j, NULL, 0, JSON_ENCODE_ANY);
+    char *s = n > 0 ? malloc(n + 1) : NULL;
+
+    if (!s || json_dumpb(j, s, n, JSON_ENCODE_ANY) != n) {
+        free(s);
+        return NULL;
+    }
+    s[n] = '\0';
+    return s;
+}
+
+static json_t *dumped(const json_t *j)
+{
+    char *s = conversation_dump(j);
+    json_t *out = s ? json_string(s) : NULL;
+
+    free(s);
+    return out;
+}
+
+static void calls_to_content(struct conversation *w)
+{
+    json_t *m, *call;
+    size_t i, k;
+
+    json_array_foreach (w->messages, i, m) {
+        const json_t *calls = calls_of(m);
+        json_t *texts = json_array();
+
+        collect(w, texts, m, "content");
+        json_array_foreach ((json_t *)calls, k, call) {
+            json_t *both =
+                json_pack("{sssO*}", "name", name_of(call), "arguments",
+                          json_object_get(function_of(call), "arguments"));
+
+            add(w, texts, dumped(both));
+            json_decref(both);
+        }
+        if (calls)
+            set(w, m, "content", joined_all(texts));
+        json_object_del(m, "tool_calls");
+        json_decref(texts);
+    }
+}
+
+static void arguments_to_text(struct conversation *w)
+{
+    json_t *m, *call;
+    size_t i, k;
+
+    json_array_foreach (w->messages, i, m) {
+        const json_t *calls = calls_of(m);
+
+        json_array_foreach ((json_t *)calls, k, call) {
+            json_t *function = (json_t *)function_of(call);
+            const json_t *given = json_object_get(function, "arguments");
+
+            if (given && !json_is_string(given))
+                set(w, function, "arguments", dumped(given));
+        }
+    }
+}
+
+/* ---- content and reasoning ----------------------------------------------- */
+
+static void content_to_parts(struct conversation *w)
+{
+    json_t *m;
+    size_t i;
+
+    json_array_foreach (w->messages, i, m) {
+        json_t *content = json_object_get(m, "content");
+
+        if (json_is_string(content))
+            set(w, m, "content",
+                json_pack("[{sssO}]", "type", "text", "text", content));
+    }
+}
+
+/* Removes from replies all that is before the text of the last channel, and the
+ * marker after it. */
+static void drop_channels(struct conversation *w)
+{
+    static const char message[] = "<|message|>";
+    json_t *m;
+    size_t i;
+
+    json_array_foreach (w->messages, i, m) {
+        const char *s = json_string_value(json_object_get(m, "content"));
+        const char *end, *next;
+
+        if (!has_role(m, "assistant") || !s || !strstr(s, message))
+            continue;
+        while ((next = strstr(s, message)))
+            s = next + sizeof message - 1;
+        end = strstr(s, "<|");
+        set(w, m, "content",
+            json_stringn(s, end ? (size_t)(end - s) : strlen(s)));
+    }
+}
+
+/* Gives messages of the user and the assistant a blank as content if they have
+ * none. */
+static void fill_empty(struct conversation *w)
+{
+    json_t *m;
+    size_t i;
+
+    json_array_foreach (w->messages, i, m) {
+        const json_t *content = json_object_get(m, "content");
+
+        if ((has_role(m, "user") || has_role(m, "assistant")) && !calls_of(m) &&
+            json_string_length(content) == 0 && !json_array_size(content))
+            set(w, m, "content", json_string(" "));
+    }
+}
+
+/* Makes reasoning the first part of the content. */
+static void reasoning_to_part(struct conversation *w, json_t *m,
+                              json_t *thought)
+{
+    json_t *content = json_object_get(m, "content");
+    json_t *all =
+        json_pack("[{sssO}]", "type", "thinking", "thinking", thought);
+
+    if (json_is_array(content))
+        w->failed |= json_array_extend(all, content) != 0;
+    else if (json_string_length(content) > 0)
+        add(w, all, json_pack("{sssO}", "type", "text", "text", content));
+    set(w, m, "content", all);
+}
+
+/* Renames the field of reasoning to that which the template reads. */
+static void rename_reasoning(struct conversation *w, const char *name)
+{
+    bool part = strcmp(name, "content") == 0;
+    json_t *m;
+    size_t i;
+
+    if (strcmp(name, "reasoning_content") == 0)
+        return;
+    json_array_foreach (w->messages, i, m) {
+        json_t *thought = json_object_get(m, "reasoning_content");
+
+        if (!thought)
+            continue;
+        if (part)
+            reasoning_to_part(w, m, thought);
+        else
+            set(w, m, name, json_incref(thought));
+        json_object_del(m, "reasoning_content");
+    }
+}
+
+/* ---- tools and variables ------------------------------------------------- */
+
+static void set_missing(struct conversation *w, json_t *object, const char *key,
+                        json_t *value)
+{
+    const json_t *had = json_object_get(object, key);
+
+    if (had && !json_is_null(had))
+        json_decref(value);
+    else
+        set(w, object, key, value);
+}
+
+static void complete_tools(struct conversation *w)
+{
+    json_t *tool;
+    size_t i;
+
+    json_array_foreach (w->tools, i, tool) {
+        json_t *function = (json_t *)function_of(tool), *p;
+
+        set_missing(w, function, "description", json_string(""));
+        set_missing(w, function, "parameters", json_object());
+        p = json_object_get(function, "parameters");
+        set_missing(w, p, "type", json_string("object"));
+        set_missing(w, p, "properties", json_object());
+    }
+}
+
+/* Gives the properties of a JSON Schema a type and a description. */
+static void complete_schema(struct conversation *w, json_t *schema, int depth)
+{
+    json_t *all = json_object_get(schema, "properties"), *p;
+    json_t *items = json_object_get(schema, "items");
+    const char *key;
+
+    if (depth == 0)
+        return;
+    json_object_foreach (all, key, p) {
+        if (!json_is_object(p)) { /* true allows any value */
+            set(w, all, key, json_object());
+            p = json_object_get(all, key);
+        }
+        set_missing(w, p, "type", json_string("string"));
+        set_missing(w, p, "description", json_string(""));
+        complete_schema(w, p, depth - 1);
+    }
+    if (json_is_object(items)) {
+        set_missing(w, items, "type", json_string("string"));
+        complete_schema(w, items, depth - 1);
+    }
+}
+
+static void complete_schemas(struct conversation *w)
+{
+    enum { DEEPEST = 32 };
+    json_t *tool;
+    size_t i;
+
+    json_array_foreach (w->tools, i, tool)
+        complete_schema(w, json_object_get(function_of(tool), "parameters"),
+                        DEEPEST);
+}
+
+static void null_tools(struct conversation *w)
+{
+    if (!w->tools && !json_object_get(w->extra, "tools"))
+        set(w, w->extra, "tools", json_null());
+}
+
+/* ---- all changes --------------------------------------------------------- */
+
+/* In the order in which they are made. */
+static const struct {
+    enum change is;
+    void (*make)(struct conversation *w);
+} changes[] = {
+    {TOOLS, complete_tools},   {SCHEMAS, complete_schemas},
+    {NULL_TOOLS, null_tools},  {NAMES, name_results},
+    {SPLIT, split_calls},      {ORPHANS, orphans_to_user},
+    {IDS, nine_ids},           {NAMED_IDS, named_ids},
+    {CHANNELS, drop_channels}, {THOUGHT, join_thoughts},
+    {RESULTS, all_to_user},    {CALLS, calls_to_content},
+    {SYSTEM, one_system},      {NO_SYSTEM, no_system},
+    {USER, user_first},        {TURNS, take_turns},
+    {FILL, fill_empty},        {ARGUMENTS, arguments_to_text},
+    {PARTS, content_to_parts},
+};
+static_assert(sizeof changes / sizeof changes[0] == N_CHANGE,
+              "each change has a row");
+
+unsigned conversation_change(struct conversation *w, unsigned set,
+                             const char *reasoning)
+{
+    unsigned made = 0;
+
+    for (int i = 0; i < N_CHANGE && !w->failed; i++) {
+        if (!(set >> changes[i].is & 1))
+            continue;
+        w->changed = false;
+        changes[i].make(w);
+        made |= w->changed ? 1u << changes[i].is : 0;
+    }
+    if (reasoning && !w->failed)
+        rename_reasoning(w, reasoning);
+    return made;
+}
+
+void conversation_copy(struct conversation *to, const struct conversation *of)
+{
+    *to = (struct conversation){.messages = json_deep_copy(of->messages),
+                                .tools = json_deep_copy(of->tools),
+                                .extra = json_deep_copy(of->extra)};
+    to->failed = !to->messages || !to->extra || (of->tools && !to->tools);
+}
+
+void conversation_fini(struct conversation *w)
+{
+    json_decref(w->messages);
+    json_decref(w->tools);
+    json_decref(w->extra);
+}

@@ -1,0 +1,697 @@
+/* Parses regular expressions; see regex.h. PCRE2 knows the properties of
+ * characters, \p{...}. */
+#include "grammar/regex_inner.h"
+
+#include "base/ascii.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define PCRE2_CODE_UNIT_WIDTH 8
+#include <pcre2.h>
+
+enum {
+    MOST_BYTES = 8192,
+    MOST_ITEMS = 2000, /* of a sequence */
+    MOST_GROUPS = 32,
+    MOST_TIMES = 10000,
+    MOST_PROPERTY = 64, /* bytes of the name of a property */
+    MOST_PROPERTIES = 8,
+};
+
+struct reader {
+    struct regex *r;
+    const char *at, *end;
+    int depth, n_property;
+    bool begins; /* the text begins here, so ^ holds in a lookahead */
+};
+
+/* The characters of a class, as ranges. */
+struct ranges {
+    struct char_range *r; /* owned, with capacity cap */
+    uint32_t n, cap;
+};
+
+static bool fail(struct reader *p, enum regex_failure f, const char *why)
+{
+    regex_fail(p->r, f, why);
+    return false;
+}
+
+static bool wrong(struct reader *p, const char *why)
+{
+    return fail(p, REGEX_WRONG, why);
+}
+
+static bool unsupported(struct reader *p, const char *why)
+{
+    return fail(p, REGEX_UNSUPPORTED, why);
+}
+
+static bool next_is(const struct reader *p, char c)
+{
+    return p->at < p->end && *p->at == c;
+}
+
+static bool take(struct reader *p, char c)
+{
+    bool there = next_is(p, c);
+
+    p->at += there;
+    return there;
+}
+
+static bool take_text(struct reader *p, const char *s)
+{
+    size_t n = strlen(s);
+    bool there = (size_t)(p->end - p->at) >= n && memcmp(p->at, s, n) == 0;
+
+    p->at += there ? n : 0;
+    return there;
+}
+
+/* ---- classes of characters ----------------------------------------------- */
+
+static const struct char_range digits[] = {{'0', '9'}};
+static const struct char_range word[] = {
+    {'0', '9'}, {'A', 'Z'}, {'_', '_'}, {'a', 'z'}};
+static const struct char_range space[] = {
+    {9, 13},          {' ', ' '},       {0xa0, 0xa0},     {0x1680, 0x1680},
+    {0x2000, 0x200a}, {0x2028, 0x2029}, {0x202f, 0x202f}, {0x205f, 0x205f},
+    {0x3000, 0x3000}, {0xfeff, 0xfeff}};
+static const struct char_range line_end[] = {
+    {'\n', '\n'}, {'\r', '\r'}, {0x2028, 0x2029}};
+
+static bool add(struct reader *p, struct ranges *set, uint32_t first,
+                uint32_t last)
+{
+    /* char_ranges_normal needs space for twice as many. */
+    if (2 * set->n + 6 > set->cap) {
+        uint32_t cap = 2 * set->cap + 16;
+        struct char_range *r = realloc(set->r, cap * sizeof *r);
+
+        if (!r)
+            return fail(p, REGEX_NO_MEMORY, "out of memory");
+        set->r = r;
+        set->cap = cap;
+    }
+    set->r[set->n++] = (struct char_range){first, last};
+    return true;
+}
+
+/* Adds ranges to `set`, or all characters that are in none of them if
+ * `others`. */
+static bool add_class(struct reader *p, struct ranges *set,
+                      const struct char_range *range, size_t n, bool others)
+{
+    uint32_t next = 0;
+
+    for (size_t i = 0; i < n; i++) {
+        if (!others && !add(p, set, range[i].first, range[i].last))
+            return false;
+        if (others && range[i].first > next &&
+            !add(p, set, next, range[i].first - 1))
+            return false;
+        next = range[i].last + 1;
+    }
+    return !others || add(p, set, next, RULES_LAST_CHAR);
+}
+
+/* Adds all characters that a compiled expression of one character matches. */
+static bool add_matches(struct reader *p, struct ranges *set, pcre2_code *code)
+{
+    pcre2_match_data *m = pcre2_match_data_create(1, NULL);
+    const size_t n = 0x110000 - 0x800;
+    char *all = malloc(4 * n);
+    size_t len = 0, at = 0;
+    bool ok = m && all;
+
+    if (!ok)
+        fail(p, REGEX_NO_MEMORY, "out of memory");
+    for (uint32_t c = 0; c <= RULES_LAST_CHAR && ok; c++)
+        if (c >> 11 != 0x1b)
+            len += char_put(all + len, c);
+    while (ok && at < len &&
+           pcre2_match(code, (PCRE2_SPTR)all, len, at, PCRE2_NO_UTF_CHECK, m,
+                       NULL) > 0) {
+        const PCRE2_SIZE *range = pcre2_get_ovector_pointer(m);
+        uint32_t first, last;
+        size_t end = range[1] - 1;
+
+        while (((unsigned char)all[end] & 0xc0) == 0x80)
+            end--;
+        char_get(all + range[0], len - range[0], &first);
+        char_get(all + end, len - end, &last);
+        ok = add(p, set, first, last);
+        at = range[1];
+    }
+    pcre2_match_data_free(m);
+    free(all);
+    return ok;
+}
+
+/* Reads the rest of \p{NAME} or \P{NAME}. */
+static bool read_property(struct reader *p, struct ranges *set, bool others)
+{
+    char name[MOST_PROPERTY] = "", pattern[MOST_PROPERTY + 16];
+    const char *keys[] = {"Script=", "sc=", "General_Category=", "gc="};
+    struct ranges found = {0};
+    pcre2_code *code;
+    PCRE2_SIZE where;
+    size_t n = 0;
+    int why;
+    bool ok;
+
+    if (!take(p, '{'))
+        return unsupported(p, "\\p takes a name in braces");
+    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++)
+        if (take_text(p, keys[i]))
+            break;
+    while (p->at < p->end && n + 1 < sizeof name &&
+           (ascii_is_letter_or_digit(*p->at) || *p->at == '_'))
+        name[n++] = *p->at++;
+    if (n == 0 || !take(p, '}'))
+        return unsupported(p, "this property is not supported");
+    if (++p->n_property > MOST_PROPERTIES)
+        return unsupported(p, "it names more than 8 properties");
+    /* A run of matching characters is one range of the set. */
+    memcpy(pattern, "\\p{", 3);
+    memcpy(pattern + 3, strcmp(name, "Letter") == 0 ? "L" : name, n + 1);
+    if (strcmp(name, "Letter") == 0)
+        n = 1;
+    memcpy(pattern + 3 + n, "}+", 3);
+    code = pcre2_compile((PCRE2_SPTR)pattern, PCRE2_ZERO_TERMINATED,
+                         PCRE2_UTF | PCRE2_UCP, &why, &where, NULL);
+    if (!code)
+        return unsupported(p, "this property is not known");
+    ok = add_matches(p, &found, code);
+    pcre2_code_free(code);
+    ok = ok && add_class(p, set, found.r, found.n, others);
+    free(found.r);
+    return ok;
+}
+
+static bool read_hex(struct reader *p, int least, int most, uint32_t *c)
+{
+    int n = 0;
+
+    *c = 0;
+    for (; n < most && p->at < p->end; n++, p->at++) {
+        char h = ascii_lower(*p->at);
+
+        if (h >= '0' && h <= '9')
+            *c = *c << 4 | (uint32_t)(h - '0');
+        else if (h >= 'a' && h <= 'f')
+            *c = *c << 4 | (uint32_t)(h - 'a' + 10);
+        else
+            break;
+    }
+    if (n < least || *c > RULES_LAST_CHAR || *c >> 11 == 0x1b)
+        return wrong(p, "\\x takes 2 hexadecimal digits, \\u 4 or a character "
+                        "in braces");
+    return true;
+}
+
+static bool read_code_point(struct reader *p, char kind, uint32_t *c)
+{
+    uint32_t low;
+
+    if (take(p, '{'))
+        return read_hex(p, 1, 6, c) &&
+               (take(p, '}') || wrong(p, "\\u{ is not closed"));
+    if (kind == 'x')
+        return read_hex(p, 2, 2, c);
+    /* Two escapes of a surrogate pair are one character. */
+    if (p->end - p->at >= 10 && ascii_lower(p->at[0]) == 'd' &&
+        strchr("89abAB", p->at[1]) && p->at[4] == '\\' && p->at[5] == 'u') {
+        char high[5] = {0};
+
+        memcpy(high, p->at, 4);
+        p->at += 7; /* the low half without its d */
+        *c = (uint32_t)strtoul(high, NULL, 16);
+        if (!read_hex(p, 3, 3, &low) || low < 0xc00)
+            return wrong(p, "\\u is half of a surrogate pair");
+        *c = 0x10000 + ((*c & 0x3ff) << 10) + (low & 0x3ff);
+        return true;
+    }
+    return read_hex(p, 4, 4, c);
+}
+
+/* Reads the part of an escape after the backslash. Sets *c to a character, or
+ * adds a class to `set` and sets *is_class. */
+static bool read_escape(struct reader *p, struct ranges *set, uint32_t *c,
+                        bool *is_class)
+{
+    static const char from[] = "nrtfv0", to[] = "\n\r\t\f\v";
+    char kind = p->at < p->end ? *p->at++ : '\0';
+    bool others = kind >= 'A' && kind <= 'Z';
+    const char *found;
+
+    *is_class = true;
+    switch (ascii_lower(kind)) {
+    case 'd':
+        return add_class(p, set, digits, 1, others);
+    case 'w':
+        return add_class(p, set, word, 4, others);
+    case 's':
+        return add_class(p, set, space, 10, others);
+    case 'p':
+        return read_property(p, set, others);
+    default:
+        break;
+    }
+    *is_class = false;
+    if (kind == 'x' || kind == 'u')
+        return read_code_point(p, kind, c);
+    if (kind == 'c' && p->at < p->end &&
+        ascii_is_letter_or_digit(ascii_lower(*p->at))) {
+        *c = (uint32_t)*p->at++ & 0x1f;
+        return true;
+    }
+    found = kind ? strchr(from, kind) : NULL;
+    if (!found && kind == '\0')
+        return wrong(p, "the pattern ends unexpectedly");
+    if (!found && ascii_is_letter_or_digit(kind))
+        return unsupported(p, "this escape is not supported");
+    *c = found ? (unsigned char)to[found - from] : (unsigned char)kind;
+    return true;
+}
+
+static bool read_char(struct reader *p, uint32_t *c)
+{
+    size_t n =
+        p->at < p->end ? char_get(p->at, (size_t)(p->end - p->at), c) : 0;
+
+    if (n == 0)
+        return wrong(p, "the pattern ends unexpectedly");
+    p->at += n;
+    return true;
+}
+
+/* Reads one member of a class in brackets, as read_escape does. */
+static bool read_member(struct reader *p, struct ranges *set, uint32_t *c,
+                        bool *is_class)
+{
+    *is_class = false;
+    if (!take(p, '\\'))
+        return read_char(p, c);
+    if (take(p, 'b'))
+        *c = '\b';
+    else if (take(p, '-'))
+        *c = '-';
+    else
+        return read_escape(p, set, c, is_class);
+    return true;
+}
+
+static uint32_t class_of(struct reader *p, struct ranges *set, bool negate)
+{
+    uint32_t n;
+
+    /* An empty class needs space for its complement. */
+    if (set->n == 0 && (!add(p, set, 0, 0) || set->n-- == 0))
+        return 0;
+    n = char_ranges_normal(set->r, set->n, negate);
+    return n ? regex_class(p->r, set->r, n) : REGEX_NOTHING;
+}
+
+static bool read_brackets(struct reader *p, struct ranges *set)
+{
+    while (!take(p, ']')) {
+        uint32_t first, last;
+        bool is_class;
+
+        if (!read_member(p, set, &first, &is_class))
+            return false;
+        if (is_class)
+            continue;
+        last = first;
+        if (next_is(p, '-') && p->at + 1 < p->end && p->at[1] != ']') {
+            p->at++;
+            if (!read_member(p, set, &last, &is_class))
+                return false;
+            if (is_class) { /* as in [a-\d], the dash is text */
+                if (!add(p, set, '-', '-'))
+                    return false;
+                last = first;
+            }
+            if (last < first)
+                return wrong(p, "the range is reversed");
+        }
+        if (!add(p, set, first, last))
+            return false;
+    }
+    return true;
+}
+
+static uint32_t read_class(struct reader *p)
+{
+    struct ranges set = {0};
+    bool negate = take(p, '^');
+    uint32_t node = read_brackets(p, &set) ? class_of(p, &set, negate) : 0;
+
+    free(set.r);
+    return node;
+}
+
+/* ---- expressions --------------------------------------------------------- */
+
+/* The text that may come before and after an alternative, unless ^ or $ is
+ * there. */
+enum around {
+    INNER,  /* nothing: it is in a group; ^ and $ are not supported */
+    WHOLE,  /* nothing */
+    AHEAD,  /* any text after it */
+    SEARCH, /* any text before and after it */
+};
+
+static uint32_t read_alternatives(struct reader *p, enum around around);
+
+static uint32_t read_group(struct reader *p)
+{
+    uint32_t node;
+
+    if (take(p, '?') && !take(p, ':')) {
+        bool named = (take_text(p, "<") || take_text(p, "P<")) &&
+                     !next_is(p, '=') && !next_is(p, '!');
+
+        while (named && p->at < p->end && *p->at != '>')
+            p->at++;
+        if (!named || !take(p, '>'))
+            return unsupported(p, "lookaround inside a group, flags and atomic "
+                                  "groups are not supported");
+    }
+    if (++p->depth > MOST_GROUPS)
+        return unsupported(p, "groups nest deeper than 32 levels");
+    node = read_alternatives(p, INNER);
+    p->depth--;
+    return node && (take(p, ')') || wrong(p, "a group is not closed")) ? node
+                                                                       : 0;
+}
+
+static uint32_t read_atom(struct reader *p)
+{
+    struct ranges set = {0};
+    bool is_class = false, ok;
+    uint32_t c = 0, node = 0;
+
+    if (take(p, '('))
+        return read_group(p);
+    if (take(p, '['))
+        return read_class(p);
+    if (next_is(p, '^') || next_is(p, '$'))
+        return unsupported(p, "^ and $ are supported only at the ends of an "
+                              "alternative");
+    if (p->at < p->end && *p->at && strchr("*+?", *p->at))
+        return wrong(p, "this character has no meaning here; put \\ before it "
+                        "if it is text");
+    if (take(p, '.')) {
+        ok = add_class(p, &set, line_end, 3, true);
+        is_class = true;
+    } else if (take(p, '\\')) {
+        ok = read_escape(p, &set, &c, &is_class);
+    } else {
+        ok = read_char(p, &c);
+    }
+    if (ok && (is_class || add(p, &set, c, c)))
+        node = class_of(p, &set, false);
+    free(set.r);
+    return node;
+}
+
+/* Reads a number, which is 100,000 or more if it has more digits. Returns -1 if
+ * there is none. */
+static int read_count(struct reader *p)
+{
+    int n = -1;
+
+    for (; p->at < p->end && *p->at >= '0' && *p->at <= '9'; p->at++)
+        if (n < 100000)
+            n = 10 * (n < 0 ? 0 : n) + (*p->at - '0');
+    return n;
+}
+
+/* Reads {n}, {n,} or {n,m}. Returns false if the brace is text. */
+static bool read_braces(struct reader *p, uint32_t *min, uint32_t *max)
+{
+    const char *start = p->at++;
+    int low = read_count(p), high = low;
+
+    if (low >= 0 && take(p, ',')) {
+        high = read_count(p);
+        *max = high < 0 ? RULES_UNLIMITED : (uint32_t)high;
+    } else {
+        *max = (uint32_t)high;
+    }
+    *min = (uint32_t)low;
+    if (low >= 0 && take(p, '}'))
+        return true;
+    p->at = start;
+    return false;
+}
+
+static uint32_t read_repeat(struct reader *p, uint32_t node)
+{
+    uint32_t min = 0, max = RULES_UNLIMITED;
+
+    if (next_is(p, '{')) {
+        if (!read_braces(p, &min, &max))
+            return node;
+        if (max < min)
+            return wrong(p, "a repetition must be {n}, {n,} or {n,m} with n <= "
+                            "m");
+        if (min > MOST_TIMES || (max > MOST_TIMES && max != RULES_UNLIMITED))
+            return unsupported(p, "a repetition of more than 10,000 times is "
+                                  "not supported");
+    } else if (take(p, '?')) {
+        max = 1;
+    } else if (take(p, '+')) {
+        min = 1;
+    } else if (!take(p, '*')) {
+        return node;
+    }
+    /* Lazy and possessive repetitions match the same strings here. */
+    if (!take(p, '?'))
+        take(p, '+');
+    return regex_repeat(p->r, node, min, max);
+}
+
+static bool at_end(const struct reader *p)
+{
+    return p->at == p->end || *p->at == '|' || *p->at == ')';
+}
+
+/* An item of a sequence: an expression, or a condition for the text after or
+ * before this point. */
+struct item {
+    enum item_kind { ITEM, LOOK_AHEAD, LOOK_BEHIND } kind;
+    uint32_t node;
+};
+
+struct items {
+    struct item *item; /* owned, [n] */
+    uint32_t n;
+};
+
+static bool items_add(struct reader *p, struct items *t, enum item_kind kind,
+                      uint32_t node)
+{
+    struct item *more;
+
+    if (!node)
+        return false;
+    if (t->n == MOST_ITEMS)
+        return fail(p, REGEX_TOO_LARGE, "it has more than 2,000 parts");
+    more = realloc(t->item, (t->n + 1) * sizeof *more);
+    if (!more)
+        return fail(p, REGEX_NO_MEMORY, "out of memory");
+    more[t->n].kind = kind;
+    more[t->n++].node = node;
+    t->item = more;
+    return true;
+}
+
+/* Reads a lookahead or a lookbehind if one is next. Sets *found. */
+static bool read_look(struct reader *p, struct items *t, enum around around,
+                      bool *found)
+{
+    static const struct {
+        const char *mark;
+        enum item_kind kind;
+        bool negate;
+    } look[] = {{"(?=", LOOK_AHEAD, false},
+                {"(?!", LOOK_AHEAD, true},
+                {"(?<=", LOOK_BEHIND, false},
+                {"(?<!", LOOK_BEHIND, true}};
+    uint32_t node;
+    size_t i = 0;
+
+    while (i < 4 && !take_text(p, look[i].mark))
+        i++;
+    *found = i < 4;
+    if (!*found)
+        return true;
+    if (++p->depth > MOST_GROUPS)
+        return unsupported(p, "groups nest deeper than 32 levels");
+    p->begins = around != AHEAD || p->begins;
+    for (uint32_t k = 0; k < t->n; k++)
+        p->begins = p->begins && t->item[k].kind == LOOK_AHEAD;
+    node = read_alternatives(p, look[i].kind == LOOK_AHEAD ? AHEAD : INNER);
+    p->depth--;
+    if (!node || (!take(p, ')') && !wrong(p, "a group is not closed")))
+        return false;
+    if (look[i].kind == LOOK_BEHIND)
+        node = regex_cat(p->r, REGEX_ALL, node);
+    return items_add(p, t, look[i].kind,
+                     look[i].negate ? regex_not(p->r, node) : node);
+}
+
+/* Returns the node of items [from .. n), followed by `rest`. A lookahead is a
+ * condition for all that follows it. */
+static uint32_t fold(struct reader *p, const struct items *t, uint32_t from,
+                     uint32_t n, uint32_t rest)
+{
+    for (uint32_t i = n; i-- > from && rest;) {
+        const struct item *it = &t->item[i];
+
+        rest = it->kind == ITEM ? regex_cat(p->r, it->node, rest)
+                                : regex_both(p->r, it->node, rest);
+    }
+    return rest;
+}
+
+/* Returns the node of a sequence. A lookbehind is a condition for all that
+ * precedes it, so no lookahead may begin there, except where the sequence
+ * begins. */
+static uint32_t combine(struct reader *p, const struct items *t, uint32_t rest)
+{
+    uint32_t first = 0, last = 0, before;
+
+    while (first < t->n && t->item[first].kind == LOOK_AHEAD)
+        first++;
+    for (uint32_t i = first; i < t->n; i++)
+        if (t->item[i].kind == LOOK_BEHIND)
+            last = i + 1;
+    if (last == 0)
+        return fold(p, t, 0, t->n, rest);
+    for (uint32_t i = first; i + 1 < last; i++)
+        if (t->item[i].kind != ITEM)
+            return unsupported(p, "lookbehind after other lookaround is not "
+                                  "supported");
+    before = regex_both(p->r, fold(p, t, first, last - 1, REGEX_EMPTY),
+                        t->item[last - 1].node);
+    return fold(p, t, 0, first,
+                regex_cat(p->r, before, fold(p, t, last, t->n, rest)));
+}
+
+/* Returns the end of the group that begins here, after its parenthesis; NULL if
+ * it is not closed. */
+static const char *group_end(const struct reader *p)
+{
+    bool in_class = false;
+    int depth = 0;
+
+    for (const char *c = p->at; c < p->end; c++) {
+        if (*c == '\\')
+            c++;
+        else if (in_class || *c == '[')
+            in_class = *c != ']';
+        else if (*c == '(')
+            depth++;
+        else if (*c == ')' && --depth == 0)
+            return c + 1;
+    }
+    return NULL;
+}
+
+/* Reads a group that is a whole alternative, so that ^ and $ may be inside it.
+ * Returns false if the next item is something else. */
+static bool read_outer_group(struct reader *p, enum around around,
+                             uint32_t *node)
+{
+    const char *end = next_is(p, '(') ? group_end(p) : NULL;
+
+    if (around == INNER || !end || (end < p->end && *end != '|' && *end != ')'))
+        return false;
+    if (p->end - p->at > 1 && p->at[1] == '?' && p->at[2] != ':')
+        return false;
+    p->at += p->at[1] == '?' ? 3 : 1;
+    *node = 0;
+    if (++p->depth > MOST_GROUPS)
+        unsupported(p, "groups nest deeper than 32 levels");
+    else
+        *node = read_alternatives(p, around);
+    p->depth--;
+    if (*node && !take(p, ')'))
+        *node = wrong(p, "a group is not closed");
+    return true;
+}
+
+static bool read_items(struct reader *p, struct items *t, enum around around,
+                       bool *stops)
+{
+    if (around == SEARCH && !take(p, '^')) {
+        if (!items_add(p, t, ITEM, REGEX_ALL))
+            return false;
+    } else if (around == WHOLE || (around == AHEAD && p->begins)) {
+        take(p, '^');
+    }
+    while (!at_end(p)) {
+        bool found;
+
+        if (around != INNER && next_is(p, '$')) {
+            p->at++;
+            *stops = at_end(p);
+            return *stops || unsupported(p, "$ is supported only at the end of "
+                                            "an alternative");
+        }
+        if (around != INNER) {
+            if (!read_look(p, t, around, &found))
+                return false;
+            if (found)
+                continue;
+        }
+        if (!items_add(p, t, ITEM, read_repeat(p, read_atom(p))))
+            return false;
+    }
+    return true;
+}
+
+static uint32_t read_sequence(struct reader *p, enum around around)
+{
+    struct items t = {0};
+    bool stops = around == INNER || around == WHOLE;
+    uint32_t node = 0;
+
+    if (read_outer_group(p, around, &node))
+        return node;
+    if (read_items(p, &t, around, &stops))
+        node = combine(p, &t, stops ? REGEX_EMPTY : REGEX_ALL);
+    free(t.item);
+    return node;
+}
+
+static uint32_t read_alternatives(struct reader *p, enum around around)
+{
+    uint32_t all = REGEX_NOTHING;
+
+    do {
+        all = regex_either(p->r, all, read_sequence(p, around));
+    } while (all && take(p, '|'));
+    return all;
+}
+
+uint32_t regex_read(struct regex *r, const char *s, size_t len, bool whole)
+{
+    struct reader p = {.r = r, .at = s, .end = s + len};
+    uint32_t node = 0;
+
+    if (len > MOST_BYTES)
+        regex_fail(r, REGEX_TOO_LARGE, "it is longer than 8 KiB");
+    else
+        node = read_alternatives(&p, whole ? WHOLE : SEARCH);
+    if (node && p.at < p.end)
+        node = wrong(&p, "no group is open here");
+    r->at = (size_t)(p.at - s);
+    return node;
+}

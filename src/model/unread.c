@@ -1,0 +1,340 @@
+/* Judges the parts of a file that no code has read: keys of the file's family
+ * that were not asked for, and tensors that the graph lacks. An unread key is
+ * one of
+ *
+ *   harmless     it changes no result, whatever its value
+ *   decisive     known, and not supported: the file is rejected, unless the
+ *                value is the one with which plait computes anyway
+ *   unknown      named in a warning
+ *
+ * An unread tensor rejects the file, as in llama.cpp, unless it is harmless. A
+ * family that begins to read a key or a tensor needs no change here. */
+#include "base/err.h"
+#include "base/numeral.h"
+#include "graph/graph.h"
+#include "model/params.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* The names for the warning, at most so many. */
+enum { MAX_NAMED = 8 };
+struct unknown {
+    char text[MAX_NAMED * (ERR_SHOWN + 10)];
+    int n;
+};
+
+static void add_unknown(struct unknown *u, const char *kind, const char *name)
+{
+    char shown[ERR_SHOWN];
+    size_t used = strlen(u->text);
+
+    if (u->n++ < MAX_NAMED)
+        snprintf(u->text + used, sizeof u->text - used, "%s%s %s",
+                 used ? ", " : "", kind, err_shown(shown, name, strlen(name)));
+}
+
+/* Keys ------------------------------------------------------------------- */
+
+/* A final dot stands for all names that begin so. */
+static const char *const harmless[] = {
+    /* Sizes and numbers that the tensors show, whose shapes are checked. */
+    "vocab_size", "feed_forward_length", "expert_count", "expert_used_count",
+    "expert_feed_forward_length", "expert_shared_feed_forward_length",
+    "expert_shared_count", "leading_dense_block_count", "moe_latent_size",
+    /* Only more than one group of experts asks how many are used. */
+    "expert_group_used_count",
+    /* In text, all sections of a head rotate by the same position. */
+    "rope.dimension_sections",
+    /* An older name, and a number of YaRN's, asked for where they count. */
+    "rope.scale_linear", "rope.scaling.original_context_length",
+    /* Notes about the making of the file. */
+    "rope.scaling.finetuned", "tensor_data_layout",
+    /* Norms are RMS norms, which have an epsilon of their own. */
+    "attention.layer_norm_epsilon", "attention.group_norm_epsilon",
+    "attention.group_norm_groups",
+    /* These belong to another key, which is judged. */
+    "attention.temperature_length", "attention.sliding_window_pattern",
+    /* The names of a reranker's results. */
+    "classifier.output_labels",
+    /* Images and sound, which requests cannot contain. */
+    "vision.", "audio.", "mm.", "projector.", "n_deepstack_layers",
+    "deepstack_mapping"};
+
+static bool is_harmless(const char *name)
+{
+    for (size_t i = 0; i < sizeof harmless / sizeof *harmless; i++) {
+        size_t n = strlen(harmless[i]);
+
+        if (harmless[i][n - 1] == '.' ? !strncmp(name, harmless[i], n)
+                                      : !strcmp(name, harmless[i]))
+            return true;
+    }
+    return false;
+}
+
+static bool begins(const char *name, const char *with)
+{
+    return !strncmp(name, with, strlen(with));
+}
+
+/* Returns true if the key belongs to a part that this model lacks: experts,
+ * YaRN, or layers with a window. */
+static bool is_of_absent_part(const struct model *m, const char *name)
+{
+    const bool yarn = m->rope.yarn && m->rope.freq_scale != 1;
+
+    return (m->n_expert == 0 && begins(name, "expert_")) ||
+           (!yarn && begins(name, "rope.scaling.yarn_")) ||
+           (!m->window && strstr(name, "_swa"));
+}
+
+/* Returns true if all numbers of the key are a or b. */
+static bool has_only(const struct gguf_kv *kv, double a, double b)
+{
+    for (uint64_t i = 0; i < kv->count; i++) {
+        double v;
+        bool is;
+
+        if (gguf_as_bool(kv, i, &is))
+            v = is;
+        else if (!gguf_as_f64(kv, i, &v))
+            return false;
+        if (!(fabs(v - a) <= 1e-4 * fabs(a) || fabs(v - b) <= 1e-4 * fabs(b)))
+            return false;
+    }
+    return true;
+}
+
+/* The value of expert_gating_func that stands for the model's router. */
+static double gating_number(const struct model *m)
+{
+    return m->gating == PL_GATING_SOFTMAX   ? 1
+           : m->gating == PL_GATING_SIGMOID ? 2
+                                            : 3;
+}
+
+static pl_status reject_key(const struct model *m, const struct gguf_kv *kv,
+                            double a, double b, pl_err *err)
+{
+    const bool is_bool = kv->elem == GGUF_BOOL;
+    char value[ERR_SHOWN], only[64];
+
+    if (is_bool)
+        snprintf(only, sizeof only, "%s", a != 0 ? "true" : "false");
+    else if (fabs(a - b) > 0)
+        numeral_print(only, sizeof only, "%g or %g", a, b);
+    else
+        numeral_print(only, sizeof only, "%g", a);
+    return err_set(err, PL_UNSUPPORTED,
+                   "%s: key %s is %s, which changes the results; for %s only "
+                   "%s is supported",
+                   gguf_path(m->file), kv->key, gguf_value_text(kv, value),
+                   m->family->arch, only);
+}
+
+/* Judges a key by its name without the family's. */
+static pl_status judge_key(const struct model *m, const struct gguf_kv *kv,
+                           const char *name, struct unknown *u, pl_err *err)
+{
+    const double norm = m->normalise,
+                 any_norm = m->gating == PL_GATING_SOFTMAX_SELECTED ? 1 : norm;
+    /* The values, one or two, with which the key changes nothing. */
+    const struct {
+        const char *name;
+        double a, b;
+    } decisive[] = {
+        {"attention.causal", 1, 1},
+        {"attention.temperature_scale", 0, 0},
+        {"attention.max_alibi_bias", 0, 0},
+        {"attention.clamp_kqv", 0, 0},
+        {"attention.scale", 0, (double)m->query_scale},
+        {"attention.output_scale", 0, 1},
+        {"attention.value_scale", 0, 1},
+        {"attention.shared_kv_layers", 0, 0},
+        {"attention.recurrent_layers", 0, 0},
+        {"attention.key_length_swa", (double)m->d_key[0], (double)m->d_key[0]},
+        {"attention.value_length_swa", (double)m->d_value[0],
+         (double)m->d_value[0]},
+        {"attn_logit_softcapping", 0, 0},
+        {"router_logit_softcapping", 0, 0},
+        {"final_logit_softcapping", 0, 0},
+        {"logit_scale", 0, 1},
+        {"residual_scale", 0, 1},
+        {"embedding_scale", 0, 1},
+        {"embedding_length_out", 0, (double)m->d_model},
+        {"use_parallel_residual", 0, 0},
+        {"swiglu_clamp_exp", 0, 0},
+        {"swiglu_clamp_shexp", 0, 0},
+        {"interleave_moe_layer_step", 0, 1},
+        {"moe_every_n_layers", 0, 1},
+        {"hash_layer_count", 0, 0},
+        {"hyper_connection.count", 0, 1},
+        {"expert_group_scale", 0, 1},
+        {"expert_gating_func", 0, gating_number(m)},
+        {"expert_weights_norm", norm, any_norm},
+        {"expert_weights_scale", 0, 1},
+        {"rope.dimension_count_swa", m->rope_window.n_rot,
+         m->rope_window.n_rot},
+        {"rope.scaling.alpha", 0, 1},
+        {"rope.scaling.yarn_ext_factor", 1, -1},
+        /* Some converters write the factor that follows from the scaling. */
+        {"rope.scaling.yarn_attn_factor", 1,
+         1 - 0.1 * log((double)m->rope.freq_scale)},
+        {"rope.scaling.yarn_log_multiplier", 0, 0},
+        /* Ollama's names of freq_base and freq_base_swa. */
+        {"rope.global.freq_base", (double)m->rope.base, (double)m->rope.base},
+        {"rope.local.freq_base", (double)m->rope_window.base,
+         (double)m->rope_window.base},
+    };
+    double v;
+
+    if (is_harmless(name) || is_of_absent_part(m, name))
+        return PL_OK;
+    for (size_t i = 0; i < sizeof decisive / sizeof *decisive; i++)
+        if (!strcmp(name, decisive[i].name))
+            return has_only(kv, decisive[i].a, decisive[i].b)
+                       ? PL_OK
+                       : reject_key(m, kv, decisive[i].a, decisive[i].b, err);
+    /* A window as wide as the context hides nothing. */
+    if (!strcmp(name, "attention.sliding_window") && gguf_as_f64(kv, 0, &v) &&
+        (v <= 0 || v >= (double)m->n_ctx_train))
+        return PL_OK;
+    add_unknown(u, "key", kv->key);
+    return PL_OK;
+}
+
+static pl_status judge_keys(const struct model *m, struct unknown *u,
+                            pl_err *err)
+{
+    const size_t n = strlen(m->family->arch);
+
+    for (int64_t i = 0; i < gguf_n_kv(m->file); i++) {
+        const struct gguf_kv *kv = gguf_kv_at(m->file, i);
+
+        if (!m->asked[i] && begins(kv->key, m->family->arch) &&
+            kv->key[n] == '.')
+            PL_TRY(judge_key(m, kv, kv->key + n + 1, u, err));
+    }
+    return PL_OK;
+}
+
+/* Tensors ---------------------------------------------------------------- */
+
+/* Sets read[i] for each tensor i that is a weight of the graph. */
+static void mark_read(const struct model *m, const pl_graph *g, bool *read)
+{
+    for (int i = 0; i < g->n_node; i++) {
+        const struct graph_node *w = &g->node[i];
+
+        if (w->op != OP_weight)
+            continue;
+        for (int64_t p = 0; p < model_weight_parts(m, w->name); p++)
+            read[model_weight_part(m, w->name, p) -
+                 gguf_tensor_at(m->file, 0)] = true;
+    }
+}
+
+/* Returns true if the model computes the same without the tensor. */
+static bool is_spare(const struct model *m, const char *name)
+{
+    static const char scale[] = ".input_scale";
+    const size_t len = strlen(name);
+    char *end = NULL;
+    const int64_t layer =
+        begins(name, "blk.") ? strtoll(name + 4, &end, 10) : -1;
+    const bool in_layer = end && *end == '.';
+    const bool reads_other =
+        in_layer && layer < m->n_layer && layer >= m->n_layer - m->n_shared_kv;
+    const struct {
+        const char *name;
+        bool is;
+    } spare[] = {
+        /* RoPE's angles are computed. */
+        {"attn_rot_embd.", in_layer},
+        /* These layers read the cache of an earlier one. */
+        {"attn_k.", reads_other},
+        {"attn_v.", reads_other},
+        {"attn_k_norm.", reads_other},
+        /* A file may have both forms of a latent attention's matrices. */
+        {"attn_kv_b.", in_layer && m->latent},
+        {"attn_k_b.", in_layer && m->kv_rank > 0 && !m->latent},
+        {"attn_v_b.", in_layer && m->kv_rank > 0 && !m->latent},
+        /* Images and sound, which requests cannot contain. */
+        {"v.", !in_layer},
+        {"a.", !in_layer},
+        {"mm.", !in_layer},
+    };
+
+    /* Multi-token prediction is read where it is used. */
+    if (in_layer && layer >= m->n_layer && layer < m->n_layer + m->n_next)
+        return true;
+    /* The scale of 4-bit activations, which here have 8 bits. */
+    if (len >= sizeof scale && !strcmp(name + len - sizeof scale + 1, scale))
+        return true;
+    for (size_t i = 0; i < sizeof spare / sizeof *spare; i++)
+        if (spare[i].is && begins(in_layer ? end + 1 : name, spare[i].name))
+            return true;
+    return false;
+}
+
+static pl_status judge_tensors(struct model *m, const bool *read,
+                               struct unknown *u, pl_err *err)
+{
+    const char *first = NULL;
+    char shown[ERR_SHOWN];
+    int64_t n = 0;
+
+    for (int64_t i = 0; i < gguf_n_tensor(m->file); i++) {
+        const char *name = gguf_tensor_at(m->file, i)->name;
+
+        if (read[i])
+            continue;
+        m->n_unused++;
+        if (is_spare(m, name))
+            continue;
+        if (begins(name, "cls.")) { /* read by rerankers alone */
+            add_unknown(u, "tensor", name);
+            continue;
+        }
+        first = first ? first : name;
+        n++;
+    }
+    if (n == 0)
+        return PL_OK;
+    return err_set(err, PL_UNSUPPORTED,
+                   "%s: %s is a tensor that plait does not know in %s models "
+                   "(one of %" PRId64 "), so results would be wrong; convert "
+                   "the model again, or use a newer plait",
+                   gguf_path(m->file), err_shown(shown, first, strlen(first)),
+                   m->family->arch, n);
+}
+
+pl_status model_judge_unread(struct model *m, const pl_graph *g, pl_err *err)
+{
+    struct unknown u = {.n = 0};
+    bool *read = calloc((size_t)gguf_n_tensor(m->file) + 1, sizeof *read);
+    char more[32] = "";
+    pl_status s;
+
+    if (!read)
+        return err_no_memory(err, "the tensors of a model");
+    mark_read(m, g, read);
+    s = judge_keys(m, &u, err);
+    if (s == PL_OK)
+        s = judge_tensors(m, read, &u, err);
+    free(read);
+    if (s != PL_OK || u.n == 0)
+        return s;
+    if (u.n > MAX_NAMED)
+        snprintf(more, sizeof more, " and %d more", u.n - MAX_NAMED);
+    m->unread = arena_printf(
+        &m->arena,
+        "not read, because plait does not know what it means: %s%s; if it "
+        "changes what the model computes, results are wrong",
+        u.text, more);
+    return m->unread ? PL_OK : err_no_memory(err, "a warning");
+}
