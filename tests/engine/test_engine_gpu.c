@@ -508,7 +508,7 @@ static int launches_of_layer(const struct engine_run *r)
     for (int i = 0; i < l->n; i++) {
         enum gpu_kernel k = l->launch[i].kernel;
 
-        if (k < GPU_attend_4 || k > GPU_attend_latent_16)
+        if (k < GPU_attend_4 || k > GPU_attend_codes_latent)
             continue;
         if (first >= 0)
             return i - first;

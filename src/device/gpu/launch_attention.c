@@ -34,6 +34,7 @@ struct attention {
      * if these are adjacent and equally many, else 0 */
     int32_t heads, per_kv;
     enum gpu_kernel kernel;
+    bool codes;           /* keys or values have codes of 4 or 5 bits */
     bool alone;           /* the rows of a group are heads of one token */
     int32_t rows;         /* rows of a work group */
     int32_t wide;         /* columns of a stack entry of the tile kernels; 0 for
@@ -126,8 +127,15 @@ static void choose_kernel(struct attention *a, int64_t n_tok, bool latent)
 
     a->alone = n_tok <= ALONE || n_tok <= ALONE_EACH * a->c->n_seq;
     rows = a->heads * (a->alone ? 1 : n_tok);
-    a->rows = rows <= 4 ? 4 : rows <= 8 && !latent ? 8 : MAX_ROWS;
-    if (latent)
+    a->rows = a->codes && latent                  ? MAX_ROWS
+              : rows <= 4                         ? 4
+              : rows <= 8 && !latent && !a->codes ? 8
+                                                  : MAX_ROWS;
+    if (a->codes)
+        a->kernel = latent         ? GPU_attend_codes_latent
+                    : a->rows == 4 ? GPU_attend_codes_4
+                                   : GPU_attend_codes_16;
+    else if (latent)
         a->kernel = a->rows == 4 ? GPU_attend_latent_4 : GPU_attend_latent_16;
     else
         a->kernel = a->rows == 4   ? GPU_attend_4
@@ -142,7 +150,7 @@ static bool choose_tile(struct attention *a, int64_t n_tok)
     int64_t e = a->c->out.dim[2], n_seq = a->c->n_seq > 0 ? a->c->n_seq : 1;
 
     if (n_tok <= FEW_TOKENS || a->heads * n_tok < TILE_ROWS * n_seq ||
-        e > TILE_COLUMNS)
+        e > TILE_COLUMNS || a->codes)
         return false;
     a->rows = TILE_ROWS;
     a->wide = e <= TILE_COLUMNS / 2 ? TILE_COLUMNS / 2 : TILE_COLUMNS;
@@ -292,12 +300,15 @@ static void attend(struct launch_list *l, const struct gpu_call *c, bool latent)
                           .n_kv = c->in[1].dim[1],
                           .n_span = most_spans(c),
                           .state_bytes = (TEXT_SOFT + c->out.dim[2]) * 4};
+    int32_t values = gpu_cache_format(c->in[latent ? 1 : 2].format);
     int64_t n_tok = c->table.n_tok;
     struct attend_args s;
 
     if (n_tok == 0 || a.n_head == 0 || a.n_kv == 0)
         return;
     set_heads(&a);
+    a.codes =
+        gpu_cache_format(c->in[1].format) >= TEXT_CODES || values >= TEXT_CODES;
     if (!latent && choose_tile(&a, n_tok))
         s = spans_of(&a, latent);
     if (!a.wide || !fit_tiles(&a, &s, n_tok)) {

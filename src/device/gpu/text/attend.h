@@ -218,30 +218,56 @@ DEV s32 low_bits_set(s32 i)
 #define ROWS                             4
 #define COLUMN_ROWS                      4
 #define LATENT                           0
+#define CODES                            0
 #include "attend_tmpl.h"
 
 #define ATTEND_NAME attend_8
 #define ROWS        8
 #define COLUMN_ROWS 8
 #define LATENT      0
+#define CODES       0
 #include "attend_tmpl.h"
 
 #define ATTEND_NAME attend_16
 #define ROWS        16
 #define COLUMN_ROWS 8
 #define LATENT      0
+#define CODES       0
 #include "attend_tmpl.h"
 
 #define ATTEND_NAME attend_latent_4
 #define ROWS        4
 #define COLUMN_ROWS 4
 #define LATENT      1
+#define CODES       0
 #include "attend_tmpl.h"
 
 #define ATTEND_NAME attend_latent_16
 #define ROWS        16
 #define COLUMN_ROWS 8
 #define LATENT      1
+#define CODES       0
+#include "attend_tmpl.h"
+
+#define ATTEND_NAME attend_codes_4
+#define ROWS        4
+#define COLUMN_ROWS 4
+#define LATENT      0
+#define CODES       1
+#include "attend_tmpl.h"
+
+#define ATTEND_NAME attend_codes_16
+#define ROWS        16
+#define COLUMN_ROWS 8
+#define LATENT      0
+#define CODES       1
+#include "attend_tmpl.h"
+
+#define ATTEND_NAME attend_codes_latent
+#define ROWS        16
+#define COLUMN_ROWS 8
+#define LATENT      1
+#define CODES       1
 #include "attend_tmpl.h"
 
 #include "attend_tile.h"

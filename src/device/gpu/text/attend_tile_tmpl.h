@@ -117,7 +117,7 @@ KERNEL_DENSE(ATTEND_NAME, struct attend_args, 256)
                     s[i] = 0;
                 /* ---- scores ---- */
                 tile_take_keys(next, AT(const u8, a.k) + tile * a.key_bytes,
-                               a.key_format, a.d, id, 0);
+                               a.key_format & (TEXT_CODES - 1), a.d, id, 0);
                 tile_take_queries(next + 4, query, row_q, a.d, id, 0);
                 for (s32 i0 = 0; i0 < a.d; i0 += TILE_STEP) {
                     s32 n = a.d - i0 < TILE_STEP ? a.d - i0 : TILE_STEP;
@@ -133,7 +133,8 @@ KERNEL_DENSE(ATTEND_NAME, struct attend_args, 256)
                     if (i0 + TILE_STEP < a.d) {
                         tile_take_keys(next,
                                        AT(const u8, a.k) + tile * a.key_bytes,
-                                       a.key_format, a.d, id, i0 + TILE_STEP);
+                                       a.key_format & (TEXT_CODES - 1), a.d, id,
+                                       i0 + TILE_STEP);
                         tile_take_queries(next + 4, query, row_q, a.d, id,
                                           i0 + TILE_STEP);
                     }
@@ -176,7 +177,7 @@ KERNEL_DENSE(ATTEND_NAME, struct attend_args, 256)
                             exp_(sub_(s[4 * r + j], m[r0 + r]));
                 tile_take_values(next, COLUMNS,
                                  AT(const u8, a.v) + tile * a.value_bytes,
-                                 a.value_format, a.e, id, 0);
+                                 a.value_format & (TEXT_CODES - 1), a.e, id, 0);
                 for (s32 i = 0; i < 4 * COLUMNS; i++)
                     acc[i] = mul_(acc[i], f[r0 + i / COLUMNS]);
                 BARRIER();
@@ -194,10 +195,11 @@ KERNEL_DENSE(ATTEND_NAME, struct attend_args, 256)
                         stage[id + 256 * i] = next[i];
                     BARRIER();
                     if (i0 + TILE_STEP < TEXT_PAGE)
-                        tile_take_values(
-                            next, COLUMNS,
-                            AT(const u8, a.v) + tile * a.value_bytes,
-                            a.value_format, a.e, id, i0 + TILE_STEP);
+                        tile_take_values(next, COLUMNS,
+                                         AT(const u8, a.v) +
+                                             tile * a.value_bytes,
+                                         a.value_format & (TEXT_CODES - 1), a.e,
+                                         id, i0 + TILE_STEP);
                     if (all)
                         tile_add_values(acc, COLUMNS, w, PITCH, stage + j0);
                     else

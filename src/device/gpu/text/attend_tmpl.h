@@ -1,6 +1,12 @@
 /* One kernel of attend.h: ATTEND_NAME, for ROWS rows of queries, of which a
  * lane takes COLUMN_ROWS where it is a column; LATENT: keys lie as values do,
- * and are the values. */
+ * and are the values; CODES: keys or values have codes of 4 or 5 bits, which
+ * the other kernels leave out because they would take registers from them. */
+#if CODES
+#define ANY(format) (format)
+#else
+#define ANY(format) ((format) & (TEXT_CODES - 1))
+#endif
 #if LATENT
 #define CHUNK  16          /* values of a key that are multiplied at once */
 #define PITCH  (CHUNK + 1) /* floats a position in shared memory */
@@ -110,8 +116,8 @@ ATTEND_KERNEL(ATTEND_NAME, struct attend_args, 256)
                     tile = keys + at * a.key_bytes;
                     u = u % TEXT_PAGE;
                     p[k / CHUNK * PITCH + i] = tile_value(
-                        tile, a.key_format, 1, a.d, u, i0 + i,
-                        tile_scale(tile, a.key_format, 1, a.d, u, i0 + i));
+                        tile, ANY(a.key_format), 1, a.d, u, i0 + i,
+                        tile_scale(tile, ANY(a.key_format), 1, a.d, u, i0 + i));
                 }
 #endif
                 BARRIER();
@@ -120,6 +126,9 @@ ATTEND_KERNEL(ATTEND_NAME, struct attend_args, 256)
                     continue;
 #if LATENT
                 add_latents(s, ROWS, q, p + id * PITCH, n);
+#elif CODES
+                add_keys(s, ROWS, q, keys + at * a.key_bytes, a.key_format, a.d,
+                         id % TEXT_PAGE, i0, n);
 #else
                 switch (a.key_format) {
                 case TEXT_F32:
@@ -134,12 +143,8 @@ ATTEND_KERNEL(ATTEND_NAME, struct attend_args, 256)
                     add_keys(s, ROWS, q, keys + at * a.key_bytes, TEXT_BF16,
                              a.d, id % TEXT_PAGE, i0, n);
                     break;
-                case TEXT_Q8_0:
-                    add_keys(s, ROWS, q, keys + at * a.key_bytes, TEXT_Q8_0,
-                             a.d, id % TEXT_PAGE, i0, n);
-                    break;
                 default:
-                    add_keys(s, ROWS, q, keys + at * a.key_bytes, a.key_format,
+                    add_keys(s, ROWS, q, keys + at * a.key_bytes, TEXT_Q8_0,
                              a.d, id % TEXT_PAGE, i0, n);
                 }
 #endif
@@ -232,16 +237,20 @@ ATTEND_KERNEL(ATTEND_NAME, struct attend_args, 256)
 #if LATENT
                     tile = keys + tile_at[b] * a.key_bytes;
 #define SIZE   a.d
-#define FORMAT a.key_format
+#define FORMAT ANY(a.key_format)
 #else
                     tile = values + tile_at[b] * a.value_bytes;
 #define SIZE   a.e
-#define FORMAT a.value_format
+#define FORMAT ANY(a.value_format)
 #endif
                     for (s32 r = 0; r < COLUMN_ROWS; r++)
                         acc[r] = mul_(acc[r], f[b * ROWS + r0 + r]);
                     add_some(acc, COLUMN_ROWS, ROWS, w, tile, FORMAT, SIZE, c,
                              lo, from, j0, see_lo + r0, see_hi + r0);
+#if CODES
+                    add_values(acc, COLUMN_ROWS, ROWS, w, tile, FORMAT, SIZE, c,
+                               from, to);
+#else
                     switch (FORMAT) {
                     case TEXT_F32:
                         add_values(acc, COLUMN_ROWS, ROWS, w, tile, TEXT_F32,
@@ -255,14 +264,11 @@ ATTEND_KERNEL(ATTEND_NAME, struct attend_args, 256)
                         add_values(acc, COLUMN_ROWS, ROWS, w, tile, TEXT_BF16,
                                    SIZE, c, from, to);
                         break;
-                    case TEXT_Q8_0:
+                    default:
                         add_values(acc, COLUMN_ROWS, ROWS, w, tile, TEXT_Q8_0,
                                    SIZE, c, from, to);
-                        break;
-                    default:
-                        add_values(acc, COLUMN_ROWS, ROWS, w, tile, FORMAT,
-                                   SIZE, c, from, to);
                     }
+#endif
                     add_some(acc, COLUMN_ROWS, ROWS, w, tile, FORMAT, SIZE, c,
                              to, hi, j0, see_lo + r0, see_hi + r0);
                 }
@@ -283,3 +289,5 @@ ATTEND_KERNEL(ATTEND_NAME, struct attend_args, 256)
 #undef ROWS
 #undef COLUMN_ROWS
 #undef LATENT
+#undef CODES
+#undef ANY
