@@ -692,6 +692,8 @@ static bool make_from_table(struct selftest_case *t, int i)
         int n_kernel = r->last > r->kernel ? (int)(r->last - r->kernel) + 1 : 1;
 
         if (i < n * n_kernel) {
+            /* other rows, and their formats, do not change the values */
+            t->random = ((uint64_t)k << 16) + (uint64_t)i + 1;
             make_call(t, r, (enum kernel)((int)r->kernel + i / n), i % n);
             return true;
         }
