@@ -284,12 +284,14 @@ static bool write_piece(void *run, const char *piece, size_t len)
 /* Writes a piece, except for the part that may belong to a stop string. */
 static bool take_piece(struct run *r, const char *piece)
 {
-    r->status = PL_NO_MEMORY; /* unless write_piece fails with another */
-    snprintf(r->err.message, sizeof(r->err.message), "no memory for a text");
-    if (!stop_add(&r->stops, piece, strlen(piece), write_piece, r))
-        return false;
-    r->status = PL_OK;
-    return true;
+    if (stop_add(&r->stops, piece, strlen(piece), write_piece, r))
+        return true;
+    if (r->status == PL_OK) { /* write_piece has not failed */
+        r->status = PL_NO_MEMORY;
+        snprintf(r->err.message, sizeof(r->err.message),
+                 "no memory for a text");
+    }
+    return false;
 }
 
 /* Samples the next token into r->pending. Returns STOP_LENGTH if there is a
