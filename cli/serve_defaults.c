@@ -21,8 +21,7 @@ static bool set_variables(json_t *to, const struct options *o, bool *valid)
 
     *valid = json_is_object(j);
     if (*valid && (off || o->reasoning == REASONING_ON))
-        ok = set(j, "enable_thinking", json_boolean(!off)) &&
-             set(j, "thinking", json_boolean(!off));
+        ok = set(j, "enable_thinking", json_boolean(!off));
     if (*valid && o->reasoning_effort != NULL)
         ok = ok && set(j, "reasoning_effort", json_string(o->reasoning_effort));
     if (!*valid || json_object_size(j) == 0) {

@@ -296,7 +296,10 @@ static bool add_variables(struct request_reader *r)
     bool ok = true;
 
     json_object_foreach (own, name, v)
-        ok = request_set_extra(r, name, json_incref(v)) && ok;
+        ok = (strcmp(name, "enable_thinking") == 0
+                  ? request_set_thinking(r, json_is_true(v))
+                  : request_set_extra(r, name, json_incref(v))) &&
+             ok;
     json_decref(own);
     return ok;
 }

@@ -82,7 +82,7 @@ TEST(serve_tells_what_it_serves)
 TEST(serve_has_the_metrics_that_are_documented)
 {
     static char doc[1 << 16];
-    FILE *f = fopen(test_file("doc/server.md"), "r");
+    FILE *f = fopen(test_file("doc/metrics.md"), "r");
     char *all, *at, name[64], plain[72], labelled[72], first;
     struct serve_try s;
     int n = 0;
@@ -102,7 +102,7 @@ TEST(serve_has_the_metrics_that_are_documented)
         snprintf(labelled, sizeof labelled, "`%s{", name);
         at = strchr(at, '\n');
         if (!strstr(doc, plain) && !strstr(doc, labelled))
-            fail_msg("%s: not in doc/server.md", name);
+            fail_msg("%s: not in doc/metrics.md", name);
         if (first < 'A' || first > 'Z' || !at || at[-1] != '.')
             fail_msg("%s: the help is not a sentence", name);
         n++;

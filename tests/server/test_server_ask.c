@@ -88,6 +88,46 @@ static void refused(enum request_kind kind, const char *text, const char *param,
     "'enable_thinking': false, 'thinking': false, 'thinking_mode': 'disabled'"
 #define HELLO "'messages': [{'role': 'user', 'content': 'Hi'}]"
 
+/* ---- defaults of the server ---------------------------------------------- */
+
+/* The options of the server stand for fields that a request leaves out, and for
+ * no other: one that switches reasoning or constrains its output itself is left
+ * alone. */
+TEST(ask_defaults_are_for_what_requests_leave_out)
+{
+    json_t *defaults =
+        json_pack("{sis[s]sbss s{sbsi}}", "seed", 9, "stop", "END",
+                  "ignore_eos", 1, "grammar", "root ::= \"a\"",
+                  "chat_template_kwargs", "enable_thinking", 0, "x", 1);
+    const struct request_rules by = {.n_vocab = 1000,
+                                     .max_tokens = -1,
+                                     .can = can_all.can,
+                                     .defaults = defaults};
+    struct request a;
+
+    assert_non_null(defaults);
+    read_by(&a, REQUEST_CHAT, "{" HELLO "}", &by);
+    assert_int_equal(a.sampling.seed, 9);
+    assert_int_equal(a.n_stop, 1);
+    assert_string_equal(a.stop[0], "END");
+    assert_true(a.ignore_end);
+    assert_string_equal(a.grammar, "root ::= \"a\"");
+    same_json(a.extra, "{" THINKS_NOT ", 'x': 1}");
+    request_fini(&a);
+    read_by(&a, REQUEST_CHAT,
+            "{" HELLO ", 'seed': 3, 'stop': ['a', 'b'], 'ignore_eos': false, "
+            "'enable_thinking': true, 'chat_template_kwargs': {'x': 2}, "
+            "'response_format': {'type': 'json_object'}}",
+            &by);
+    assert_int_equal(a.sampling.seed, 3);
+    assert_int_equal(a.n_stop, 2);
+    assert_false(a.ignore_end);
+    assert_null(a.grammar);
+    same_json(a.extra, "{'x': 2, " THINKS "}");
+    request_fini(&a);
+    json_decref(defaults);
+}
+
 /* ---- sampling options ---------------------------------------------------- */
 
 TEST(ask_without_options_has_the_rules_defaults)
