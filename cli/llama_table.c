@@ -296,8 +296,8 @@ const struct llama_option llama_options[] = {
 
     /* ---- chats ---- */
     WORKS(WRITERS, "--chat-template", "chatml", "LLAMA_ARG_CHAT_TEMPLATE",
-          "the text of a template, or a name: chatml, llama2, llama3, "
-          "mistral, gemma, phi3, zephyr, vicuna"),
+          "the text of a template, or one of 22 names, such as chatml, "
+          "llama3 or mistral-v7"),
     WORKS(WRITERS, "--chat-template-file", "a.jinja",
           "LLAMA_ARG_CHAT_TEMPLATE_FILE", NULL),
     WORKS(WRITERS, "--chat-template-kwargs", "{\"a\":1}",

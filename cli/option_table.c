@@ -156,8 +156,8 @@ const struct option_row option_table[] = {
      "JSON list of the tools that the model may call.",
      BRIEF(RENDER) | IN, option_set_text, AT(tools), 0, 0, NULL},
     {{"--chat-template"}, "TEXT", NULL,
-     "Chat template, as a text, or by a name: chatml, llama2, llama3, "
-     "mistral, gemma, phi3, zephyr or vicuna.",
+     "Chat template, as a text, or by a name, such as chatml, llama3 or "
+     "mistral-v7. An unknown name lists all.",
      WRITES | RENDER, option_set_text, AT(template_text), 0, 0, NULL},
     {{"--kwargs", "--chat-template-kwargs"}, "JSON", NULL,
      "Object with more variables of the template. An example is "

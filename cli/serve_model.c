@@ -47,7 +47,7 @@ static pl_status open_template(struct service *v, const struct options *o,
     if (chat_template_read(&text, o) != EXIT_DONE) {
         input_free(&text);
         return fail(err, PL_IO,
-                    "the chat template cannot be read; see the server's log");
+                    "no chat template; the message before says why");
     }
     s = pl_template_create(&v->form, text.s, text.len, o->model, &v->no_form);
     input_free(&text);
