@@ -220,15 +220,24 @@ static bool is_false(const char *value)
     return false;
 }
 
-/* Returns true if one of the words is a spelling of the row. */
+/* Returns true if one of the words is a spelling of the row, or, if the row
+ * names a model, names one in another way. */
 static bool is_given(const struct rewrite *r, const struct llama_option *l)
 {
+    static const char models[] =
+        "-m --model -hf -hfr --hf-repo -mu --model-url --models-dir "
+        "--models-preset";
+    char own[64];
+    const char *names;
+
+    snprintf(own, sizeof(own), "%.*s", (int)strcspn(l->names, " "), l->names);
+    names = lists(models, own, '\0', NULL) ? models : l->names;
     for (int i = 0; i < r->n_from; i++) {
         char name[64];
         const char *value;
 
         find(r, r->from[i], name, &value);
-        if (lists(l->names, name, '\0', NULL))
+        if (lists(names, name, '\0', NULL))
             return true;
     }
     return false;
@@ -254,16 +263,18 @@ static enum exit_code add_variable(const struct rewrite *r,
     return c == EXIT_DONE && l->example != NULL ? add(r, value) : c;
 }
 
-/* Returns true if variables of the row apply to the command. A command that no
- * tool of llama.cpp corresponds to takes those of all tools whose options it
- * has. */
+/* Returns true if variables of the row apply to the command. Other commands
+ * that compute or plan take those of the tools whose options they have.
+ * llama-bench reads no variables. */
 static bool is_of(const struct llama_option *l, enum command command)
 {
-    const unsigned tools = 1u << CMD_SERVE | 1u << CMD_RUN | 1u << CMD_BENCH;
+    const unsigned tools = 1u << CMD_SERVE | 1u << CMD_RUN;
     char name[64];
 
     if (tools & (1u << command))
         return l->commands & (1u << command);
+    if (command == CMD_BENCH || option_find("-c", 1u << command) == NULL)
+        return false;
     snprintf(name, sizeof(name), "%.*s", (int)strcspn(l->names, " "), l->names);
     return option_find(name, 1u << command) != NULL;
 }

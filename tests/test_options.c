@@ -286,8 +286,13 @@ TEST(llama_variables_stand_for_their_options)
         {CMD_SERVE, "LLAMA_ARG_CPU_MOE", "off", ""},
         {CMD_SERVE, "LLAMA_ARG_AGENT", "0", "-no-ag"},
         {CMD_SERVE, "LLAMA_ARG_UNKNOWN", "1", ""},
+        {CMD_PLAN, "LLAMA_ARG_CTX_SIZE", "512", "-c 512"},
+        {CMD_PLAN, "LLAMA_ARG_PORT", "9000", ""},
+        {CMD_INSPECT, "LLAMA_ARG_MODEL", "a.gguf", ""},
+        {CMD_BENCH, "LLAMA_ARG_MODEL", "a.gguf", ""},
     };
     char *const port[] = {"--port", "1", NULL};
+    char *const repo[] = {"-hf", "user/repo", NULL};
     struct word_list w = {0};
 
     for (size_t i = 0; i < sizeof list / sizeof list[0]; i++) {
@@ -307,6 +312,11 @@ TEST(llama_variables_stand_for_their_options)
     assert_int_equal(
         llama_variable(&w, CMD_SERVE, "LLAMA_ARG_PORT", "2", 2, (char **)port),
         EXIT_DONE);
+    assert_int_equal(w.n, 0);
+    /* a model that is named in another way */
+    assert_int_equal(llama_variable(&w, CMD_SERVE, "LLAMA_ARG_MODEL", "a.gguf",
+                                    2, (char **)repo),
+                     EXIT_DONE);
     assert_int_equal(w.n, 0);
     word_list_free(&w);
 }
