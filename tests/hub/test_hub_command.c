@@ -235,11 +235,10 @@ TEST(hub_command_serves_a_model_of_a_hub)
     struct scene s;
 
     (void)open_scene(&s);
-    must_say(sh(0,
-                "plait serve -hf T/R --port 0 -dev cpu -t 1 -c 512 "
-                "2>said & p=$!; "
-                "until grep -q listening said || ! kill -0 $p; do sleep 0.05; "
-                "done; kill $p; wait $p && cat said >&2"),
+    must_say(sh(0, "plait serve -hf T/R --port 0 -dev cpu -t 1 -c 512 "
+                   "2>said & p=$!; "
+                   "until grep -q listens said || ! kill -0 $p; do sleep 0.05; "
+                   "done; kill $p; wait $p && cat said >&2"),
              "fable-Q8_0 listens at");
     assert_int_equal(s.t.n_get, 1);
     close_scene(&s);
