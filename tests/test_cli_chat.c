@@ -369,6 +369,15 @@ TEST(cli_chat_is_saved_when_its_terminal_goes)
     }
 }
 
+/* The lines of a conversation cannot be had again, so what was computed before
+ * a failure is kept. Here every token is forbidden. */
+TEST(cli_conversation_that_fails_is_saved)
+{
+    sh(1, "echo Once | plait run " MODEL "-i --no-template --state-save "
+          "failed.state $(seq -f '-l %g-inf' 0 4095)");
+    sh(0, "plait inspect failed.state");
+}
+
 static char state_of(pid_t pid)
 {
     char path[64], c = '\0';
