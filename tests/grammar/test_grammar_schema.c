@@ -303,8 +303,8 @@ TEST(schema_allocation_failures_leave_nothing)
         "{'allOf': [{'type': ['string', 'number'], 'minimum': 0.5},"
         " {'minLength': 1, 'not': {'enum': ['a']}, 'multipleOf': 0.25}], "
         "'nullable': true}",
-        "{'items': {'enum': ['a', 'b']}, 'uniqueItems': true,"
-        " 'contains': true}",
+        "{'items': {'enum': ['a', 'b']}, 'uniqueItems': true}",
+        "{'contains': true}",
     };
 
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {

@@ -1111,13 +1111,13 @@ TEST(refusals_know_their_path)
                {"/api/blobs/sha256:0", API_ERROR_OLLAMA},
                {"/apiary", API_ERROR_OPENAI},
                {"", API_ERROR_OPENAI}};
+#define KEY_ERROR "'type': 'authentication_error', 'message': 'no key'"
     static const char *const want[] = {
-        [API_ERROR_OPENAI] = "{'error': {'type': 'authentication_error',"
-                             "'message': 'no key', 'param': null, 'code':"
-                             "null}}",
-        [API_ERROR_BLOCKS] = "{'type': 'error', 'error': {'type':"
-                             "'authentication_error', 'message': 'no key'}}",
+        [API_ERROR_OPENAI] =
+            "{'error': {" KEY_ERROR ", 'param': null, 'code': null}}",
+        [API_ERROR_BLOCKS] = "{'type': 'error', 'error': {" KEY_ERROR "}}",
         [API_ERROR_OLLAMA] = "{'error': 'no key'}"};
+#undef KEY_ERROR
 
     for (size_t i = 0; i < sizeof(row) / sizeof(row[0]); i++) {
         char *body = api_error_body_of_path(401, "no key", row[i].path);
