@@ -97,6 +97,13 @@ pl_status serve_defaults(json_t **out, const struct options *o, pl_err *err)
         return fail(err, PL_BAD_ARGUMENT,
                     "--chat-template-kwargs: not a JSON object; give one, like "
                     "'{\"enable_thinking\": false}'");
+    if ((o->grammar != NULL) + (o->grammar_file != NULL) + (o->schema != NULL) +
+            (o->schema_file != NULL) >
+        1)
+        return fail(err, PL_BAD_ARGUMENT,
+                    "--grammar, --grammar-file, --json-schema and "
+                    "--json-schema-file exclude one another; leave all but one "
+                    "out");
     ok = ok && set_text(j, "grammar", o, o->grammar, o->grammar_file, &valid);
     if (!valid)
         return fail(err, PL_IO, "--grammar-file cannot be read");

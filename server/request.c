@@ -249,23 +249,11 @@ bool request_read_parts(struct request_reader *r)
 
 static const char VARIABLES[] = "chat_template_kwargs";
 
-/* Returns true if a default must not be added: the request constrains its
- * output itself, or calls tools. */
-static bool constrains(const json_t *body)
-{
-    static const char *const names[] = {"grammar",         "json_schema",
-                                        "response_format", "text",
-                                        "output_config",   "tools"};
-
-    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
-        if (json_object_get(body, names[i]) != NULL)
-            return true;
-    return false;
-}
-
 bool request_add_defaults(json_t *body, const json_t *defaults)
 {
-    bool constrained = constrains(body), ok = true;
+    bool constrained =
+        request_is_constrained(body) || json_object_get(body, "tools") != NULL;
+    bool ok = true;
     json_t *own = json_deep_copy(defaults), *v;
     const char *name;
 

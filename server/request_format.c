@@ -69,6 +69,19 @@ static const struct {
 };
 enum { N_TYPE = sizeof types / sizeof types[0] };
 
+bool request_is_constrained(const json_t *body)
+{
+    for (size_t i = 0; i < sizeof fields / sizeof fields[0]; i++) {
+        const json_t *in =
+            fields[i].in != NULL ? json_object_get(body, fields[i].in) : body;
+        const json_t *v = json_object_get(in, fields[i].name);
+
+        if (v != NULL && !json_is_null(v))
+            return true;
+    }
+    return false;
+}
+
 /* Records the field that constrains the output. There may be only one. */
 static bool claim(struct request_reader *r)
 {

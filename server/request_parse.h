@@ -38,6 +38,9 @@ bool request_read_output(struct request_reader *r);
 /* request_thinking.c: reasoning, on or off, its limit, and where it is
  * returned. */
 bool request_read_thinking(struct request_reader *r);
+/* request_format.c: returns true if a body has a field that constrains the
+ * output. */
+bool request_is_constrained(const json_t *body);
 /* request_tools.c: tools and tool_choice. Tools are converted to their form in
  * chat completions, which templates expect. */
 bool request_read_tools(struct request_reader *r);

@@ -125,6 +125,13 @@ TEST(ask_defaults_are_for_what_requests_leave_out)
     assert_null(a.grammar);
     same_json(a.extra, "{'x': 2, " THINKS "}");
     request_fini(&a);
+    read_by(&a, REQUEST_CHAT,
+            "{" HELLO ", 'structured_outputs': {'choice': ['b']}}", &by);
+    assert_true(a.grammar == NULL || strstr(a.grammar, "\"a\"") == NULL);
+    request_fini(&a);
+    read_by(&a, REQUEST_CHAT, "{" HELLO ", 'tools': []}", &by);
+    assert_null(a.grammar);
+    request_fini(&a);
     json_decref(defaults);
 }
 
