@@ -173,6 +173,10 @@ enum exit_code options_parse(struct options *o, enum command command, int argc,
 
         if (word[0] == '-' && word[1] != '\0')
             c = take_option(o, o->words.n, o->words.v, &i);
+        else if (command == CMD_VERIFY || command == CMD_DIFF)
+            c = word_list_add(&o->files, word)
+                    ? EXIT_DONE
+                    : cli_error(command, EXIT_FAILED, "no memory for a name");
         else if (takes_word(command) && o->model == NULL)
             o->model = word;
         else
@@ -189,6 +193,7 @@ void options_free(struct options *o)
     free((void *)o->pl.overrides);
     word_list_free(&o->words);
     word_list_free(&o->stops);
+    word_list_free(&o->files);
     free(o->fetched);
     o->fetched = NULL;
     for (int i = 0; i < o->n_axis; i++)

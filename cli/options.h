@@ -53,6 +53,10 @@ enum exit_code {
     X(RENDER, render, "Show the prompt that a chat template makes", "",        \
       "echo '[{\"role\": \"user\", \"content\": \"Hi\"}]' | plait "            \
       "render " COMMAND_MODEL "--messages -")                                  \
+    X(VERIFY, verify, "Check receipts of generated text", "RECEIPT ... ",      \
+      "plait verify " COMMAND_MODEL "receipts.jsonl")                          \
+    X(DIFF, diff, "Tell where two receipts differ", "RECEIPT RECEIPT ",        \
+      "plait diff one.json other.json")                                        \
     X(BENCH, bench, "Measure how fast models run", "",                         \
       "plait bench " COMMAND_MODEL "-p 64 -n 32 -r 3")                         \
     X(SYNTH, synth, "Write a model with random weights", "",                   \
@@ -89,7 +93,7 @@ struct option_axis {
 
 struct options {
     enum command command;
-    /* pl.tensor_split points into split[]; pl's overrides are owned by this
+    /* pl.tensor_split points into split[], pl's overrides are owned by this
      * struct */
     pl_options pl;
     pl_sampling sampling; /* its arrays are owned by this struct */
@@ -97,6 +101,7 @@ struct options {
      * offset. */
     bool sampling_given[sizeof(pl_sampling)];
     double split[OPTION_MAX_DEVICES];
+    double rank_split[PL_MAX_RANKS]; /* pl.rank_split points into it */
 
     /* Borrowed from argv; NULL if not given. */
     const char *model; /* `fetched` if the next line names a model */
@@ -124,6 +129,14 @@ struct options {
     } reasoning;
     const char *grammar, *grammar_file, *schema, *schema_file;
     const char *state_load, *state_save;
+    const char *receipt; /* file for receipts of the answers */
+    enum option_receipt {
+        RECEIPT_FULL,
+        RECEIPT_BRIEF,
+        RECEIPT_HASHES
+    } receipt_form;
+    struct word_list files; /* of verify and diff: arguments without option */
+    int64_t n_sample;       /* tokens to check of each receipt; 0 for all */
     const char *host, *api_key, *api_key_file, *alias, *cert_file,
         *cert_key_file, *api_prefix, *cors_origin, *allowed_hosts, *cache_dir,
         *slot_dir;

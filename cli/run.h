@@ -7,6 +7,8 @@
 
 #include "server/stop_strings.h"
 
+#include "pl_receipt.h"
+
 /* The reason why generation stopped. */
 enum stop { STOP_END, STOP_LENGTH, STOP_FULL, STOP_INTERRUPTED, STOP_FAILED };
 
@@ -18,10 +20,14 @@ struct run {
     int32_t *bias_id;     /* owned */
     float *bias;          /* owned */
     pl_sampler *sampler;
-    pl_grammar *grammar; /* owned; NULL if output is unrestricted */
-    bool kept;           /* the sampler enforces the grammar */
-    pl_template *form;   /* owned; NULL if not a chat */
-    pl_reply *reply;     /* parses the output; NULL to print it as it is */
+    int n_answers;              /* outputs begun with any sampler so far */
+    struct whole_file receipts; /* of --receipt */
+    pl_receipt *receipt;        /* of the present output; owned; NULL if none */
+    bool at_eog;                /* an end-of-text token ended the output */
+    pl_grammar *grammar;        /* owned; NULL if output is unrestricted */
+    bool kept;                  /* the sampler enforces the grammar */
+    pl_template *form;          /* owned; NULL if not a chat */
+    pl_reply *reply; /* parses the output; NULL to print it as it is */
     pl_detokenizer *text;
     struct stops stops; /* of --reverse-prompt */
     float *logits;      /* [n_vocab] after the last token; owned */
@@ -58,6 +64,13 @@ enum exit_code run_load_state(struct run *r);
 /* Writes the file of --state-save, if given. Computes the pending token first,
  * so that the state contains all generated tokens. */
 enum exit_code run_save_state(struct run *r);
+
+/* Begins the output after the tokens that the sequence has: with a sampler of
+ * its own, and with a receipt if --receipt is given. In run_receipt.c. */
+enum stop run_begin_answer(struct run *r);
+/* Writes the receipt of the output, which ended for the reason `why`. Returns
+ * `why`, or STOP_FAILED. */
+enum stop run_end_answer(struct run *r, enum stop why);
 
 /* Compiles the grammar of --grammar or --json-schema into r->grammar; in
  * run_grammar.c. */

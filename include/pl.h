@@ -376,6 +376,12 @@ typedef struct pl_options {
     pl_numerics numerics;
     /* bytes of host memory that plans leave free for the caller */
     uint64_t host_reserve;
+    /* [n_rank_split] share of each rank; their number is that of the ranks. The
+     * devices carry whole ranks, so these shares decide bits whatever the
+     * devices. NULL for equal shares, or, with PL_SPLIT_TENSOR and n_ranks 0,
+     * for those of tensor_split. */
+    const double *rank_split;
+    int n_rank_split;
 } pl_options;
 
 static inline void pl_options_init(pl_options *o)
@@ -1115,6 +1121,10 @@ PL_API void pl_grammar_free(pl_grammar *g);
  * that ends a text (pl_token_is_eog) is allowed exactly if the text is
  * complete. `g` is borrowed until another is set; NULL allows any token. */
 PL_API pl_status pl_sampler_set_grammar(pl_sampler *s, pl_grammar *g,
+                                        pl_err *err);
+/* Excludes end-of-text tokens (pl_token_is_eog of `t`, borrowed for the call)
+ * from what pl_sample chooses, or allows them again if `t` is NULL. */
+PL_API pl_status pl_sampler_exclude_eog(pl_sampler *s, const pl_tokenizer *t,
                                         pl_err *err);
 /* Computes in advance which tokens the grammar allows next; otherwise pl_sample
  * computes that. May be called on another thread while the engine computes, if

@@ -38,6 +38,12 @@ struct pl_plan {
     int64_t n_ctx;
     bool borrowed; /* belongs to an engine: pl_plan_free does nothing */
     char *options; /* owned; command-line options that reproduce the plan */
+    struct arena memory; /* owns the arrays below and their strings */
+    /* [n_keep] names or patterns of kept values, [n_layout] overrides of
+     * layouts ("REGEX=split:1"): options that decide bits. */
+    const char **keep, **layout;
+    int n_keep, n_layout;
+    int64_t mtp;
 };
 
 struct pl_engine {
@@ -49,7 +55,9 @@ struct pl_engine {
     uint64_t weights; /* hash of the weights by model_sum, for saved states;
                          valid if has_weights */
     bool has_weights;
-    uint64_t mark; /* random id of this engine, for states that only it can
+    bool has_foreign; /* a state was restored whose bits another numeric plan
+                         or conversion decided */
+    uint64_t mark;    /* random id of this engine, for states that only it can
                       restore */
     pl_tensor ids, pos, out_ids, logits;
     pl_tensor hidden, hidden_out, norm_out; /* -1 if not in the graph or not

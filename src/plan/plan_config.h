@@ -57,6 +57,8 @@ struct plan_config {
                             PLAN_CONFIG_MIXED_RANKS in mixed groups
                             without shares */
     const double *share; /* [list.n] share of each device, NULL if equal */
+    const double *rank_share; /* [n_rank] share of each rank, NULL if not
+                                 given */
 
     /* contents of the host */
     int n_on; /* layers on devices, not on the host: the last n_on of the

@@ -574,11 +574,25 @@ static bool is_greedy(const struct sampler *s)
     return true;
 }
 
+/* Draws the random numbers for a token: *u for the draw, *xtc for XTC. */
+static void draw_numbers(struct sampler *s, double *u, double *xtc)
+{
+    *u = exact_uniform(&s->state);
+    *xtc = has_step(s, PL_STEP_XTC) ? exact_uniform(&s->state) : 1;
+}
+
+void sampling_skip(struct sampler *s)
+{
+    double u, xtc;
+
+    draw_numbers(s, &u, &xtc);
+}
+
 static int32_t pick(struct sampler *s, const float *logits)
 {
-    double u = exact_uniform(&s->state);
-    double xtc = has_step(s, PL_STEP_XTC) ? exact_uniform(&s->state) : 1;
+    double u, xtc;
 
+    draw_numbers(s, &u, &xtc);
     s->minus = s->dry ? dry_penalties(s->dry) : NULL;
     if (is_greedy(s))
         return most_likely(s, logits);

@@ -89,5 +89,8 @@ void sampling_accept(struct sampler *s, int32_t id);
  * number, even if it is greedy or returns -1, and another one for XTC. */
 int32_t sampling_pick(struct sampler *s, const float *logits,
                       const uint32_t *allowed);
+/* Uses the random numbers of a call of sampling_pick without choosing a token.
+ * Not for Mirostat, whose state depends on the logits. */
+void sampling_skip(struct sampler *s);
 
 #endif

@@ -553,6 +553,8 @@ static pl_status restore(struct trip *t, int seq,
         *from->note_bytes = t->theirs.note_bytes;
     }
     empty(t, seq, false);
+    t->e->has_foreign |= !t->theirs.aside &&
+                         (t->convert || t->theirs.numeric != t->ours.numeric);
     state_note(t->e, &t->theirs, &t->ours, t->convert);
     return PL_OK;
 }
