@@ -81,14 +81,6 @@ static enum exit_code read_keys(struct serve *v)
 
 /* ---- start --------------------------------------------------------------- */
 
-static void log_line(void *user, pl_log_level level, const char *text)
-{
-    const struct options *o = user;
-
-    if (o->verbose || level >= PL_LOG_INFO)
-        cli_error(o->command, EXIT_DONE, "%s", text);
-}
-
 /* A models_options.scan; `user` is a struct serve_models. */
 static void scan_folder(void *user, struct models *m)
 {
@@ -109,7 +101,7 @@ static enum exit_code make_models(struct serve *v)
         .close = serve_model_close,
         .scan = v->list.folder != NULL ? scan_folder : NULL,
         .user = &v->all,
-        .log = log_line,
+        .log = serve_log,
         .log_user = (void *)o,
     };
     int n, most = v->list.n;
@@ -157,8 +149,7 @@ static void tell_addresses(const struct serve *v)
         int n = (int)strcspn(list, ",");
         bool six = memchr(list, ':', (size_t)n) != NULL;
 
-        if (memchr(list, '/', (size_t)n) != NULL ||
-            (n > 5 && memcmp(list + n - 5, ".sock", 5) == 0))
+        if (http_is_path(list, (size_t)n))
             cli_error(CMD_SERVE, EXIT_DONE, "%s listens at unix:%.*s", name, n,
                       list);
         else
@@ -184,7 +175,7 @@ static enum exit_code start_http(struct serve *v)
         .origin = o->cors_origin,
         .hosts = o->allowed_hosts,
         .timeout_s = o->socket_s,
-        .log = log_line,
+        .log = serve_log,
         .log_user = (void *)o,
     };
     int n;
@@ -251,8 +242,9 @@ static void serve_free(struct serve *v)
     free(v->key);
 }
 
-/* Has malloc return large buffers to the system as soon as they are freed. As a
- * rule, glibc keeps ever larger ones, up to 32 MiB for each thread. */
+/* Makes malloc return buffers of 256 KiB and more to the system as soon as they
+ * are freed. By default glibc raises this size with each of them, up to 32 MiB,
+ * and keeps smaller buffers for the thread. */
 static void return_memory(void)
 {
 #ifdef __GLIBC__

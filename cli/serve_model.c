@@ -23,7 +23,7 @@ static void log_warnings(void *user, pl_log_level level, const char *text)
         cli_error(o->command, EXIT_DONE, "%s", text);
 }
 
-static void log_line(void *user, pl_log_level level, const char *text)
+void serve_log(void *user, pl_log_level level, const char *text)
 {
     const struct options *o = user;
 
@@ -175,7 +175,7 @@ static pl_status open_tiers(struct service *v, const struct options *o,
     struct tiers_options to = {.ram = ram_of(all, o),
                                .dir = o->cache_dir,
                                .disk = o->cache_disk,
-                               .log = log_line,
+                               .log = serve_log,
                                .log_user = (void *)o};
 
     if (to.disk == 0)
@@ -197,7 +197,7 @@ static pl_status start_loop(struct service *v, const struct options *o,
                      : 0,
         .tiers = v->tiers,
         .d_model = o->embeddings ? pl_model_d_model(v->model) : 0,
-        .log = log_line,
+        .log = serve_log,
         .log_user = (void *)o,
         .lost = service_lost,
         .lost_user = v};
@@ -254,7 +254,7 @@ static pl_status open_service(struct service *v, const struct options *o,
 
     if (s != PL_OK)
         return s;
-    v->log = log_line;
+    v->log = serve_log;
     v->log_user = (void *)o;
     v->words = pl_model_tokenizer(v->model);
     if (v->words == NULL)

@@ -87,6 +87,9 @@ pl_status http_start(struct http **out, const struct http_options *o,
                      const struct http_route *route, int n_route,
                      http_error_fn *error, void *user, pl_err *err);
 int http_port(const struct http *h);
+/* Returns true if one of the addresses of http_options.host, of n characters,
+ * is the path of a Unix socket. */
+bool http_is_path(const char *address, size_t n);
 /* Sets *n_connection to the number of open connections. Sets *n_request to the
  * number of requests that still run, or whose response the client has not read
  * completely. */

@@ -34,12 +34,10 @@ enum {
 
 /* ---- listening sockets --------------------------------------------------- */
 
-static bool is_path(const char *host)
+bool http_is_path(const char *address, size_t n)
 {
-    size_t n = strlen(host);
-
-    return strchr(host, '/') != NULL ||
-           (n > 5 && strcmp(host + n - 5, ".sock") == 0);
+    return memchr(address, '/', n) != NULL ||
+           (n > 5 && memcmp(address + n - 5, ".sock", 5) == 0);
 }
 
 static pl_status cannot_listen(const struct http *h, const char *host, int e,
@@ -55,7 +53,7 @@ static pl_status cannot_listen(const struct http *h, const char *host, int e,
     else if (e == EADDRNOTAVAIL)
         remedy = "; give an address of this machine, for example 127.0.0.1 "
                  "(local only) or 0.0.0.0 (all)";
-    if (is_path(host))
+    if (http_is_path(host, strlen(host)))
         return http_fail(err, PL_IO, "cannot listen on %s: %s%s", host,
                          strerror(e), e == EADDRINUSE ? remedy : "");
     return http_fail(err, PL_IO, "cannot listen on %s, port %d: %s%s", host,
@@ -203,7 +201,7 @@ pl_status http_listen(struct http *h, pl_err *err)
                              list, HTTP_MAX_LISTEN);
         snprintf(host, sizeof host, "%.*s", (int)n, list);
         list += n + (list[n] == ',');
-        if (!is_path(host)) {
+        if (!http_is_path(host, n)) {
             s = listen_on_host(h, host, both, err);
             continue;
         }

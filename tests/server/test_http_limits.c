@@ -731,6 +731,8 @@ TEST(http_listens_at_unix_sockets_and_several_addresses)
             close(fd);
         }
     }
+    assert_true(http_is_path("a.sock,::1", 6) && http_is_path("a/b", 3));
+    assert_false(http_is_path("::1,a.sock", 3) || http_is_path(".sock", 5));
     fclose(fopen(path, "w"));
     assert_int_equal(http_start(&second, &o, NULL, 0, try_error, NULL, &err),
                      PL_IO);
