@@ -410,16 +410,30 @@ static bool chat_turn(struct chat *c, enum exit_code *code)
 
 /* ---- commands ------------------------------------------------------------ */
 
+/* Writes "1 message" or "5 messages" to buf. Returns buf. */
+static const char *count_text(char buf[32], size_t n)
+{
+    snprintf(buf, 32, "%zu message%s", n, n == 1 ? "" : "s");
+    return buf;
+}
+
 /* A command. Returns true if the model must then generate an answer. */
 typedef bool command_fn(struct chat *c, const char *file);
 
 static bool chat_clear(struct chat *c, const char *file)
 {
+    size_t n = json_array_size(c->messages);
+    char count[32];
+
     (void)file;
+    n -= c->system != NULL && json_array_get(c->messages, 0) == c->system;
     json_array_clear(c->messages);
     c->n_left_out = 0;
     if (c->system != NULL)
         json_array_append(c->messages, c->system);
+    cli_error(CMD_RUN, EXIT_DONE, "new chat, %s cleared%s",
+              count_text(count, n),
+              c->system != NULL ? "; the system message stays" : "");
     return false;
 }
 
@@ -439,6 +453,7 @@ static bool chat_save(struct chat *c, const char *file)
     char *json = json_dumps(c->messages, JSON_INDENT(2));
     struct whole_file w = {0};
     enum exit_code code = EXIT_FAILED;
+    char count[32], cut[SHOWN];
 
     if (json == NULL)
         no_memory();
@@ -447,10 +462,36 @@ static bool chat_save(struct chat *c, const char *file)
     if (code == EXIT_DONE) {
         whole_write(&w, json, strlen(json));
         whole_write(&w, "\n", 1);
-        atomic_file_close(&w, c->r->o, true, EXIT_DONE);
+        code = atomic_file_close(&w, c->r->o, true, EXIT_DONE);
     }
+    if (code == EXIT_DONE)
+        cli_error(CMD_RUN, EXIT_DONE, "%s saved to %s",
+                  count_text(count, json_array_size(c->messages)),
+                  clip_printable(cut, file));
     free(json);
     return false;
+}
+
+/* Makes `j` the messages of the chat if the template can render them. Sets *n
+ * to their tokens. */
+static pl_status set_messages(struct chat *c, json_t *j, int64_t *n)
+{
+    struct run *r = c->r;
+    char *prompt;
+    int32_t *ids = NULL;
+    size_t len;
+    pl_status s = render(c->form, j, c->extra, &prompt, &len, &r->err);
+
+    if (s == PL_OK)
+        s = tokenize(r, prompt, len, &ids, n);
+    if (s == PL_OK) {
+        json_decref(c->messages);
+        c->messages = json_incref(j);
+        c->n_left_out = 0;
+    }
+    free(ids);
+    free(prompt);
+    return s;
 }
 
 static bool chat_load(struct chat *c, const char *file)
@@ -458,8 +499,8 @@ static bool chat_load(struct chat *c, const char *file)
     struct input in = {0};
     json_error_t e;
     json_t *j = NULL;
-    char *prompt = NULL, cut[SHOWN];
-    pl_err err;
+    char count[32], cut[SHOWN];
+    int64_t n;
 
     if (strcmp(file, "-") == 0) {
         cli_error(
@@ -474,17 +515,16 @@ static bool chat_load(struct chat *c, const char *file)
                       "/load %s: not a JSON list of messages%s%s",
                       clip_printable(cut, file), j == NULL ? ": " : "",
                       j == NULL ? e.text : "");
-        else if (render(c->form, j, c->extra, &prompt, NULL, &err) != PL_OK)
+        else if (set_messages(c, j, &n) != PL_OK)
             cli_error(CMD_RUN, EXIT_DONE, "/load %s: %s",
-                      clip_printable(cut, file), err.message);
-    }
-    if (prompt != NULL) {
-        json_decref(c->messages);
-        c->messages = json_incref(j);
-        c->n_left_out = 0;
+                      clip_printable(cut, file), c->r->err.message);
+        else
+            cli_error(CMD_RUN, EXIT_DONE,
+                      "%s, %" PRId64 " token%s, loaded from %s",
+                      count_text(count, json_array_size(j)), n,
+                      n == 1 ? "" : "s", clip_printable(cut, file));
     }
     json_decref(j);
-    free(prompt);
     input_free(&in);
     return false;
 }

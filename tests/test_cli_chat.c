@@ -65,8 +65,13 @@ TEST(cli_chat_commands_do_what_they_say)
     struct ran r;
     json_t *m;
 
-    sh(0, "printf 'one\\\\\\ntwo\\n\\n /three\\n/save a.json\\n/clear\\n/save "
-          "b.json\\n/load a.json\\nfour\\n/save c.json\\n' | plait run " CHAT);
+    r = sh(0,
+           "printf 'one\\\\\\ntwo\\n\\n /three\\n/save a.json\\n/clear\\n/save "
+           "b.json\\n/load a.json\\nfour\\n/save c.json\\n' | plait run " CHAT);
+    must_say(r, "4 messages saved to a.json\nplait run: new chat, 4 messages "
+                "cleared\nplait run: 0 messages saved to b.json\nplait run: 4 "
+                "messages, ");
+    must_say(r, " tokens, loaded from a.json\n");
     m = messages_of("a.json");
     assert_int_equal(json_array_size(m), 4);
     assert_string_equal(content(m, 0), "one\ntwo");
@@ -91,6 +96,10 @@ TEST(cli_chat_commands_do_what_they_say)
     must_say(r, "/load bad.json: not a JSON list of messages");
     must_say(r, "/clear       start a new chat");
     assert_string_equal(r.out, "");
+    r = sh(0, "printf '/save no/a.json\\none\\n/clear\\n' | plait run " CHAT
+              "--system Be.");
+    assert_null(strstr(r.err, "saved"));
+    must_say(r, "new chat, 2 messages cleared; the system message stays\n");
 }
 
 /* A chat that fills its context continues without its oldest turns, reports it,
