@@ -15,20 +15,26 @@
 #include <time.h>
 #include <unistd.h>
 
+void serve_log(void *user, pl_log_level level, const char *text)
+{
+    const struct options *o = user;
+    const time_t now = time(NULL);
+    struct tm t;
+    char when[32];
+
+    if (!o->verbose && level < PL_LOG_INFO)
+        return;
+    localtime_r(&now, &t);
+    strftime(when, sizeof when, "%Y-%m-%dT%H:%M:%S%z", &t);
+    cli_error(o->command, EXIT_DONE, "%s %s", when, text);
+}
+
 static void log_warnings(void *user, pl_log_level level, const char *text)
 {
     const struct options *o = user;
 
     if (o->verbose || level >= PL_LOG_WARN)
-        cli_error(o->command, EXIT_DONE, "%s", text);
-}
-
-void serve_log(void *user, pl_log_level level, const char *text)
-{
-    const struct options *o = user;
-
-    if (o->verbose || level >= PL_LOG_INFO)
-        cli_error(o->command, EXIT_DONE, "%s", text);
+        serve_log(user, level, text);
 }
 
 static pl_status fail(pl_err *err, pl_status s, const char *text)

@@ -24,8 +24,8 @@ struct serve_models {
     struct serve_list *list;   /* borrowed */
 };
 
-/* Prints a line of the server's log, a pl_log_fn. `user` is a struct options.
- * With --verbose, lines for debugging are printed, too. */
+/* Prints a line of the server's log, with the time; a pl_log_fn. `user` is a
+ * struct options. With --verbose, lines for debugging are printed, too. */
 void serve_log(void *user, pl_log_level level, const char *text);
 
 /* Callbacks for struct models_options; `user` is a struct serve_models. */

@@ -70,7 +70,8 @@ struct generation {
     atomic_bool gone;    /* the client has disconnected */
     bool begun;          /* http_begin was called */
     bool answered;       /* the request `r` has been answered */
-    int n_left;          /* number of tasks that have not ended */
+    int64_t n_prompt, n_cached, n_written; /* tokens, for the log */
+    int n_left; /* number of tasks that have not ended */
     int n_choice;
     struct choice choice[]; /* [n_choice] */
 };
@@ -477,6 +478,21 @@ static void reject_end(struct api_error *why, const struct choice *c,
         api_error_set_memory(why);
 }
 
+/* Adds the tokens of a task to the request's line in the log. A prompt counts
+ * once, however many choices it has. */
+static void note_tokens(struct choice *c, const struct task_report *report)
+{
+    struct generation *g = c->of;
+
+    if (c->index % g->request.n == 0) {
+        g->n_prompt += report->n_prompt;
+        g->n_cached += report->n_cached;
+    }
+    g->n_written += report->n_written;
+    if (!g->answered)
+        service_note_tokens(g->r, g->n_prompt, g->n_cached, g->n_written);
+}
+
 static void on_end(void *user, const struct task_report *report)
 {
     struct choice *c = user;
@@ -486,6 +502,7 @@ static void on_end(void *user, const struct task_report *report)
     struct api_error why;
 
     metrics_add(&g->service->metrics, report);
+    note_tokens(c, report);
     reject_end(&why, c, report);
     if (c->broken || !ended || !finish_text(c, report) ||
         !send_end(c, report)) {

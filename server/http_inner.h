@@ -130,11 +130,14 @@ struct http_request {
     char *body;     /* owned, [n_body], NUL-terminated; NULL if empty */
     size_t n_body, cap_body;
     double began;
+    char address[INET6_ADDRSTRLEN]; /* the client's address, for the log */
 
     /* Used only by the libmicrohttpd worker of the connection. */
-    bool handed;   /* the request was passed to a handler */
-    bool has_body; /* the headers announce a body */
-    bool early;    /* the request was rejected before its body was read */
+    bool handed;         /* the request was passed to a handler */
+    bool has_body;       /* the headers announce a body */
+    bool early;          /* the request was rejected before its body was read */
+    double took_s;       /* until its connection was done with it */
+    const char *cut_off; /* why the response is incomplete; "" if it is not */
 
     pthread_mutex_t lock; /* guards the following fields */
     pthread_cond_t notified;
@@ -154,6 +157,7 @@ struct http_request {
     char *data; /* owned, [cap]; bytes from ... end - 1 of the response are
                    unsent */
     size_t from, end, cap;
+    char note[96]; /* for the log: what the handler adds to its line */
     void (*on_gone)(void *user);
     void *gone_user;
     bool notifying; /* on_gone is running */
@@ -166,6 +170,8 @@ struct http_request {
 pl_status http_fail(pl_err *err, pl_status s, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 double http_now(void);
+/* Logs a request that has ended. Called by the thread that frees it. */
+void http_log_request(struct http_request *r);
 
 /* ---- http_listen.c: sockets ---------------------------------------------- */
 
@@ -221,6 +227,10 @@ pl_status http_request_add_body(struct http_request *r, const char *data,
 /* Marks the client as disconnected, calls the on_gone callback if that was not
  * done yet, and resumes the connection. */
 void http_request_leave(struct http_request *r);
+/* Returns the address of the client, a struct in_addr or in6_addr as *family
+ * says; NULL if it is connected by a Unix socket. IPv4 that is mapped to IPv6
+ * is IPv4. The request must have a connection. */
+const void *http_request_address(const struct http_request *r, int *family);
 
 /* ---- http_route.c: routing ----------------------------------------------- */
 

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 static bool has_name(const struct option_row *row, const char *name)
@@ -436,4 +437,25 @@ TEST(options_defaults_shown_are_those_taken)
         options_free(&bare);
     }
     assert_true(n > 40);
+}
+
+/* A server logs from several threads: what is written at once stays whole. */
+TEST(cli_lines_are_written_at_once)
+{
+    static const char line[] = "plait serve: a tidy line, \303\251 in it\n";
+    int to[2], saved = dup(STDERR_FILENO);
+    char got[100];
+    ssize_t n;
+
+    fflush(stderr);
+    assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, to), 0);
+    dup2(to[0], STDERR_FILENO);
+    cli_error(CMD_SERVE, EXIT_DONE, "a tidy line, %s in it", "\303\251");
+    dup2(saved, STDERR_FILENO);
+    n = read(to[1], got, sizeof got);
+    assert_int_equal(n, sizeof line - 1);
+    assert_memory_equal(got, line, sizeof line - 1);
+    close(saved);
+    close(to[0]);
+    close(to[1]);
 }

@@ -721,6 +721,7 @@ TEST(http_listens_at_unix_sockets_and_several_addresses)
         assert_true(asks_at_path(path));
         try_stop(&t);
         assert_int_equal(access(path, F_OK), -1);
+        has(t.log, "unix GET /hello 200 ms=");
         if (!again) { /* what a server that was killed leaves */
             struct sockaddr_un a = {.sun_family = AF_UNIX};
             int fd = socket(AF_UNIX, SOCK_STREAM, 0);
