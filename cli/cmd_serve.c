@@ -5,6 +5,7 @@
 #include "serve_models.h"
 #include "session.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -200,19 +201,40 @@ static void pause_ms(long ms)
     nanosleep(&t, NULL);
 }
 
+static int count_requests(const struct serve *v)
+{
+    int n_connection, n_request;
+
+    http_load(v->http, &n_connection, &n_request);
+    return n_request;
+}
+
 /* Waits until no request is running, until a signal, or for this long. Returns
- * true if some are still running. */
-static bool await_requests(const struct serve *v, double seconds)
+ * the number of requests that are still running. */
+static int await_requests(const struct serve *v, double seconds)
 {
     double began = term_seconds();
-    int n_connection, n_request;
+    int n;
 
     do {
         pause_ms(50);
-        http_load(v->http, &n_connection, &n_request);
-    } while (n_request > 0 && term_interrupts == 0 &&
-             term_seconds() - began < seconds);
-    return n_request > 0;
+        n = count_requests(v);
+    } while (n > 0 && term_interrupts == 0 && term_seconds() - began < seconds);
+    return n;
+}
+
+/* Logs that the server drains. */
+static void log_drain(const struct serve *v, int n_request)
+{
+    char text[120] = "stopping: no request is running";
+
+    if (n_request > 0)
+        snprintf(text, sizeof text,
+                 "stopping: %d request%s may finish within %d s; another "
+                 "signal ends %s at once",
+                 n_request, n_request == 1 ? "" : "s", DRAIN_S,
+                 n_request == 1 ? "it" : "them");
+    serve_log((void *)v->o, PL_LOG_INFO, text);
 }
 
 /* Rejects new requests. Waits for the running ones, until the next signal or
@@ -220,11 +242,19 @@ static bool await_requests(const struct serve *v, double seconds)
  * which takes until a third signal or CUT_S seconds. */
 static void drain(struct serve *v)
 {
+    char text[80];
+    int n;
+
     term_interrupts_clear();
     http_drain(v->http);
     models_drain(v->models);
-    if (!await_requests(v, DRAIN_S))
+    log_drain(v, count_requests(v));
+    n = await_requests(v, DRAIN_S);
+    if (n == 0)
         return;
+    snprintf(text, sizeof text, "ending %d request%s %s", n, n == 1 ? "" : "s",
+             term_interrupts > 0 ? "at once" : "that did not finish");
+    serve_log((void *)v->o, PL_LOG_INFO, text);
     term_interrupts_clear();
     models_cancel(v->models);
     await_requests(v, CUT_S);
@@ -256,6 +286,7 @@ enum exit_code cmd_serve(const struct options *o)
 {
     struct serve v = {.o = o};
     enum exit_code c;
+    bool served;
 
     return_memory();
     c = serve_list_make(&v.list, o);
@@ -271,11 +302,14 @@ enum exit_code cmd_serve(const struct options *o)
         term_interrupts_count(2);
         c = start_http(&v);
     }
-    if (c == EXIT_DONE) {
+    served = c == EXIT_DONE;
+    if (served) {
         while (term_interrupts == 0)
             pause_ms(100);
         drain(&v);
     }
     serve_free(&v);
+    if (served)
+        serve_log((void *)o, PL_LOG_INFO, "stopped");
     return c;
 }
