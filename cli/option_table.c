@@ -575,9 +575,9 @@ const struct option_row option_table[] = {
      "devices of equal cores; cpu:0-3,cpu:4-7, devices of these cores. gpu is "
      "each GPU by its best driver; gpu:I, gpu*N some of them; cuda, hip and "
      "opencl, each GPU of this driver; cuda:I, hip:I and opencl:I, the one "
-     "with the driver's number I. none is the host alone. proc*N is cpu*N in "
-     "processes of their own; sim*N and sim:2GiB:16GB/s:10us*2 simulate "
-     "devices, emu*N emulates GPUs, for tests.",
+     "with the driver's number I, also written like CUDA0. none is the host "
+     "alone. proc*N is cpu*N in processes of their own; sim*N and "
+     "sim:2GiB:16GB/s:10us*2 simulate devices, emu*N emulates GPUs, for tests.",
      PLANNED | DEVICES | OPTION_BRIEF(PLANNED | DEVICES) | OPTION_MANY,
      option_set_text, AT(pl.devices), 0, 0, devices},
     {{"--device-spec"}, "LIST", NULL,

@@ -150,9 +150,9 @@ TEST(cli_usage_errors_exit_2_and_name_option_and_remedy)
         {"plait run " MODEL "-p x --trace -", "name a file"},
         {"plait plan " MODEL "--json --svg -", "both write to standard output"},
         {"plait logits " MODEL "--tokens 1 -o - --trace -", "file of -o"},
-        {"plait run " MODEL "-p x -dev CUDA0", "unknown type \"CUDA0\""},
-        {"plait run " MODEL "-p x -dev Vulkan0,Vulkan1", "this machine has"},
-        {"plait run " MODEL "-p x -dev Metal", "accepted: cpu"},
+        {"plait run " MODEL "-p x -dev Vulkan0,Vulkan1",
+         "\"Vulkan0\": unknown type; use cpu, "},
+        {"plait run " MODEL "-p x -dev Metal", "`plait devices` lists"},
         {"plait run " MODEL "-p x -c $(seq -s 0 1 300)", "...: give a whole"},
         {"plait run " MODEL "-p x -ncmoe $(seq -s x 1 300)", "...\": give a"},
         {"plait run " MODEL "-p x -ngl \"$(printf '\\033[31m\\377')\"",
@@ -340,6 +340,9 @@ TEST(cli_failures_exit_1_and_name_the_thing)
         {"PLAIT_LIBCUDA=no/cuda plait run " MODEL "-p x -dev cuda:0",
          "no/cuda"},
         {"PLAIT_LIBHIP=no/hip plait run " MODEL "-p x -dev hip:0", "no/hip"},
+        {"PLAIT_LIBCUDA=no/cuda plait run " MODEL "-p x -dev CUDA0", "no/cuda"},
+        {"PLAIT_LIBHIP=no/hip plait run " MODEL "-p x -dev ROCm1,ROCm0",
+         "no/hip"},
     };
 
     MUST_REFUSE(list, 1);
