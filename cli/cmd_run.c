@@ -367,10 +367,11 @@ static enum exit_code failed(struct run *r)
 
 void run_warn_context_full(const struct run *r)
 {
+    char advice[SESSION_ADVICE];
+
     cli_error(CMD_RUN, EXIT_DONE,
-              "the context of %" PRId64
-              " tokens is full; use a larger one, as -c %" PRId64,
-              r->s.n_ctx, 2 * r->s.n_ctx);
+              "the context of %" PRId64 " tokens is full; %s", r->s.n_ctx,
+              session_advise(advice, &r->s, r->s.n_ctx + 1, 2 * r->s.n_ctx));
 }
 
 /* Returns the flags to tokenize the prompt. BOS is added only at the beginning
@@ -384,14 +385,15 @@ static enum exit_code run_once(struct run *r)
 {
     enum stop stop = add_text(r, r->prompt.s, r->prompt.len, text_flags(r),
                               !r->o->no_display_prompt);
+    const int64_t n = r->n_past + r->n_refused;
+    char advice[SESSION_ADVICE];
 
     if (stop == STOP_FULL)
         return cli_error(
             CMD_RUN, EXIT_FAILED,
-            "the %s %" PRId64 " tokens, but the context has %" PRId64
-            "; use -c %" PRId64 " or more",
-            r->n_past > 0 ? "state and the prompt have" : "prompt has",
-            r->n_past + r->n_refused, r->s.n_ctx, r->n_past + r->n_refused + 1);
+            "the %s %" PRId64 " tokens, but the context has %" PRId64 "; %s",
+            r->n_past > 0 ? "state and the prompt have" : "prompt has", n,
+            r->s.n_ctx, session_advise(advice, &r->s, n + 1, 2 * n));
     if (stop == STOP_END && !run_can_write(r))
         return cli_error(
             CMD_RUN, EXIT_USAGE, "%s; give a text with -p",

@@ -329,6 +329,7 @@ static pl_status fit_prompt(struct chat *c, struct prompt *p)
     const int64_t n_ctx = c->r->s.n_ctx, limit = c->r->o->n_predict;
     int64_t room = n_ctx / 8, most;
     size_t before = c->n_left_out;
+    char advice[SESSION_ADVICE];
     pl_status s = make_prompt(c, p);
 
     if (limit >= 0 && limit < room)
@@ -342,9 +343,9 @@ static pl_status fit_prompt(struct chat *c, struct prompt *p)
         cli_error(CMD_RUN, EXIT_DONE,
                   "the context of %" PRId64
                   " tokens is full: the model no longer sees the oldest %zu "
-                  "message%s; use a larger one, as -c %" PRId64,
+                  "message%s; %s",
                   n_ctx, c->n_left_out, c->n_left_out > 1 ? "s" : "",
-                  2 * n_ctx);
+                  session_advise(advice, &c->r->s, n_ctx + 1, 2 * n_ctx));
     return s;
 }
 
@@ -384,6 +385,7 @@ static enum stop answer(struct chat *c, bool *answered)
 static bool chat_turn(struct chat *c, enum exit_code *code)
 {
     struct run *r = c->r;
+    char advice[SESSION_ADVICE];
     bool answered;
     enum stop stop = answer(c, &answered);
 
@@ -394,11 +396,12 @@ static bool chat_turn(struct chat *c, enum exit_code *code)
     if (stop == STOP_FULL && answered)
         run_warn_context_full(r);
     else if (stop == STOP_FULL)
-        cli_error(CMD_RUN, EXIT_DONE,
-                  "the prompt has %" PRId64
-                  " tokens, but the context has %" PRId64
-                  "; write a shorter message, or use -c %" PRId64,
-                  r->n_refused, r->s.n_ctx, 2 * r->n_refused);
+        cli_error(
+            CMD_RUN, EXIT_DONE,
+            "the prompt has %" PRId64 " tokens, but the context has %" PRId64
+            "; write a shorter message, or %s",
+            r->n_refused, r->s.n_ctx,
+            session_advise(advice, &r->s, r->n_refused + 1, 2 * r->n_refused));
     if (stop == STOP_FAILED && c->refused && isatty(0)) {
         cli_error(CMD_RUN, EXIT_DONE, "%s", r->err.message);
         stop = STOP_END; /* another message may be valid */

@@ -7,7 +7,6 @@
 #include "serve_defaults.h"
 #include "session.h"
 
-#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -139,7 +138,6 @@ static pl_status load(struct service *v, const struct options *o,
 {
     static const char *const kept[] = {"result_norm"};
     struct term_progress progress = {0};
-    int64_t trained, n_ctx;
     pl_options pl;
     pl_status s;
 
@@ -164,14 +162,7 @@ static pl_status load(struct service *v, const struct options *o,
         s = pl_engine_sum(v->engine, cancel, err);
     if (s != PL_OK)
         return s;
-    trained = pl_model_n_ctx_train(v->model);
-    n_ctx = pl_engine_n_ctx(v->engine);
-    if (trained > 0 && n_ctx > trained)
-        cli_error(o->command, EXIT_DONE,
-                  "a context of %" PRId64
-                  " tokens, but the model was trained on at most %" PRId64
-                  "; expect poor output beyond",
-                  n_ctx, trained);
+    session_check_context(v->model, pl_engine_n_ctx(v->engine), o);
     return PL_OK;
 }
 

@@ -153,9 +153,40 @@ static void say_traced(struct session *s)
     fprintf(stderr, "\n");
 }
 
-enum exit_code session_load(struct session *s, const struct options *o)
+void session_check_context(const pl_model *m, int64_t n_ctx,
+                           const struct options *o)
+{
+    int64_t trained = pl_model_n_ctx_train(m);
+
+    if (trained > 0 && n_ctx > trained)
+        cli_error(o->command, EXIT_DONE,
+                  "-c %" PRId64 ": the model was trained on %" PRId64
+                  " tokens, beyond which its output gets poor; use -c %" PRId64,
+                  n_ctx, trained, trained);
+}
+
+const char *session_advise(char buf[SESSION_ADVICE], const struct session *s,
+                           int64_t least, int64_t want)
 {
     int64_t trained = pl_model_n_ctx_train(s->model);
+
+    if (trained <= 0 || want <= trained)
+        snprintf(buf, SESSION_ADVICE, "use -c %" PRId64, want);
+    else if (least <= trained)
+        snprintf(buf, SESSION_ADVICE,
+                 "use -c %" PRId64 ", all that the model was trained on",
+                 trained);
+    else
+        snprintf(buf, SESSION_ADVICE,
+                 "use -c %" PRId64
+                 ", but expect poor output beyond the %" PRId64
+                 " tokens that the model was trained on",
+                 want, trained);
+    return buf;
+}
+
+enum exit_code session_load(struct session *s, const struct options *o)
+{
     pl_err err;
     pl_status r;
     enum exit_code c = open_trace(s);
@@ -169,12 +200,7 @@ enum exit_code session_load(struct session *s, const struct options *o)
     if (r != PL_OK)
         return report(o, r, &err);
     s->n_ctx = pl_engine_n_ctx(s->engine);
-    if (trained > 0 && s->n_ctx > trained)
-        cli_error(o->command, EXIT_DONE,
-                  "a context of %" PRId64
-                  " tokens, but the model was trained on at most %" PRId64
-                  "; expect poor output beyond",
-                  s->n_ctx, trained);
+    session_check_context(s->model, s->n_ctx, o);
     return EXIT_DONE;
 }
 

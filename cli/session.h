@@ -28,6 +28,16 @@ void session_settings(pl_options *pl, int64_t *piece, const struct options *o);
 enum exit_code session_open(struct session *s, const struct options *o);
 /* Loads the engine; s->pl may have been changed since session_open. */
 enum exit_code session_load(struct session *s, const struct options *o);
+/* Prints a warning if a context of n_ctx tokens is longer than the model was
+ * trained on. */
+void session_check_context(const pl_model *m, int64_t n_ctx,
+                           const struct options *o);
+/* Writes what to do about a context that is too short: `least` tokens are
+ * needed, `want` would be good. It names -c, and what the model was trained on
+ * if that is less. Returns buf. */
+enum { SESSION_ADVICE = 120 };
+const char *session_advise(char buf[SESSION_ADVICE], const struct session *s,
+                           int64_t least, int64_t want);
 /* Closes the session. Returns `c`, or the exit code of an error that occurs
  * while closing. */
 enum exit_code session_close(struct session *s, enum exit_code c);

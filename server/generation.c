@@ -922,6 +922,8 @@ static void log_ignored(struct service *v, const struct request *a)
 {
     char text[400];
     const int64_t n_ctx = pl_engine_n_ctx(v->engine);
+    const int64_t trained = pl_model_n_ctx_train(v->model);
+    int n;
 
     if (v->log && a->passed_over[0]) {
         snprintf(text, sizeof text, "%s: options without effect here: %s",
@@ -930,10 +932,18 @@ static void log_ignored(struct service *v, const struct request *a)
     }
     if (v->log && a->num_ctx > n_ctx && a->num_ctx > v->most_num_ctx) {
         v->most_num_ctx = a->num_ctx;
-        snprintf(text, sizeof text,
-                 "%s: num_ctx %" PRId64 ": the context has %" PRId64
-                 " tokens; start the server with -c %" PRId64,
-                 v->name, a->num_ctx, n_ctx, a->num_ctx);
+        n = snprintf(text, sizeof text,
+                     "%.100s: num_ctx %" PRId64 ": the context has %" PRId64
+                     " tokens",
+                     v->name, a->num_ctx, n_ctx);
+        if (trained > 0 && trained <= n_ctx)
+            snprintf(text + n, sizeof text - (size_t)n,
+                     ", and the model was trained on %" PRId64, trained);
+        else
+            snprintf(text + n, sizeof text - (size_t)n,
+                     "; start the server with -c %" PRId64,
+                     trained > 0 && trained < a->num_ctx ? trained
+                                                         : a->num_ctx);
         v->log(v->log_user, PL_LOG_INFO, text);
     }
 }

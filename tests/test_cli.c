@@ -332,7 +332,7 @@ TEST(cli_failures_exit_1_and_name_the_thing)
         {"plait run " MODEL "-p x --no-display-prompt"
          " $(seq -f '-l %g-inf' 0 4095)",
          "no token can be sampled"},
-        {"plait run " MODEL "-c 2 -p 'a longer prompt than that'", "-c 7"},
+        {"plait run " MODEL "-c 2 -p 'a longer prompt than that'", "-c 12"},
         {"plait run " MODEL "-p x --state-save no/such", "no/such"},
         {"PLAIT_LIBCUDA=no/cuda PLAIT_LIBHIP=no/hip OCL_ICD_VENDORS=no/such/ "
          "plait run " MODEL "-p x -dev gpu",
@@ -346,6 +346,21 @@ TEST(cli_failures_exit_1_and_name_the_thing)
     };
 
     MUST_REFUSE(list, 1);
+}
+
+/* The bundled model was trained on 512 tokens. */
+TEST(cli_contexts_are_held_against_what_the_model_was_trained_on)
+{
+    must_say(sh(0, "plait run " MODEL "-p x -n 1 -c 1000"),
+             "-c 1000: the model was trained on 512 tokens, beyond which its "
+             "output gets poor; use -c 512\n");
+    must_say(sh(0, "plait run " MODEL "-p x --ignore-eos -c 70"),
+             "the context of 70 tokens is full; use -c 140\n");
+    must_say(sh(0, "plait run " MODEL "-p x --ignore-eos -c 300"),
+             "is full; use -c 512, all that the model was trained on\n");
+    must_say(sh(0, "plait run " MODEL "-p x --ignore-eos"),
+             "the context of 512 tokens is full; use -c 1024, but expect poor "
+             "output beyond the 512 tokens that the model was trained on\n");
 }
 
 TEST(cli_writes_that_fail_exit_1)

@@ -793,6 +793,12 @@ TEST(serve_logs_the_tokens_of_each_request)
          "prompt=5 cached=0 "},
         {"/v1/completions", "{\"prompt\":7}", 400, ""},
         {"/tokenize", "{\"content\":\"dragon\"}", 200, ""},
+        {"/api/generate",
+         "{\"model\":\"fable-moe-Q8_0\",\"raw\":true,\"prompt\":\"dragon\","
+         "\"stream\":false,"
+         "\"options\":"
+         "{\"num_ctx\":9999,\"num_predict\":1}}",
+         200, "prompt=3 cached=0 generated=1 "},
     };
     char *log;
     struct serve_try s;
@@ -848,6 +854,8 @@ TEST(serve_logs_the_tokens_of_each_request)
     log = test_read(s.log, &size);
     assert_null(strstr(log, "dragon"));
     assert_null(strstr(log, "k1"));
+    assert_non_null(strstr(log, "num_ctx 9999: the context has 512 tokens, and "
+                                "the model was trained on 512\n"));
     free(log);
 }
 
