@@ -161,7 +161,7 @@ TEST(cli_usage_errors_exit_2_and_name_option_and_remedy)
         {"plait run", "-p TEXT"},
         {"plait run -p x", "-m FILE"},
         {"plait run " MODEL "-p", "-p TEXT"},
-        {"plait run " MODEL "-p x -f y", "leave one out"},
+        {"echo x >y; plait run " MODEL "-p x -f y", "leave one out"},
         {"plait run " MODEL "-p x y", "\"y\""},
         {"plait run " MODEL "-p x --json", "`plait plan`"},
         {"plait run " MODEL "-p x --special=1", "takes no value"},
@@ -235,7 +235,7 @@ TEST(cli_usage_errors_exit_2_and_name_option_and_remedy)
         {"plait logits " MODEL "--tokens @ -o x", "name a file after the @"},
         {"plait run " MODEL "-p x -l 99999+1", "ids go from 0 to 4095"},
         {"plait tokenize -p x", "-m FILE"},
-        {"plait render --messages x", "-m FILE"},
+        {"echo >x; plait render --messages x", "-m FILE"},
         {"plait render " MODEL, "--messages FILE"},
     };
 
@@ -321,7 +321,8 @@ TEST(cli_failures_exit_1_and_name_the_thing)
         {"plait run " MODEL "-i <.", "reading standard input"},
         {"plait tokenize " MODEL "<&-", "reading standard input"},
         {"plait plan -m $(seq -s x 1 2000)", "File name too long"},
-        {"plait run " MODEL "-f \"$(printf 'a\\033b')\"", "opening a\\x1bb:"},
+        {"plait run " MODEL "-f \"$(printf 'a\\033b')\"",
+         "-f a\\x1bb: No such"},
         {"HWLOC_COMPONENTS=abacus plait devices", "HWLOC_COMPONENTS=abacus"},
         {"plait inspect models/heldout.txt", "heldout.txt"},
         {"plait tokenize -m models/heldout.txt -p x", "heldout.txt"},

@@ -174,9 +174,10 @@ TEST(cli_chat_mistakes_name_option_and_remedy)
         {"plait run " MODEL "-i --kwargs 3", "not a JSON object", 2},
         {"plait run " MODEL "-i --no-template --system x",
          "leave out --no-template", 2},
-        {"plait run " MODEL "-p x --template t", "give -i", 2},
+        {"echo x >t; plait run " MODEL "-p x --template t", "give -i", 2},
         {"plait run " MODEL "-i --state-save x", "/save and /load", 2},
-        {"plait run " MODEL "-i --template none", "opening none", 1},
+        {"plait run " MODEL "-i --template none",
+         "--template none: No such file", 1},
         {"echo '{% if %}' >t.jinja; plait run " MODEL "-i --template t.jinja",
          "template line 1", 1},
         {"echo '{{ raise_exception(\"no\") }}' >t.jinja; echo x | plait "
@@ -584,7 +585,7 @@ TEST(cli_chat_of_a_single_turn_ends_after_its_answer)
     raw.out[strcspn(raw.out, "\n")] = '\0';
     one.out[strcspn(one.out, "\n")] = '\0';
     assert_string_equal(one.out, raw.out);
-    must_say(sh(2, "plait run " MODEL "-i -sys a -sysf b"),
+    must_say(sh(2, "echo x >b; plait run " MODEL "-i -sys a -sysf b"),
              "--system and --system-prompt-file");
     assert_string_equal(
         sh(0,
