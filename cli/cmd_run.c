@@ -162,6 +162,7 @@ static enum exit_code run_free(struct run *r, enum exit_code c)
     free(r->bias);
     free(r->bias_id);
     input_free(&r->prompt);
+    run_chat_close(r);
     pl_template_free(r->form);
     return session_close(&r->s, c);
 }
@@ -526,6 +527,8 @@ enum exit_code cmd_run(const struct options *o)
     if (c == EXIT_DONE && (!talks || o->prompt != NULL || o->file != NULL ||
                            o->binary_file != NULL))
         c = input_prompt(&r.prompt, o);
+    if (c == EXIT_DONE && r.form != NULL)
+        c = run_chat_open(&r);
     if (c == EXIT_DONE)
         c = prepare(&r);
     if (c == EXIT_DONE)

@@ -135,7 +135,7 @@ static enum exit_code load_first(struct serve *v)
         if (e->at_start && (v->o->n_models == 0 || n++ < v->o->n_models))
             s = models_load(v->models, i, &err);
         if (s != PL_OK && v->list.any_name)
-            c = report(v->o, s, &err);
+            c = exit_code_of(s); /* the log has the error */
     }
     return c;
 }
@@ -176,6 +176,7 @@ static enum exit_code start_http(struct serve *v)
         .origin = o->cors_origin,
         .hosts = o->allowed_hosts,
         .timeout_s = o->socket_s,
+        .held = true,
         .log = serve_log,
         .log_user = (void *)o,
     };
@@ -188,6 +189,19 @@ static enum exit_code start_http(struct serve *v)
     if (s != PL_OK)
         return report(o, s, &err);
     models_set_http(v->models, v->http);
+    return EXIT_DONE;
+}
+
+/* Lets clients in. A reader of the message may send a signal at once. */
+static enum exit_code accept_clients(struct serve *v)
+{
+    pl_err err;
+    pl_status s;
+
+    term_interrupts_count(2);
+    s = http_accept(v->http, &err);
+    if (s != PL_OK)
+        return report(v->o, s, &err);
     tell_addresses(v);
     return EXIT_DONE;
 }
@@ -295,13 +309,13 @@ enum exit_code cmd_serve(const struct options *o)
         c = read_keys(&v);
     if (c == EXIT_DONE)
         c = make_models(&v);
+    if (c == EXIT_DONE) /* an address that is in use is found before the
+                           models are loaded */
+        c = start_http(&v);
     if (c == EXIT_DONE)
         c = load_first(&v);
-    if (c == EXIT_DONE) { /* before the message that the server listens,
-                             whose reader may send a signal at once */
-        term_interrupts_count(2);
-        c = start_http(&v);
-    }
+    if (c == EXIT_DONE)
+        c = accept_clients(&v);
     served = c == EXIT_DONE;
     if (served) {
         while (term_interrupts == 0)

@@ -11,11 +11,9 @@ static int least(int a, int b)
     return a < b ? a : b;
 }
 
-/* Returns the edit distance of two words: the number of letters to insert,
- * drop, replace or swap with their neighbour. This is the optimal string
- * alignment distance (Damerau 1964), of which three rows of the matrix are
- * kept. */
-static int distance(const char *a, const char *b)
+/* This is the optimal string alignment distance (Damerau 1964), of which three
+ * rows of the matrix are kept. */
+int word_distance(const char *a, const char *b)
 {
     enum { MAX = 32 };
     int row[3][MAX + 1] = {0};
@@ -57,7 +55,7 @@ static const char *nearest(enum command command, const char *name)
 
             if (s == NULL || !(option_table[i].commands & (1u << command)))
                 continue;
-            d = distance(name, s);
+            d = word_distance(name, s);
             if (d < found) {
                 found = d;
                 best = s;
@@ -74,7 +72,7 @@ const char *command_nearest(const char *word)
 
     for (int c = 0; c < N_COMMAND; c++) {
         const char *name = command_name((enum command)c);
-        int d = distance(word, name);
+        int d = word_distance(word, name);
 
         if (d < found && d < (int)strlen(name) / 2 + 1) {
             found = d;

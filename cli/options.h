@@ -209,6 +209,9 @@ void options_print(enum command command, bool all);
 void options_print_row(const char *name, const char *text);
 
 const char *command_name(enum command command);
+/* Returns the edit distance of two words, the number of letters to insert,
+ * drop, replace or swap with their neighbour. Returns 32 if one is longer. */
+int word_distance(const char *a, const char *b);
 /* Returns the command name that is one typing error away from `word`, or
  * NULL. */
 const char *command_nearest(const char *word);

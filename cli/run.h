@@ -21,6 +21,7 @@ struct run {
     pl_grammar *grammar; /* owned; NULL if output is unrestricted */
     bool kept;           /* the sampler enforces the grammar */
     pl_template *form;   /* owned; NULL if not a chat */
+    struct chat *chat;   /* owned; NULL if not a chat */
     pl_reply *reply;     /* parses the output; NULL to print it as it is */
     pl_detokenizer *text;
     struct stops stops; /* of --reverse-prompt */
@@ -76,7 +77,11 @@ void run_print(struct run *r, const char *text, size_t len);
 void run_end_line(struct run *r);
 void run_warn_context_full(const struct run *r);
 
-/* Runs a conversation with the template r->form; in run_chat.c. */
+/* Prepares a conversation with the template r->form, before weights are loaded:
+ * checks its options and reads the system message. In run_chat.c. The caller
+ * calls run_chat_close in all cases. */
+enum exit_code run_chat_open(struct run *r);
 enum exit_code run_chat(struct run *r);
+void run_chat_close(struct run *r);
 
 #endif

@@ -732,29 +732,45 @@ static enum exit_code add_system(struct chat *c)
     return code;
 }
 
-enum exit_code run_chat(struct run *r)
+enum exit_code run_chat_open(struct run *r)
 {
     const struct options *o = r->o;
-    struct chat c = {.r = r, .form = r->form, .messages = json_array()};
-    enum exit_code code = variables(o, o->reasoning == REASONING_ON, &c.extra);
+    struct chat *c = calloc(1, sizeof(*c));
+    enum exit_code code;
 
-    if (code == EXIT_DONE && c.messages == NULL)
+    r->chat = c;
+    if (c == NULL)
+        return no_memory();
+    *c = (struct chat){.r = r, .form = r->form, .messages = json_array()};
+    code = variables(o, o->reasoning == REASONING_ON, &c->extra);
+    if (code == EXIT_DONE && c->messages == NULL)
         code = no_memory();
     if (code == EXIT_DONE && o->reasoning != REASONING_AUTO)
-        code = check_reasoning(&c);
+        code = check_reasoning(c);
     if (code == EXIT_DONE && (o->system != NULL || o->system_file != NULL))
-        code = add_system(&c);
-    if (code == EXIT_DONE) {
-        c.editor = line_editor_open();
-        if (isatty(0) && isatty(2))
-            fputs(
-                "Write a message; /help lists commands, /quit ends the chat.\n",
-                stderr);
-        code = chat_loop(&c);
-        line_editor_close(c.editor);
-    }
-    json_decref(c.system);
-    json_decref(c.messages);
-    free(c.extra);
+        code = add_system(c);
+    return code;
+}
+
+void run_chat_close(struct run *r)
+{
+    if (r->chat == NULL)
+        return;
+    json_decref(r->chat->system);
+    json_decref(r->chat->messages);
+    free(r->chat->extra);
+    free(r->chat);
+}
+
+enum exit_code run_chat(struct run *r)
+{
+    enum exit_code code;
+
+    r->chat->editor = line_editor_open();
+    if (isatty(0) && isatty(2))
+        fputs("Write a message; /help lists commands, /quit ends the chat.\n",
+              stderr);
+    code = chat_loop(r->chat);
+    line_editor_close(r->chat->editor);
     return code;
 }

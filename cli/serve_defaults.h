@@ -8,8 +8,8 @@
 #include <jansson.h>
 
 /* Sets *out to an object with the fields, which a request has unless it says
- * otherwise; see request_rules.defaults. The caller releases it in all
- * cases. */
-pl_status serve_defaults(json_t **out, const struct options *o, pl_err *err);
+ * otherwise; see request_rules.defaults. The caller releases it in all cases.
+ * Prints an error and returns its code if an option is invalid. */
+enum exit_code serve_defaults(json_t **out, const struct options *o);
 
 #endif

@@ -2,10 +2,11 @@
 #ifndef CLI_SERVE_MODEL_H
 #define CLI_SERVE_MODEL_H
 
-#include "options.h"
+#include "input.h"
 
 #include "server/models.h"
 
+#include <jansson.h>
 #include <stdatomic.h>
 
 /* The object that the member `own` of a struct model_about points to. */
@@ -13,7 +14,9 @@ struct serve_entry {
     struct service *service; /* borrowed; NULL if not loaded */
     const struct options *o; /* borrowed, or points to `own` */
     struct options own;
-    bool at_start; /* load it when the server starts */
+    bool at_start;     /* load it when the server starts */
+    struct input form; /* chat template of the options; empty if none */
+    json_t *defaults;  /* fields that requests have by default; owned */
 };
 
 /* All models; their caches share the host memory. */
@@ -27,6 +30,13 @@ struct serve_models {
 /* Prints a line of the server's log, with the time; a pl_log_fn. `user` is a
  * struct options. With --verbose, lines for debugging are printed, too. */
 void serve_log(void *user, pl_log_level level, const char *text);
+
+/* Prepares what the options of `e` name, and checks what can be checked without
+ * the model: templates, grammars, directories. Prints an error and returns its
+ * code if something is invalid. The caller calls serve_entry_fini in all
+ * cases. */
+enum exit_code serve_entry_prepare(struct serve_entry *e);
+void serve_entry_fini(struct serve_entry *e);
 
 /* Callbacks for struct models_options; `user` is a struct serve_models. */
 pl_status serve_model_open(void *user, const struct model_about *about,

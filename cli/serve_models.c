@@ -568,6 +568,11 @@ static enum exit_code parse(struct serve_list *l, int i)
         !word_list_join(&m->args, &l->common) || !fill_shown_args(m))
         return no_memory();
     c = options_parse(o, CMD_SERVE, m->args.n, m->args.v);
+    e->o = o;
+    if (c == EXIT_DONE)
+        c = whole_check_inputs(o, false);
+    if (c == EXIT_DONE)
+        c = serve_entry_prepare(e);
     if (c != EXIT_DONE)
         return cli_error(CMD_SERVE, c, "from an option of the model %s",
                          m->name);
@@ -577,7 +582,6 @@ static enum exit_code parse(struct serve_list *l, int i)
                          "[%s] of the presets has no model; add model = FILE "
                          "or hf-repo = USER/REPO",
                          m->name);
-    e->o = o;
     e->at_start = o->at_start || m->first;
     l->about[i] = (struct model_about){.name = m->name,
                                        .alias = (const char *const *)m->alias.v,
@@ -654,6 +658,7 @@ enum exit_code serve_list_make(struct serve_list *l, const struct options *o)
             .idle_s = o->sleep_idle_s,
             .pinned = o->pinned,
             .own = &l->entry[0]};
+        c = serve_entry_prepare(&l->entry[0]);
     }
     return c;
 }
@@ -671,8 +676,11 @@ static void named_fini(struct serve_named *m)
 
 static void entry_fini(struct serve_list *l, int i)
 {
-    if (l->entry != NULL && l->entry[i].o == &l->entry[i].own)
-        options_free(&l->entry[i].own);
+    if (l->entry != NULL) {
+        serve_entry_fini(&l->entry[i]);
+        if (l->entry[i].o == &l->entry[i].own)
+            options_free(&l->entry[i].own);
+    }
     named_fini(&l->named[i]);
 }
 

@@ -10,13 +10,17 @@
 #include <string.h>
 #include <unistd.h>
 
+enum exit_code exit_code_of(pl_status s)
+{
+    return s == PL_CANCELLED      ? EXIT_INTERRUPTED
+           : s == PL_BAD_ARGUMENT ? EXIT_USAGE
+                                  : EXIT_FAILED;
+}
+
 enum exit_code report(const struct options *o, pl_status s, const pl_err *err)
 {
-    if (s == PL_CANCELLED)
-        return cli_error(o->command, EXIT_INTERRUPTED, "stopped");
-    return cli_error(o->command,
-                     s == PL_BAD_ARGUMENT ? EXIT_USAGE : EXIT_FAILED, "%s",
-                     err->message);
+    return cli_error(o->command, exit_code_of(s), "%s",
+                     s == PL_CANCELLED ? "stopped" : err->message);
 }
 
 static int out_errno; /* of the first failed write */

@@ -58,6 +58,8 @@ pl_status session_feed(struct session *s, const int32_t *ids, int64_t n,
                        float *logits, const char *what,
                        const volatile int *cancel, pl_err *err);
 
+/* Returns the exit code of a failed library call. */
+enum exit_code exit_code_of(pl_status s);
 /* Prints the message of a failed library call and returns its exit code. */
 enum exit_code report(const struct options *o, pl_status s, const pl_err *err);
 

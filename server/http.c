@@ -382,13 +382,29 @@ static void raise_limit(rlim_t n)
     setrlimit(RLIMIT_NOFILE, &limit);
 }
 
+pl_status http_accept(struct http *h, pl_err *err)
+{
+    pl_status s = http_listen(h, err);
+    int e;
+
+    if (s != PL_OK)
+        return s;
+    e = pthread_create(&h->thread, NULL, http_listen_thread, h);
+    h->has_thread = e == 0;
+    if (e != 0)
+        return http_fail(err, PL_IO,
+                         "cannot start the listening thread: %s; raise the "
+                         "limit of threads (\"ulimit -u\")",
+                         strerror(e));
+    return PL_OK;
+}
+
 /* Opens all descriptors and starts libmicrohttpd and all threads. On failure,
  * http_free cleans up. */
 static pl_status open_all(struct http *h, pl_err *err)
 {
     struct rlimit limit = {0};
     pl_status s;
-    int e;
 
     raise_limit(2 * (rlim_t)h->o.max_connections);
     getrlimit(RLIMIT_NOFILE, &limit);
@@ -404,7 +420,9 @@ static pl_status open_all(struct http *h, pl_err *err)
                          "cannot open file descriptors for the server: %s; "
                          "raise \"ulimit -n\"",
                          strerror(errno));
-    s = http_listen(h, err);
+    h->port = h->o.port;
+    h->loopback = true;
+    s = http_bind(h, false, err);
     if (s == PL_OK)
         s = start_daemon(h, err);
     if (s != PL_OK)
@@ -414,14 +432,7 @@ static pl_status open_all(struct http *h, pl_err *err)
         return http_fail(err, PL_IO,
                          "cannot start the threads that handle requests; raise "
                          "the limit of threads (\"ulimit -u\")");
-    e = pthread_create(&h->thread, NULL, http_listen_thread, h);
-    h->has_thread = e == 0;
-    if (e != 0)
-        return http_fail(err, PL_IO,
-                         "cannot start the listening thread: %s; raise the "
-                         "limit of threads (\"ulimit -u\")",
-                         strerror(e));
-    return PL_OK;
+    return h->o.held ? PL_OK : http_accept(h, err);
 }
 
 pl_status http_start(struct http **out, const struct http_options *o,

@@ -66,6 +66,7 @@ struct http_options {
      * 600. A request head must be complete within twice this time. A body that
      * takes longer than this time must arrive at 1 KiB/s at least. */
     int timeout_s;
+    bool held;   /* let no client connect before http_accept */
     int drain_s; /* seconds that an idle connection stays open while the
                        server drains; 0 for 1 */
     /* Called for each request with one line, never by two threads at once:
@@ -88,6 +89,9 @@ typedef char *http_error_fn(int status, const char *message, const char *path);
 pl_status http_start(struct http **out, const struct http_options *o,
                      const struct http_route *route, int n_route,
                      http_error_fn *error, void *user, pl_err *err);
+/* Lets clients connect to a server that was started with `held`. Errors are
+ * those of http_start for its addresses and threads. */
+pl_status http_accept(struct http *h, pl_err *err);
 int http_port(const struct http *h);
 /* Returns true if one of the addresses of http_options.host, of n characters,
  * is the path of a Unix socket. */

@@ -364,6 +364,78 @@ TEST(cli_contexts_are_held_against_what_the_model_was_trained_on)
              "output beyond the 512 tokens that the model was trained on\n");
 }
 
+/* Errors that need no model are found before it is loaded, which would fail for
+ * want of memory here, and are one line. */
+TEST(cli_options_are_judged_before_a_model_loads)
+{
+#define RUN   "PLAIT_MEMORY=1MiB:1MiB plait run " MODEL
+#define SERVE "PLAIT_MEMORY=1MiB:1MiB plait serve " MODEL "--port 0 "
+    static const struct {
+        const char *line;
+        int code;
+        const char *says;
+    } list[] = {
+        {SERVE "--chat-template none", 2, "neither the text of a template nor"},
+        {SERVE "--chat-template lama3", 2,
+         "lama3: unknown name; did you mean "
+         "llama3?"},
+        {SERVE "--chat-template '{{ x'", 2, "--chat-template: template line 1"},
+        {SERVE "--template no", 1, "--template no: No such file or directory"},
+        {"echo '{% if %}' >t; " SERVE "--template t", 2,
+         "--template t: template line 1"},
+        {SERVE "--kwargs 3", 2, "not a JSON object"},
+        {SERVE "--grammar x", 2, "cannot load: --grammar: line 1"},
+        {SERVE "--grammar-file no", 1, "--grammar-file no: No such file"},
+        {SERVE "-j '{'", 2, "--json-schema: string or '}' expected"},
+        {SERVE "-j '{\"type\": 3}'", 2, "cannot load: --json-schema: #: type"},
+        {"echo '[' >j; " SERVE "-jf j", 2, "--json-schema-file j: "},
+        {SERVE "--grammar x -j '{}'", 2, "exclude one another"},
+        {SERVE "--slot-save-path no", 1, "--slot-save-path no: No such file"},
+        {"echo >f; " SERVE "--slot-save-path f", 1, "f: Not a directory"},
+        {SERVE "--cache-dir no/such", 1,
+         "no/such: No such file or directory; "
+         "create its parent"},
+        {SERVE "--api-key-file no", 1, "--api-key-file no: No such file"},
+        {SERVE "--ssl-cert-file no --ssl-key-file no", 1,
+         "--ssl-cert-file no: "},
+        {SERVE "--ssl-cert-file models/heldout.txt", 2, "give both"},
+        {SERVE "--models-preset no", 1, "--models-preset no: No such file"},
+        {SERVE "--models-dir no", 1, "reading the directory no: "},
+        {SERVE "--host 192.0.2.1", 1, "cannot listen on 192.0.2.1"},
+        {SERVE "--api-prefix x", 2, "must start with a slash"},
+        {"printf '[a]\nmodel = x\ngrammar-file = no\n' >p; plait serve "
+         "--models-preset p --port 0",
+         1, "--grammar-file no: No such file"},
+        {"plait serve -m absent --port 0", 1,
+         "absent: No such file or directory; check the path, or download a "
+         "model with -hf USER/REPO\n"},
+        {"plait serve -m . --port 0", 1, "or serve all with --models-dir"},
+        {RUN "-i --kwargs 3", 2, "not a JSON object"},
+        {RUN "-i --reasoning on", 2, "no switch for it"},
+        {RUN "-i -sysf no", 1, "-sysf no: No such file"},
+        {RUN "-i -sys \"$(printf '\\377')\"", 2, "not valid UTF-8"},
+        {RUN "-p x --grammar x", 2, "--grammar: line 1"},
+        {RUN "-p x --state-load no", 1, "--state-load no: No such file"},
+        {"plait run -m absent", 1, "absent: No such file"},
+        {"plait bench " MODEL "-m absent", 1, "absent: No such file"},
+    };
+
+    for (size_t i = 0; i < sizeof list / sizeof list[0]; i++) {
+        struct ran r = sh(list[i].code, list[i].line);
+        const char *end = strchr(r.err, '\n');
+
+        must_say(r, list[i].says);
+        /* a model of several is named in a second line */
+        if (strstr(list[i].line, "preset p"))
+            end = strchr(end + 1, '\n');
+        if (!end || end[1] != '\0')
+            fail_msg("%s\n  says more than a line: %s", r.line, r.err);
+    }
+    must_say(sh(1, SERVE), "does not fit"); /* so they were judged before */
+#undef RUN
+#undef SERVE
+}
+
 TEST(cli_writes_that_fail_exit_1)
 {
     static const char *const list[] = {
