@@ -458,9 +458,8 @@ enum exit_code cmd_bench(const struct options *o)
             "--rate, --concurrency and the other load options measure a "
             "server; give its address, --serve http://127.0.0.1:8080");
     if (o->model == NULL && o->shape == NULL)
-        return cli_error(CMD_BENCH, EXIT_USAGE,
-                         "no model; give a file with -m FILE, or --shape "
-                         "qwen3-0.6b for one with random weights");
+        return report_no_model(o, ", or use random weights with --shape "
+                                  "qwen3-0.6b");
     if (o->model != NULL && (o->shape != NULL || o->type != NULL))
         return cli_error(
             CMD_BENCH, EXIT_USAGE,

@@ -47,9 +47,7 @@ enum exit_code cmd_render(const struct options *o)
     pl_status s;
 
     if (o->model == NULL && !chat_template_given(o))
-        return cli_error(o->command, EXIT_USAGE,
-                         "no model; give a GGUF file with -m FILE, or a "
-                         "template with --template FILE");
+        return report_no_model(o, ", or a template with --template FILE");
     if (o->messages == NULL)
         return cli_error(o->command, EXIT_USAGE,
                          "no conversation; give one with --messages FILE");

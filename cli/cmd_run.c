@@ -506,9 +506,7 @@ enum exit_code cmd_run(const struct options *o)
     bool talks;
 
     if (o->model == NULL)
-        return cli_error(CMD_RUN, EXIT_USAGE,
-                         "no model; give one with -m FILE, like -m "
-                         "models/fable-moe-Q8_0.gguf, and a text with -p TEXT");
+        return report_no_model(o, isatty(0) ? "" : ", and a text with -p TEXT");
     if (o->interactive && ((o->prompt != NULL && strcmp(o->prompt, "-") == 0) ||
                            (o->file != NULL && strcmp(o->file, "-") == 0)))
         return cli_error(CMD_RUN, EXIT_USAGE,

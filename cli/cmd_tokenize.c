@@ -57,8 +57,7 @@ enum exit_code cmd_tokenize(const struct options *o)
     enum exit_code c;
 
     if (o->model == NULL)
-        return cli_error(o->command, EXIT_USAGE,
-                         "no model; give a GGUF file with -m FILE");
+        return report_no_model(o, "");
     r = pl_tokenizer_open(&t, o->model, &err);
     if (r != PL_OK)
         return report(o, r, &err);

@@ -78,8 +78,8 @@ const struct option_row option_table[] = {
      "GGUF file of the model. For a split model, name the first file.",
      BRIEF(OF_MODEL) | OPTION_MANY | IN, option_set_text, AT(model), 0, 0,
      NULL},
-    {{"-hf", "--hf-repo", "-hfr"}, "NAME", NULL,
-     "Model of a hub, USER/REPO[:QUANT]. It is downloaded once, from "
+    {{"-hf", "--hf-repo", "-hfr"}, "USER/REPO", NULL,
+     "Model of a hub, also as USER/REPO:QUANT. It is downloaded once, from "
      "huggingface.co or HF_ENDPOINT, into a cache (see PLAIT_CACHE). Without "
      "QUANT it is Q4_K_M, else Q4_0, Q8_0 or the first file.",
      OF_MODEL | OPTION_BRIEF(PLANNED), option_set_text, AT(hf_repo), 0, 0,

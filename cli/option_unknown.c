@@ -67,9 +67,27 @@ static const char *nearest(enum command command, const char *name)
 
 const char *command_nearest(const char *word)
 {
+    static const char *const others[][2] = {
+        {"chat", "run"},
+        {"cli", "run"},
+        {"ask", "run"},
+        {"generate", "run"},
+        {"complete", "run"},
+        {"pull", "run -hf USER/REPO"},
+        {"download", "run -hf USER/REPO"},
+        {"api", "serve"},
+        {"show", "inspect"},
+        {"info", "inspect"},
+        {"gpus", "devices"},
+        {"benchmark", "bench"},
+        {"ppl", "perplexity"},
+    };
     const char *best = NULL;
     int found = 3;
 
+    for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++)
+        if (strcmp(word, others[i][0]) == 0)
+            return others[i][1];
     for (int c = 0; c < N_COMMAND; c++) {
         const char *name = command_name((enum command)c);
         int d = word_distance(word, name);

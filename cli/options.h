@@ -212,8 +212,8 @@ const char *command_name(enum command command);
 /* Returns the edit distance of two words, the number of letters to insert,
  * drop, replace or swap with their neighbour. Returns 32 if one is longer. */
 int word_distance(const char *a, const char *b);
-/* Returns the command name that is one typing error away from `word`, or
- * NULL. */
+/* Returns the command that is a typing error away from `word`, or that does
+ * what other programs call so, maybe with an option; NULL if there is none. */
 const char *command_nearest(const char *word);
 /* Returns the first command that has all options among these words, or
  * N_COMMAND if there is none. */

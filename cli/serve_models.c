@@ -602,9 +602,7 @@ static enum exit_code make_one(struct serve_list *l, const struct options *o)
     struct serve_named *m;
 
     if (o->model == NULL)
-        return cli_error(o->command, EXIT_USAGE,
-                         "no model; give one with -m FILE, like -m "
-                         "models/fable-moe-Q8_0.gguf");
+        return report_no_model(o, "");
     m = add_named(l, name_of_file(o->model));
     if (m == NULL || (o->alias != NULL && !set_alias(m, o->alias)))
         return no_memory();

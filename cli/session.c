@@ -23,6 +23,14 @@ enum exit_code report(const struct options *o, pl_status s, const pl_err *err)
                      s == PL_CANCELLED ? "stopped" : err->message);
 }
 
+enum exit_code report_no_model(const struct options *o, const char *more)
+{
+    return cli_error(o->command, EXIT_USAGE,
+                     "no model; give one with -m FILE, or download one with "
+                     "-hf USER/REPO%s",
+                     more);
+}
+
 static int out_errno; /* of the first failed write */
 
 /* Writes without stdio, which drops buffered data if a signal interrupts a
@@ -109,9 +117,7 @@ enum exit_code session_open(struct session *s, const struct options *o)
     s->pl.log = log_quiet;
     s->pl.log_user = (void *)o;
     if (o->model == NULL)
-        return cli_error(o->command, EXIT_USAGE,
-                         "no model; give one with -m FILE, like -m "
-                         "models/fable-moe-Q8_0.gguf");
+        return report_no_model(o, "");
     r = pl_model_open(&s->model, o->model, &err);
     if (r != PL_OK)
         return report(o, r, &err);

@@ -63,6 +63,10 @@ enum exit_code exit_code_of(pl_status s);
 /* Prints the message of a failed library call and returns its exit code. */
 enum exit_code report(const struct options *o, pl_status s, const pl_err *err);
 
+/* Prints that no option names a model, and `more` ways to give one. Returns
+ * EXIT_USAGE. */
+enum exit_code report_no_model(const struct options *o, const char *more);
+
 /* A pl_write_fn that writes to standard output. */
 void write_out(void *user, const char *text, size_t len);
 /* Flushes standard output. Returns false if any write to it has failed. */
