@@ -15,8 +15,10 @@
 #endif
 
 enum {
-    DRAIN_S = 30, /* maximum seconds that running requests may take */
-    CUT_S = 2,    /* maximum seconds for telling their clients that they end */
+    DRAIN_S = 30, /* limit in seconds for running requests to end after a
+                     signal */
+    CUT_S = 2,    /* limit in seconds for clients to receive the error that ends
+                     their requests */
 };
 
 struct serve {
@@ -119,9 +121,10 @@ static enum exit_code make_models(struct serve *v)
     return s == PL_OK ? EXIT_DONE : report(o, s, &err);
 }
 
-/* Loads the models that are to be loaded at the start, as many as are allowed
- * at once. If one of several fails, the server starts, and clients that request
- * this model get the error. */
+/* Loads the models to be loaded at the start, at most as many as may be loaded
+ * at once. If the load of the only model fails, returns its exit code. If there
+ * are several models, the server starts in spite of a failure, and clients that
+ * request the failed model get the error. */
 static enum exit_code load_first(struct serve *v)
 {
     enum exit_code c = EXIT_DONE;
@@ -223,8 +226,8 @@ static int count_requests(const struct serve *v)
     return n_request;
 }
 
-/* Waits until no request is running, until a signal, or for this long. Returns
- * the number of requests that are still running. */
+/* Waits until no request is running, until a signal arrives, or for `seconds`.
+ * Returns the number of requests that are still running. */
 static int await_requests(const struct serve *v, double seconds)
 {
     double began = term_seconds();
@@ -251,9 +254,9 @@ static void log_drain(const struct serve *v, int n_request)
     serve_log((void *)v->o, PL_LOG_INFO, text);
 }
 
-/* Rejects new requests. Waits for the running ones, until the next signal or
- * for at most DRAIN_S seconds. Then ends them, so that their clients learn why,
- * which takes until a third signal or CUT_S seconds. */
+/* Rejects new requests, and waits for the running ones until the next signal,
+ * at most DRAIN_S seconds. Then ends these with an error that tells their
+ * clients why, and waits until a third signal, at most CUT_S seconds. */
 static void drain(struct serve *v)
 {
     char text[80];
@@ -286,9 +289,9 @@ static void serve_free(struct serve *v)
     free(v->key);
 }
 
-/* Makes malloc return buffers of 256 KiB and more to the system as soon as they
- * are freed. By default glibc raises this size with each of them, up to 32 MiB,
- * and keeps smaller buffers for the thread. */
+/* Makes malloc return buffers of 256 KiB or more to the system as soon as they
+ * are freed. By default glibc raises this size up to 32 MiB, and keeps smaller
+ * buffers for each thread. */
 static void return_memory(void)
 {
 #ifdef __GLIBC__

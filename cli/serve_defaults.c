@@ -1,4 +1,4 @@
-/* The fields that requests have by default. See serve_defaults.h. */
+/* Makes the default fields of requests from options. See serve_defaults.h. */
 #include "serve_defaults.h"
 
 #include "input.h"
@@ -16,7 +16,7 @@ static bool set(json_t *to, const char *name, json_t *value)
     return json_object_set_new(to, name, value) == 0;
 }
 
-/* Sets the variables of the chat template. */
+/* Sets chat_template_kwargs, the variables of the chat template. */
 static enum exit_code set_variables(json_t *to, const struct options *o)
 {
     json_t *j =
@@ -86,7 +86,8 @@ static bool set_stops(json_t *to, const struct options *o)
         json_decref(list);
         return true;
     }
-    /* the protocols have different names for it */
+    /* the name of the field is "stop" or "stop_sequences", depending on the
+     * protocol */
     return ok && json_object_set(to, "stop", list) == 0 &&
            set(to, "stop_sequences", list);
 }
