@@ -116,7 +116,8 @@ struct options {
     } reasoning_format;
     int reasoning_budget; /* in tokens; -1 for no limit */
     int embd_normalize;
-    struct word_list stops; /* texts to stop at */
+    struct word_list stops;        /* texts to stop at */
+    struct word_list kv_overrides; /* for pl_model_open_override */
     enum option_reasoning {
         REASONING_AUTO,
         REASONING_ON,

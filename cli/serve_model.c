@@ -49,15 +49,15 @@ static pl_status open_template(struct service *v, const struct options *o,
         return fail(err, PL_IO,
                     "no chat template; the message before says why");
     }
-    s = pl_template_create(&v->form, text.s, text.len, o->model, &v->no_form);
+    s = pl_model_template(&v->form, v->model, text.s, text.len, &v->no_form);
     input_free(&text);
     if (s == PL_NOT_FOUND) {
         const char *chatml = chat_template_named("chatml");
 
         cli_error(CMD_SERVE, EXIT_DONE,
                   "the model has no chat template: chats use ChatML");
-        s = pl_template_create(&v->form, chatml, strlen(chatml), o->model,
-                               &v->no_form);
+        s = pl_model_template(&v->form, v->model, chatml, strlen(chatml),
+                              &v->no_form);
     }
     if (s == PL_NO_MEMORY || (s != PL_OK && chat_template_given(o))) {
         *err = v->no_form;
@@ -250,7 +250,7 @@ static pl_status open_service(struct service *v, const struct options *o,
                               const volatile int *cancel, pl_err *err)
 {
     int64_t piece;
-    pl_status s = pl_model_open(&v->model, o->model, err);
+    pl_status s = session_model(&v->model, o, err);
 
     if (s != PL_OK)
         return s;

@@ -94,6 +94,13 @@ void session_settings(pl_options *pl, int64_t *piece, const struct options *o)
         *piece = o->n_batch;
 }
 
+pl_status session_model(pl_model **m, const struct options *o, pl_err *err)
+{
+    return pl_model_open_override(m, o->model,
+                                  (const char *const *)o->kv_overrides.v,
+                                  o->kv_overrides.n, err);
+}
+
 enum exit_code session_open(struct session *s, const struct options *o)
 {
     pl_err err;
@@ -108,7 +115,7 @@ enum exit_code session_open(struct session *s, const struct options *o)
         return cli_error(o->command, EXIT_USAGE,
                          "no model; give one with -m FILE, like -m "
                          "models/fable-moe-Q8_0.gguf");
-    r = pl_model_open(&s->model, o->model, &err);
+    r = session_model(&s->model, o, &err);
     if (r != PL_OK)
         return report(o, r, &err);
     s->n_vocab = pl_model_n_vocab(s->model);

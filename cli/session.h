@@ -23,6 +23,8 @@ struct session {
 /* Copies the library's options of `o` to *pl, with one sequence and no log.
  * Sets *piece to the number of tokens passed to the engine at once. */
 void session_settings(pl_options *pl, int64_t *piece, const struct options *o);
+/* Opens the model of `o` with its overrides. */
+pl_status session_model(pl_model **m, const struct options *o, pl_err *err);
 /* Opens only the model, which suffices to plan and to tokenize. The caller must
  * call session_close in all cases. */
 enum exit_code session_open(struct session *s, const struct options *o);
