@@ -247,7 +247,7 @@ static enum exit_code check_model(const struct options *o)
     pl_err err;
     pl_status r = o->shape != NULL
                       ? pl_synth_size(o->shape, type_of(o), &bytes, &err)
-                      : pl_model_open(&m, o->model, &err);
+                      : session_model(&m, o, &err);
 
     pl_model_free(m);
     return r == PL_OK ? EXIT_DONE : report(o, r, &err);

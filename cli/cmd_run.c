@@ -83,7 +83,7 @@ static enum exit_code open_template(struct run *r)
     c = chat_template_read(&text, o);
     if (c != EXIT_DONE)
         return c;
-    s = pl_template_create(&r->form, text.s, text.len, o->model, &r->err);
+    s = pl_model_template(&r->form, r->s.model, text.s, text.len, &r->err);
     input_free(&text);
     if (s == PL_NOT_FOUND && option == NULL)
         return EXIT_DONE;
@@ -106,11 +106,9 @@ static enum exit_code open_template(struct run *r)
 static enum exit_code prepare(struct run *r)
 {
     const struct options *o = r->o;
-    enum exit_code c = session_open(&r->s, o);
+    enum exit_code c = session_require_tokenizer(&r->s, o);
     pl_status s;
 
-    if (c == EXIT_DONE)
-        c = session_require_tokenizer(&r->s, o);
     if (c == EXIT_DONE)
         c = run_open_grammar(r);
     if (c == EXIT_DONE)
@@ -527,7 +525,9 @@ enum exit_code cmd_run(const struct options *o)
         return cli_error(
             CMD_RUN, EXIT_USAGE,
             "--state-load -: name a file; standard input is /dev/stdin");
-    c = open_template(&r);
+    c = session_open(&r.s, o);
+    if (c == EXIT_DONE)
+        c = open_template(&r);
     talks = o->interactive || r.form != NULL;
     if (c == EXIT_DONE && (!talks || o->prompt != NULL || o->file != NULL ||
                            o->binary_file != NULL))

@@ -191,6 +191,7 @@ void options_free(struct options *o)
     free((void *)o->pl.overrides);
     word_list_free(&o->words);
     word_list_free(&o->stops);
+    word_list_free(&o->kv_overrides);
     free(o->fetched);
     o->fetched = NULL;
     for (int i = 0; i < o->n_axis; i++)

@@ -120,7 +120,8 @@ struct options {
     } reasoning_format;
     int reasoning_budget; /* limit of reasoning in tokens; -1 for none */
     int embd_normalize;
-    struct word_list stops; /* stop strings */
+    struct word_list stops;        /* stop strings */
+    struct word_list kv_overrides; /* for pl_model_open_override */
     enum option_reasoning {
         REASONING_AUTO,
         REASONING_ON,

@@ -130,17 +130,16 @@ void serve_entry_fini(struct serve_entry *e)
 static pl_status open_template(struct service *v, const struct serve_entry *e,
                                pl_err *err)
 {
-    const struct options *o = e->o;
-    pl_status s = pl_template_create(&v->form, e->form.s, e->form.len, o->model,
-                                     &v->no_form);
+    pl_status s = pl_model_template(&v->form, v->model, e->form.s, e->form.len,
+                                    &v->no_form);
 
     if (s == PL_NOT_FOUND) {
         const char *chatml = chat_template_named("chatml");
 
         cli_error(CMD_SERVE, EXIT_DONE,
                   "the model has no chat template: chats use ChatML");
-        s = pl_template_create(&v->form, chatml, strlen(chatml), o->model,
-                               &v->no_form);
+        s = pl_model_template(&v->form, v->model, chatml, strlen(chatml),
+                              &v->no_form);
     }
     if (s == PL_NO_MEMORY || (s != PL_OK && e->form.s != NULL)) {
         *err = v->no_form;
@@ -351,7 +350,7 @@ static pl_status open_service(struct service *v, const struct serve_entry *e,
     const struct options *o = e->o;
     const bool alone = o != &e->own;
     int64_t piece;
-    pl_status s = pl_model_open(&v->model, o->model, err);
+    pl_status s = session_model(&v->model, o, err);
 
     if (s != PL_OK)
         return s;

@@ -108,6 +108,13 @@ void session_settings(pl_options *pl, int64_t *piece, const struct options *o)
         *piece = o->n_batch;
 }
 
+pl_status session_model(pl_model **m, const struct options *o, pl_err *err)
+{
+    return pl_model_open_override(m, o->model,
+                                  (const char *const *)o->kv_overrides.v,
+                                  o->kv_overrides.n, err);
+}
+
 enum exit_code session_open(struct session *s, const struct options *o)
 {
     pl_err err;
@@ -120,7 +127,7 @@ enum exit_code session_open(struct session *s, const struct options *o)
     s->pl.log_user = (void *)o;
     if (o->model == NULL)
         return report_no_model(o, "");
-    r = pl_model_open(&s->model, o->model, &err);
+    r = session_model(&s->model, o, &err);
     if (r != PL_OK)
         return report(o, r, &err);
     s->n_vocab = pl_model_n_vocab(s->model);

@@ -24,6 +24,8 @@ struct session {
 /* Sets *pl to the library's options in `o`, with one sequence and no log. Sets
  * *piece to the limit of the tokens in one call of the engine. */
 void session_settings(pl_options *pl, int64_t *piece, const struct options *o);
+/* Opens the model of `o` with its overrides. */
+pl_status session_model(pl_model **m, const struct options *o, pl_err *err);
 /* Opens only the model, which suffices to plan and to tokenize. The caller must
  * call session_close in all cases. */
 enum exit_code session_open(struct session *s, const struct options *o);

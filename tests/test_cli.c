@@ -301,6 +301,46 @@ TEST(cli_warns_of_threads_that_share_a_core)
                 "other; use -t 1 or less");
 }
 
+TEST(cli_overrides_of_keys_reach_every_command)
+{
+#define YARN "--rope-scaling yarn --rope-scale 4 --yarn-orig-ctx 512 "
+#define BOS  "--override-kv tokenizer.ggml.add_bos_token=bool:true "
+    static const struct mistake list[] = {
+        {"plait run " MODEL "-p x --yarn-orig-ctx 9", "changes nothing"},
+        {"plait logits " MODEL "--tokens 1 -o x --override-kv a=int:1",
+         "override of key a changes nothing"},
+        {"plait perplexity " MODEL "-p x --override-kv a=int:1", "key a"},
+        {"plait bench " MODEL "--override-kv a=int:1", "key a"},
+        {"plait serve " MODEL "--override-kv a=int:1", "key a"},
+        {"plait plan " MODEL "--override-kv a", "give KEY=TYPE:VALUE"},
+        {"plait plan " MODEL "--rope-scaling wide", "none, linear or yarn"},
+        {"plait plan " MODEL "--rope-scale 0", "a number from 1e-06"},
+    };
+
+    MUST_REFUSE(list, 2);
+    assert_non_null(strstr(sh(0, "plait plan " MODEL "-c 0 " YARN).out,
+                           "cache     2048 tokens of context"));
+    assert_non_null(strstr(sh(0, "plait inspect models/fable-moe-Q8_0.gguf "
+                                 "--rope-scale 4")
+                               .out,
+                           "4  (override)"));
+    assert_string_equal(
+        sh(0, "plait tokenize " MODEL BOS "-p x --ids | cut -d' ' -f1").out,
+        "4093\n");
+    assert_string_equal(sh(0,
+                           "plait run " MODEL YARN "-c 2048 -p x -n 2 2>&1 | "
+                           "grep -c 'was trained on'; true")
+                            .out,
+                        "0\n");
+    assert_string_equal(
+        sh(0, "echo '[]' | plait render " MODEL "--messages - "
+              "--override-kv 'tokenizer.chat_template=str:{{ eos_token }}'")
+            .out,
+        "<|im_end|>");
+#undef BOS
+#undef YARN
+}
+
 TEST(cli_slips_are_answered_with_the_nearest_option)
 {
     static const struct mistake list[] = {
