@@ -2,9 +2,12 @@
  * messages with the name of the option, and the check that two options do not
  * name the same file. */
 #include "atomic_file.h"
+#include "cmd.h"
 #include "option_table.h"
 #include "printable.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -214,8 +217,73 @@ static enum exit_code check_output(const struct options *o,
     return s == PL_OK ? EXIT_DONE : cannot(o, option, s, &err);
 }
 
+static bool names_model(const struct option_row *row)
+{
+    return row->offset == offsetof(struct options, model);
+}
+
+/* Checks that a file can be read, without opening it: it may be a pipe. */
+static enum exit_code check_input(const struct options *o,
+                                  const struct option_row *row,
+                                  const char *path)
+{
+    bool model = names_model(row);
+    const char *remedy = "";
+    char name[SHOWN];
+    struct stat st;
+    int e = 0;
+
+    if (strcmp(path, "-") == 0 || path[0] == '\0')
+        return EXIT_DONE;
+    if (stat(path, &st) != 0 ||
+        faccessat(AT_FDCWD, path, R_OK, AT_EACCESS) != 0)
+        e = errno;
+    else if (S_ISDIR(st.st_mode))
+        e = EISDIR;
+    if (e == 0)
+        return EXIT_DONE;
+    if (e == ENOENT || e == ENOTDIR)
+        remedy =
+            model && o->command != CMD_INSPECT
+                ? "; check the path, or download a model with -hf USER/REPO"
+                : "; check the path";
+    else if (e == EISDIR)
+        remedy = model && o->command == CMD_SERVE
+                     ? "; name a file in it, or serve all with --models-dir"
+                     : "; name a file in it";
+    else if (e == EACCES)
+        remedy = "; allow to read it";
+    return cli_error(o->command, EXIT_FAILED, "%s%s%s: %s%s",
+                     model ? "" : row->name[0], model ? "" : " ",
+                     clip_printable(name, path), strerror(e), remedy);
+}
+
+enum exit_code whole_check_inputs(const struct options *o, bool model)
+{
+    enum exit_code c = EXIT_DONE;
+
+    for (int i = 0; i < n_option_row && c == EXIT_DONE; i++) {
+        const struct option_row *row = &option_table[i];
+        const char *path;
+
+        if ((row->commands & (1u << o->command)) &&
+            (row->commands & OPTION_READS) && (model || !names_model(row)) &&
+            (path = file_of(o, row)) != NULL)
+            c = check_input(o, row, path);
+    }
+    for (int i = 0; i < o->n_axis && c == EXIT_DONE; i++)
+        if (names_model(o->axis[i].row) && model)
+            c = check_input(o, o->axis[i].row, o->axis[i].value);
+    return c;
+}
+
 enum exit_code whole_check(const struct options *o)
 {
+    /* A server loads the others of several models. bench --serve takes the name
+     * of a model. fetch_model rejects two ways to name one. */
+    bool model = o->serve == NULL && o->hf_repo == NULL &&
+                 o->model_url == NULL &&
+                 (o->command != CMD_SERVE || !serve_has_many(o));
     enum exit_code c = EXIT_DONE;
 
     for (int i = 0; i < n_option_row && c == EXIT_DONE; i++) {
@@ -226,7 +294,7 @@ enum exit_code whole_check(const struct options *o)
             (row->commands & OPTION_WRITES) && (path = file_of(o, row)) != NULL)
             c = check_output(o, row, path);
     }
-    return c;
+    return c == EXIT_DONE ? whole_check_inputs(o, model) : c;
 }
 
 /* ---- writing ------------------------------------------------------------- */

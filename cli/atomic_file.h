@@ -16,11 +16,14 @@ struct whole_file {
     const char *option, *path; /* borrowed; as given by the user */
 };
 
-/* Checks all output files that the options `o` name. If a file cannot be
- * written, or if another option names it, too, prints a message and returns an
- * exit code; otherwise returns EXIT_DONE. Called before any work starts, and
- * again when the path of a downloaded model is known. */
+/* Checks all files that the options `o` name. If a file cannot be read, if one
+ * cannot be written, or if another option names it, too, prints a message and
+ * returns an exit code; otherwise returns EXIT_DONE. Called before any work
+ * starts, and again when the path of a downloaded model is known. */
 enum exit_code whole_check(const struct options *o);
+/* Checks only the files that are read, without that of the model unless
+ * `model`. */
+enum exit_code whole_check_inputs(const struct options *o, bool model);
 
 /* Checks that the output file `path`, which `option` names, is not a file of
  * another option or of a redirected standard stream. Prints a message and

@@ -121,8 +121,22 @@ const char *chat_template_named(const char *name)
 static enum exit_code refuse_name(const struct options *o)
 {
     char names[400] = "", cut[SHOWN];
+    const char *near = NULL;
+    int found = (int)strlen(o->template_text) / 4 + 2;
     size_t n = 0;
 
+    for (int i = 0; i < N_TEMPLATE; i++) {
+        int d = word_distance(o->template_text, templates[i].name);
+
+        if (d < found) {
+            found = d;
+            near = templates[i].name;
+        }
+    }
+    if (near != NULL)
+        return cli_error(o->command, EXIT_USAGE,
+                         "--chat-template %s: unknown name; did you mean %s?",
+                         clip_printable(cut, o->template_text), near);
     for (int i = 0; i < N_TEMPLATE; i++)
         n += (size_t)snprintf(names + n, sizeof(names) - n, "%s%s",
                               i > 0 ? ", " : "", templates[i].name);

@@ -4,6 +4,7 @@
 
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
 
 const char *command_name(enum command command)
 {
@@ -20,16 +21,17 @@ enum exit_code cli_error(enum command command, enum exit_code code,
                          const char *fmt, ...)
 {
     char text[8192]; /* fits two paths and an explanation */
+    int n = command < N_COMMAND ? snprintf(text, sizeof(text),
+                                           "plait %s: ", command_name(command))
+                                : snprintf(text, sizeof(text), "plait: ");
     va_list ap;
 
     va_start(ap, fmt);
-    vsnprintf(text, sizeof(text), fmt, ap);
+    n += vsnprintf(text + n, sizeof(text) - (size_t)n, fmt, ap);
     va_end(ap);
-    if (command < N_COMMAND)
-        fprintf(stderr, "plait %s: ", command_name(command));
-    else
-        fputs("plait: ", stderr);
-    show(stderr, text);
-    fputc('\n', stderr);
+    if (n > (int)sizeof(text) - 2)
+        n = (int)sizeof(text) - 2;
+    strcpy(text + n, "\n");
+    show(stderr, text); /* once, so that lines of threads do not mix */
     return code;
 }

@@ -247,7 +247,7 @@ static enum exit_code check_model(const struct options *o)
     pl_err err;
     pl_status r = o->shape != NULL
                       ? pl_synth_size(o->shape, type_of(o), &bytes, &err)
-                      : pl_model_open(&m, o->model, &err);
+                      : session_model(&m, o, &err);
 
     pl_model_free(m);
     return r == PL_OK ? EXIT_DONE : report(o, r, &err);
@@ -461,9 +461,8 @@ enum exit_code cmd_bench(const struct options *o)
             "--rate, --concurrency and the other load options measure a "
             "server; give its address, --serve http://127.0.0.1:8080");
     if (o->model == NULL && o->shape == NULL)
-        return cli_error(CMD_BENCH, EXIT_USAGE,
-                         "no model; give a file with -m FILE, or --shape "
-                         "qwen3-0.6b for one with random weights");
+        return report_no_model(o, ", or use random weights with --shape "
+                                  "qwen3-0.6b");
     if (o->model != NULL && (o->shape != NULL || o->type != NULL))
         return cli_error(
             CMD_BENCH, EXIT_USAGE,

@@ -4,13 +4,18 @@
 
 enum exit_code cmd_inspect(const struct options *o)
 {
+    pl_model *m = NULL;
     pl_err err;
     pl_status r;
 
     if (o->model == NULL || o->model[0] == '\0')
         return cli_error(o->command, EXIT_USAGE,
                          "no file; give one, like models/fable-moe-Q8_0.gguf");
-    r = pl_inspect(o->model, o->json, write_out, NULL, &err);
+    if (o->kv_overrides.n == 0)
+        r = pl_inspect(o->model, o->json, write_out, NULL, &err);
+    else if ((r = session_model(&m, o, &err)) == PL_OK)
+        r = pl_model_inspect(m, o->json, write_out, NULL, &err);
+    pl_model_free(m);
     return r == PL_OK ? finish_out(o) : report(o, r, &err);
 }
 

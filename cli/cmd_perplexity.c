@@ -106,7 +106,8 @@ static enum exit_code prepare(struct measure *m)
     struct input in = {0};
     pl_err err;
     pl_status r;
-    enum exit_code c = input_prompt(&in, o);
+    enum exit_code c =
+        o->model != NULL ? input_prompt(&in, o) : report_no_model(o, "");
 
     if (c == EXIT_DONE)
         c = session_open(&m->s, o);

@@ -25,16 +25,22 @@ static pl_status render(const struct options *o, const struct input *form,
                         const pl_conversation *conversation, pl_err *err)
 {
     pl_template *t = NULL;
+    pl_model *m = NULL;
     char *text = NULL;
     size_t len = 0;
-    pl_status s = pl_template_create(&t, form->s, form->len, o->model, err);
+    pl_status s;
 
+    if (o->kv_overrides.n == 0)
+        s = pl_template_create(&t, form->s, form->len, o->model, err);
+    else if ((s = session_model(&m, o, err)) == PL_OK)
+        s = pl_model_template(&t, m, form->s, form->len, err);
     if (s == PL_OK)
         s = pl_template_render(t, conversation, &text, &len, err);
     if (s == PL_OK)
         write_out(NULL, text, len);
     free(text);
     pl_template_free(t);
+    pl_model_free(m);
     return s;
 }
 
@@ -46,10 +52,8 @@ enum exit_code cmd_render(const struct options *o)
     pl_err err;
     pl_status s;
 
-    if (o->model == NULL && !chat_template_given(o))
-        return cli_error(o->command, EXIT_USAGE,
-                         "no model; give a GGUF file with -m FILE, or a "
-                         "template with --template FILE");
+    if (o->model == NULL && (!chat_template_given(o) || o->kv_overrides.n > 0))
+        return report_no_model(o, ", or a template with --template FILE");
     if (o->messages == NULL)
         return cli_error(o->command, EXIT_USAGE,
                          "no conversation; give one with --messages FILE");

@@ -83,7 +83,7 @@ static enum exit_code open_template(struct run *r)
     c = chat_template_read(&text, o);
     if (c != EXIT_DONE)
         return c;
-    s = pl_template_create(&r->form, text.s, text.len, o->model, &r->err);
+    s = pl_model_template(&r->form, r->s.model, text.s, text.len, &r->err);
     input_free(&text);
     if (s == PL_NOT_FOUND && option == NULL)
         return EXIT_DONE;
@@ -106,11 +106,9 @@ static enum exit_code open_template(struct run *r)
 static enum exit_code prepare(struct run *r)
 {
     const struct options *o = r->o;
-    enum exit_code c = session_open(&r->s, o);
+    enum exit_code c = session_require_tokenizer(&r->s, o);
     pl_status s;
 
-    if (c == EXIT_DONE)
-        c = session_require_tokenizer(&r->s, o);
     if (c == EXIT_DONE)
         c = run_open_grammar(r);
     if (c == EXIT_DONE)
@@ -170,6 +168,7 @@ static enum exit_code run_free(struct run *r, enum exit_code c)
     free(r->bias);
     free(r->bias_id);
     input_free(&r->prompt);
+    run_chat_close(r);
     pl_template_free(r->form);
     return session_close(&r->s, c);
 }
@@ -382,10 +381,11 @@ static enum exit_code failed(struct run *r)
 
 void run_warn_context_full(const struct run *r)
 {
+    char advice[SESSION_ADVICE];
+
     cli_error(CMD_RUN, EXIT_DONE,
-              "the context of %" PRId64
-              " tokens is full; use a larger one, as -c %" PRId64,
-              r->s.n_ctx, 2 * r->s.n_ctx);
+              "the context of %" PRId64 " tokens is full; %s", r->s.n_ctx,
+              session_advise(advice, &r->s, r->s.n_ctx + 1, 2 * r->s.n_ctx));
 }
 
 /* Returns the flags for tokenizing the prompt. BOS is added only if the prompt
@@ -399,14 +399,15 @@ static enum exit_code run_once(struct run *r)
 {
     enum stop stop = add_text(r, r->prompt.s, r->prompt.len, text_flags(r),
                               !r->o->no_display_prompt);
+    const int64_t n = r->n_past + r->n_refused;
+    char advice[SESSION_ADVICE];
 
     if (stop == STOP_FULL)
         return cli_error(
             CMD_RUN, EXIT_FAILED,
-            "the %s %" PRId64 " tokens, but the context has %" PRId64
-            "; use -c %" PRId64 " or more",
-            r->n_past > 0 ? "state and the prompt have" : "prompt has",
-            r->n_past + r->n_refused, r->s.n_ctx, r->n_past + r->n_refused + 1);
+            "the %s %" PRId64 " tokens, but the context has %" PRId64 "; %s",
+            r->n_past > 0 ? "state and the prompt have" : "prompt has", n,
+            r->s.n_ctx, session_advise(advice, &r->s, n + 1, 2 * n));
     if (stop == STOP_END && !run_can_write(r))
         return cli_error(
             CMD_RUN, EXIT_USAGE, "%s; give a text with -p",
@@ -518,9 +519,7 @@ enum exit_code cmd_run(const struct options *o)
     bool talks;
 
     if (o->model == NULL)
-        return cli_error(CMD_RUN, EXIT_USAGE,
-                         "no model; give one with -m FILE, like -m "
-                         "models/fable-moe-Q8_0.gguf, and a text with -p TEXT");
+        return report_no_model(o, isatty(0) ? "" : ", and a text with -p TEXT");
     if (o->interactive && ((o->prompt != NULL && strcmp(o->prompt, "-") == 0) ||
                            (o->file != NULL && strcmp(o->file, "-") == 0)))
         return cli_error(CMD_RUN, EXIT_USAGE,
@@ -534,11 +533,15 @@ enum exit_code cmd_run(const struct options *o)
         return cli_error(
             CMD_RUN, EXIT_USAGE,
             "--state-load -: name a file; standard input is /dev/stdin");
-    c = open_template(&r);
+    c = session_open(&r.s, o);
+    if (c == EXIT_DONE)
+        c = open_template(&r);
     talks = o->interactive || r.form != NULL;
     if (c == EXIT_DONE && (!talks || o->prompt != NULL || o->file != NULL ||
                            o->binary_file != NULL))
         c = input_prompt(&r.prompt, o);
+    if (c == EXIT_DONE && r.form != NULL)
+        c = run_chat_open(&r);
     if (c == EXIT_DONE)
         c = prepare(&r);
     if (c == EXIT_DONE)

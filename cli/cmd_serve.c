@@ -5,6 +5,7 @@
 #include "serve_models.h"
 #include "session.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -83,14 +84,6 @@ static enum exit_code read_keys(struct serve *v)
 
 /* ---- start --------------------------------------------------------------- */
 
-static void log_line(void *user, pl_log_level level, const char *text)
-{
-    const struct options *o = user;
-
-    if (o->verbose || level >= PL_LOG_INFO)
-        cli_error(o->command, EXIT_DONE, "%s", text);
-}
-
 /* A models_options.scan; `user` is a struct serve_models. */
 static void scan_folder(void *user, struct models *m)
 {
@@ -111,7 +104,7 @@ static enum exit_code make_models(struct serve *v)
         .close = serve_model_close,
         .scan = v->list.folder != NULL ? scan_folder : NULL,
         .user = &v->all,
-        .log = log_line,
+        .log = serve_log,
         .log_user = (void *)o,
     };
     int n, most = v->list.n;
@@ -145,7 +138,7 @@ static enum exit_code load_first(struct serve *v)
         if (e->at_start && (v->o->n_models == 0 || n++ < v->o->n_models))
             s = models_load(v->models, i, &err);
         if (s != PL_OK && v->list.any_name)
-            c = report(v->o, s, &err);
+            c = exit_code_of(s); /* the log has the error */
     }
     return c;
 }
@@ -160,8 +153,7 @@ static void tell_addresses(const struct serve *v)
         int n = (int)strcspn(list, ",");
         bool six = memchr(list, ':', (size_t)n) != NULL;
 
-        if (memchr(list, '/', (size_t)n) != NULL ||
-            (n > 5 && memcmp(list + n - 5, ".sock", 5) == 0))
+        if (http_is_path(list, (size_t)n))
             cli_error(CMD_SERVE, EXIT_DONE, "%s listens at unix:%.*s", name, n,
                       list);
         else
@@ -187,7 +179,8 @@ static enum exit_code start_http(struct serve *v)
         .origin = o->cors_origin,
         .hosts = o->allowed_hosts,
         .timeout_s = o->socket_s,
-        .log = log_line,
+        .held = true,
+        .log = serve_log,
         .log_user = (void *)o,
     };
     int n;
@@ -199,6 +192,19 @@ static enum exit_code start_http(struct serve *v)
     if (s != PL_OK)
         return report(o, s, &err);
     models_set_http(v->models, v->http);
+    return EXIT_DONE;
+}
+
+/* Lets clients in. A reader of the message may send a signal at once. */
+static enum exit_code accept_clients(struct serve *v)
+{
+    pl_err err;
+    pl_status s;
+
+    term_interrupts_count(2);
+    s = http_accept(v->http, &err);
+    if (s != PL_OK)
+        return report(v->o, s, &err);
     tell_addresses(v);
     return EXIT_DONE;
 }
@@ -212,19 +218,40 @@ static void pause_ms(long ms)
     nanosleep(&t, NULL);
 }
 
+static int count_requests(const struct serve *v)
+{
+    int n_connection, n_request;
+
+    http_load(v->http, &n_connection, &n_request);
+    return n_request;
+}
+
 /* Waits until no request is running, until a signal arrives, or for `seconds`.
- * Returns true if requests are still running. */
-static bool await_requests(const struct serve *v, double seconds)
+ * Returns the number of requests that are still running. */
+static int await_requests(const struct serve *v, double seconds)
 {
     double began = term_seconds();
-    int n_connection, n_request;
+    int n;
 
     do {
         pause_ms(50);
-        http_load(v->http, &n_connection, &n_request);
-    } while (n_request > 0 && term_interrupts == 0 &&
-             term_seconds() - began < seconds);
-    return n_request > 0;
+        n = count_requests(v);
+    } while (n > 0 && term_interrupts == 0 && term_seconds() - began < seconds);
+    return n;
+}
+
+/* Logs that the server drains. */
+static void log_drain(const struct serve *v, int n_request)
+{
+    char text[120] = "stopping: no request is running";
+
+    if (n_request > 0)
+        snprintf(text, sizeof text,
+                 "stopping: %d request%s may finish within %d s; another "
+                 "signal ends %s at once",
+                 n_request, n_request == 1 ? "" : "s", DRAIN_S,
+                 n_request == 1 ? "it" : "them");
+    serve_log((void *)v->o, PL_LOG_INFO, text);
 }
 
 /* Rejects new requests, and waits for the running ones until the next signal,
@@ -232,11 +259,19 @@ static bool await_requests(const struct serve *v, double seconds)
  * clients why, and waits until a third signal, at most CUT_S seconds. */
 static void drain(struct serve *v)
 {
+    char text[80];
+    int n;
+
     term_interrupts_clear();
     http_drain(v->http);
     models_drain(v->models);
-    if (!await_requests(v, DRAIN_S))
+    log_drain(v, count_requests(v));
+    n = await_requests(v, DRAIN_S);
+    if (n == 0)
         return;
+    snprintf(text, sizeof text, "ending %d request%s %s", n, n == 1 ? "" : "s",
+             term_interrupts > 0 ? "at once" : "that did not finish");
+    serve_log((void *)v->o, PL_LOG_INFO, text);
     term_interrupts_clear();
     models_cancel(v->models);
     await_requests(v, CUT_S);
@@ -268,6 +303,7 @@ enum exit_code cmd_serve(const struct options *o)
 {
     struct serve v = {.o = o};
     enum exit_code c;
+    bool served;
 
     return_memory();
     c = serve_list_make(&v.list, o);
@@ -276,19 +312,21 @@ enum exit_code cmd_serve(const struct options *o)
         c = read_keys(&v);
     if (c == EXIT_DONE)
         c = make_models(&v);
+    if (c == EXIT_DONE) /* an address that is in use is found before the
+                           models are loaded */
+        c = start_http(&v);
     if (c == EXIT_DONE)
         c = load_first(&v);
-    if (c == EXIT_DONE) { /* before start_http prints that the server listens,
-                             because the reader of this message may send a
-                             signal at once */
-        term_interrupts_count(2);
-        c = start_http(&v);
-    }
-    if (c == EXIT_DONE) {
+    if (c == EXIT_DONE)
+        c = accept_clients(&v);
+    served = c == EXIT_DONE;
+    if (served) {
         while (term_interrupts == 0)
             pause_ms(100);
         drain(&v);
     }
     serve_free(&v);
+    if (served)
+        serve_log((void *)o, PL_LOG_INFO, "stopped");
     return c;
 }

@@ -48,7 +48,9 @@ static pl_status print_pieces(const pl_tokenizer *t, const int32_t *ids,
 
 enum exit_code cmd_tokenize(const struct options *o)
 {
-    pl_tokenizer *t = NULL;
+    const pl_tokenizer *t;
+    pl_tokenizer *own = NULL;
+    pl_model *m = NULL;
     struct input in = {0};
     int32_t *ids = NULL;
     int64_t n = 0;
@@ -57,12 +59,14 @@ enum exit_code cmd_tokenize(const struct options *o)
     enum exit_code c;
 
     if (o->model == NULL)
-        return cli_error(o->command, EXIT_USAGE,
-                         "no model; give a GGUF file with -m FILE");
-    r = pl_tokenizer_open(&t, o->model, &err);
-    if (r != PL_OK)
-        return report(o, r, &err);
-    c = input_text(&in, o);
+        return report_no_model(o, "");
+    r = o->kv_overrides.n > 0 ? session_model(&m, o, &err) : PL_OK;
+    t = pl_model_tokenizer(m);
+    if (r == PL_OK && t == NULL) {
+        r = pl_tokenizer_open(&own, o->model, &err);
+        t = own;
+    }
+    c = r == PL_OK ? input_text(&in, o) : report(o, r, &err);
     if (c != EXIT_DONE)
         goto done;
     r = pl_tokenize(t, in.s, in.len,
@@ -79,6 +83,7 @@ enum exit_code cmd_tokenize(const struct options *o)
 done:
     free(ids);
     input_free(&in);
-    pl_tokenizer_free(t);
+    pl_tokenizer_free(own);
+    pl_model_free(m);
     return c;
 }

@@ -305,6 +305,86 @@ bool option_set_override(struct options *o, const struct option_row *row,
     return true;
 }
 
+/* Appends overrides of the keys of a model's file. */
+bool option_set_key(struct options *o, const struct option_row *row,
+                    const char *value, char want[static OPTION_WANT])
+{
+    const char *equals = strchr(value, '=');
+
+    (void)row;
+    snprintf(want, OPTION_WANT,
+             "KEY=TYPE:VALUE, like tokenizer.ggml.add_bos_token=bool:false");
+    if (equals == NULL || strchr(equals, ':') == NULL)
+        return false;
+    snprintf(want, OPTION_WANT, "fewer of these: out of memory");
+    return word_list_add(&o->kv_overrides, value);
+}
+
+/* The keys that llama.cpp's options of RoPE stand for. */
+static const struct {
+    const char *option, *key;
+} rope_keys[] = {
+    {"--rope-scaling", ".rope.scaling.type=str:"},
+    {"--rope-scale", ".rope.scaling.factor=float:"},
+    {"--rope-freq-base", ".rope.freq_base=float:"},
+    {"--rope-freq-scale", ".rope.scaling.factor=float:"},
+    {"--yarn-orig-ctx", ".rope.scaling.original_context_length=int:"},
+    {"--yarn-ext-factor", ".rope.scaling.yarn_ext_factor=float:"},
+    {"--yarn-attn-factor", ".rope.scaling.attn_factor=float:"},
+    {"--yarn-beta-slow", ".rope.scaling.yarn_beta_slow=float:"},
+    {"--yarn-beta-fast", ".rope.scaling.yarn_beta_fast=float:"},
+};
+
+/* Removes the overrides that begin so. */
+static void remove_overrides(struct word_list *w, const char *begin)
+{
+    int n = 0;
+
+    for (int i = 0; i < w->n; i++)
+        if (strncmp(w->v[i], begin, strlen(begin)) == 0)
+            free(w->v[i]);
+        else
+            w->v[n++] = w->v[i];
+    w->n = n;
+}
+
+/* Overrides a key of RoPE. The file's value counts for a negative number, and
+ * for 0 if the option takes no negative ones. */
+bool option_set_rope(struct options *o, const struct option_row *row,
+                     const char *value, char want[static OPTION_WANT])
+{
+    const bool inverse = strcmp(row->name[0], "--rope-freq-scale") == 0;
+    char text[OPTION_WANT];
+    int64_t whole_v;
+    double v = 1;
+    int i = 0;
+
+    while (strcmp(rope_keys[i].option, row->name[0]) != 0)
+        i++;
+    if (row->words != NULL) {
+        int word;
+
+        if (!one_of(row, value, &word, want))
+            return false;
+    } else if (strstr(rope_keys[i].key, "=int:") != NULL) {
+        if (!whole(row, value, &whole_v, want))
+            return false;
+        v = (double)whole_v;
+    } else if (!number_double(value, &v) || v < row->lo || v > row->hi) {
+        snprintf(want, OPTION_WANT, "a number from %g to %g", row->lo, row->hi);
+        return false;
+    }
+    remove_overrides(&o->kv_overrides, rope_keys[i].key);
+    if (v < 0 || (v == 0 && row->lo >= 0))
+        return true;
+    if (inverse)
+        snprintf(text, sizeof(text), "%s%.9g", rope_keys[i].key, 1 / v);
+    else
+        snprintf(text, sizeof(text), "%s%s", rope_keys[i].key, value);
+    snprintf(want, OPTION_WANT, "fewer of these: out of memory");
+    return word_list_add(&o->kv_overrides, text);
+}
+
 /* Parses "on" or "off". Stores true for "off", because the field switches
  * fitting off. */
 bool option_set_fit(struct options *o, const struct option_row *row,

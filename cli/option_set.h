@@ -17,6 +17,8 @@ option_set_fn option_set_split_mode;
 option_set_fn option_set_gpu_layers;
 option_set_fn option_set_all_experts;
 option_set_fn option_set_override;
+option_set_fn option_set_key;
+option_set_fn option_set_rope;
 option_set_fn option_set_fit;
 option_set_fn option_set_word;
 option_set_fn option_set_bytes;

@@ -61,6 +61,7 @@ WORDS(formats_of_reasoning, [THOUGHTS_AUTO] = "auto", [THOUGHTS_NONE] = "none",
 WORDS(efforts, "default", "none", "minimal", "low", "medium", "high", "xhigh",
       "max");
 WORDS(on_off, "on", "off");
+WORDS(rope_scalings, "none", "linear", "yarn");
 /* The order is that of `formats` in option_set_cache_format. */
 WORDS(cache_formats, "f16", "f32", "bf16", "q8_0", "q5_1", "q5_0", "q4_1",
       "q4_0", "iq4_nl");
@@ -83,8 +84,8 @@ const struct option_row option_table[] = {
      "GGUF file of the model. For a split model, name the first file.",
      BRIEF(OF_MODEL) | OPTION_MANY | IN, option_set_text, AT(model), 0, 0,
      NULL},
-    {{"-hf", "--hf-repo", "-hfr"}, "NAME", NULL,
-     "Model of a hub, USER/REPO[:QUANT]. It is downloaded once, from "
+    {{"-hf", "--hf-repo", "-hfr"}, "USER/REPO", NULL,
+     "Model of a hub, also as USER/REPO:QUANT. It is downloaded once, from "
      "huggingface.co or HF_ENDPOINT, into a cache (see PLAIT_CACHE). Without "
      "QUANT it is Q4_K_M, else Q4_0, Q8_0 or the first file.",
      OF_MODEL | OPTION_BRIEF(PLANNED), option_set_text, AT(hf_repo), 0, 0,
@@ -101,6 +102,44 @@ const struct option_row option_table[] = {
      "Never use the network. A model that was not downloaded before is an "
      "error.",
      OF_MODEL, option_set_flag, AT(offline), 0, 0, NULL},
+    {{"--override-kv"}, "KEY=TYPE:VALUE", NULL,
+     "Use another value of a key of the model's file. TYPE is int, float, bool "
+     "or str. `plait inspect` shows the keys; one that begins with a dot "
+     "follows the name of the architecture. Several are separated by commas, "
+     "or the option is given again. One in double quotes may have commas.",
+     OF_MODEL, option_set_key, 0, 0, 0, NULL},
+    {{"--rope-scaling"}, "TYPE", NULL,
+     "Scaling of positions, none, linear or yarn, in place of the file's. yarn "
+     "needs --rope-scale.",
+     OF_MODEL, option_set_rope, 0, 0, 0, rope_scalings},
+    {{"--rope-scale"}, "N", NULL,
+     "Factor by which the scaling of positions extends the context.",
+     OF_MODEL, option_set_rope, 0, 1e-6, 1e6, NULL},
+    {{"--rope-freq-base"}, "N", NULL,
+     "Base of RoPE's frequencies. 0 is the file's.",
+     OF_MODEL, option_set_rope, 0, 0, 1e30, NULL},
+    {{"--rope-freq-scale"}, "N", NULL,
+     "The inverse of --rope-scale. 0 is the file's.",
+     OF_MODEL, option_set_rope, 0, 0, 1e6, NULL},
+    {{"--yarn-orig-ctx"}, "N", NULL,
+     "Context in tokens that YaRN extends. By default, or with 0, it is the "
+     "file's, or that of the training.",
+     OF_MODEL, option_set_rope, 0, 0, 1 << 28, NULL},
+    {{"--yarn-ext-factor"}, "N", NULL,
+     "Share of YaRN's ramp, which must be 1. -1 is the file's.",
+     OF_MODEL, option_set_rope, 0, -1, 1e6, NULL},
+    {{"--yarn-attn-factor"}, "N", NULL,
+     "Factor of rotated queries and keys, besides that of YaRN. -1 is the "
+     "file's.",
+     OF_MODEL, option_set_rope, 0, -1, 1e6, NULL},
+    {{"--yarn-beta-slow"}, "N", NULL,
+     "Turns in the original context up to which YaRN interpolates. -1 is the "
+     "file's, which is 1 by default.",
+     OF_MODEL, option_set_rope, 0, -1, 1e6, NULL},
+    {{"--yarn-beta-fast"}, "N", NULL,
+     "Turns in the original context from which YaRN keeps frequencies. -1 is "
+     "the file's, which is 32 by default.",
+     OF_MODEL, option_set_rope, 0, -1, 1e6, NULL},
     {{"--shape"}, "NAME", NULL,
      "Random weights in the shape of a known model. It is qwen3-0.6b, "
      "qwen3moe-2.75b, llama-1.2b, qwen3-8b, qwen3moe-30b, qwen35-0.8b or "
@@ -593,9 +632,9 @@ const struct option_row option_table[] = {
      "devices of equal cores; cpu:0-3,cpu:4-7, devices of these cores. gpu is "
      "each GPU by its best driver; gpu:I, gpu*N some of them; cuda, hip and "
      "opencl, each GPU of this driver; cuda:I, hip:I and opencl:I, the one "
-     "with the driver's number I. none is the host alone. proc*N is cpu*N in "
-     "processes of their own; sim*N and sim:2GiB:16GB/s:10us*2 simulate "
-     "devices, emu*N emulates GPUs, for tests.",
+     "with the driver's number I, also written like CUDA0. none is the host "
+     "alone. proc*N is cpu*N in processes of their own; sim*N and "
+     "sim:2GiB:16GB/s:10us*2 simulate devices, emu*N emulates GPUs, for tests.",
      PLANNED | DEVICES | OPTION_BRIEF(PLANNED | DEVICES) | OPTION_MANY,
      option_set_text, AT(pl.devices), 0, 0, devices},
     {{"--device-spec"}, "LIST", NULL,

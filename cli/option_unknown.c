@@ -11,11 +11,9 @@ static int least(int a, int b)
     return a < b ? a : b;
 }
 
-/* Returns the edit distance of two words: the number of letters to insert,
- * drop, replace or swap with their neighbour. This is the optimal string
- * alignment distance (Damerau 1964), of which three rows of the matrix are
- * kept. */
-static int distance(const char *a, const char *b)
+/* This is the optimal string alignment distance (Damerau 1964), of which three
+ * rows of the matrix are kept. */
+int word_distance(const char *a, const char *b)
 {
     enum { MAX = 32 };
     int row[3][MAX + 1] = {0};
@@ -58,7 +56,7 @@ static const char *nearest(enum command command, const char *name)
 
             if (s == NULL || !(option_table[i].commands & (1u << command)))
                 continue;
-            d = distance(name, s);
+            d = word_distance(name, s);
             if (d < found) {
                 found = d;
                 best = s;
@@ -70,12 +68,30 @@ static const char *nearest(enum command command, const char *name)
 
 const char *command_nearest(const char *word)
 {
+    static const char *const others[][2] = {
+        {"chat", "run"},
+        {"cli", "run"},
+        {"ask", "run"},
+        {"generate", "run"},
+        {"complete", "run"},
+        {"pull", "run -hf USER/REPO"},
+        {"download", "run -hf USER/REPO"},
+        {"api", "serve"},
+        {"show", "inspect"},
+        {"info", "inspect"},
+        {"gpus", "devices"},
+        {"benchmark", "bench"},
+        {"ppl", "perplexity"},
+    };
     const char *best = NULL;
     int found = 3;
 
+    for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++)
+        if (strcmp(word, others[i][0]) == 0)
+            return others[i][1];
     for (int c = 0; c < N_COMMAND; c++) {
         const char *name = command_name((enum command)c);
-        int d = distance(word, name);
+        int d = word_distance(word, name);
 
         if (d < found && d < (int)strlen(name) / 2 + 1) {
             found = d;

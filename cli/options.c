@@ -119,6 +119,7 @@ static enum exit_code take_option(struct options *o, int argc, char **argv,
 /* Rejects a word that is neither an option nor the value of one. */
 static enum exit_code refuse_word(const struct options *o, const char *word)
 {
+    const struct option_row *row;
     size_t len = strlen(word);
     char cut[SHOWN];
 
@@ -129,10 +130,11 @@ static enum exit_code refuse_word(const struct options *o, const char *word)
             o->command, EXIT_USAGE,
             "\"%s\" has no option before it; to name a model, use -m %s", cut,
             cut);
-    return cli_error(o->command, EXIT_USAGE,
-                     "unexpected argument \"%s\"; options begin with a dash, a "
-                     "text needs -p, and quotes if it has blanks",
-                     cut);
+    row = option_find("--prompt", 1u << o->command);
+    return cli_error(
+        o->command, EXIT_USAGE,
+        "unexpected argument \"%s\"; options begin with a dash%s", cut,
+        row != NULL ? ", a text needs -p, and quotes if it has blanks" : "");
 }
 
 enum command command_of_options(int argc, char **argv)
@@ -194,6 +196,7 @@ void options_free(struct options *o)
     word_list_free(&o->words);
     word_list_free(&o->stops);
     word_list_free(&o->files);
+    word_list_free(&o->kv_overrides);
     free(o->fetched);
     o->fetched = NULL;
     for (int i = 0; i < o->n_axis; i++)

@@ -125,7 +125,8 @@ struct options {
     } reasoning_format;
     int reasoning_budget; /* limit of reasoning in tokens; -1 for none */
     int embd_normalize;
-    struct word_list stops; /* stop strings */
+    struct word_list stops;        /* stop strings */
+    struct word_list kv_overrides; /* for pl_model_open_override */
     enum option_reasoning {
         REASONING_AUTO,
         REASONING_ON,
@@ -241,8 +242,12 @@ void options_print(enum command command, bool all);
 void options_print_row(const char *name, const char *text);
 
 const char *command_name(enum command command);
-/* Returns the name of the command most similar to `word`, with at most two
- * typing errors; NULL if there is none. */
+/* Returns the edit distance of two words, the number of letters to insert,
+ * drop, replace or swap with their neighbour. Returns 32 if one is longer. */
+int word_distance(const char *a, const char *b);
+/* Returns the command most similar to `word`, with at most two typing errors,
+ * or the one that does what other programs call so, maybe with an option; NULL
+ * if there is none. */
 const char *command_nearest(const char *word);
 /* Returns the first command that has all the options in argv[argc]; N_COMMAND
  * if there is none. */

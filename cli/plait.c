@@ -10,7 +10,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
+#include <sys/stat.h>
 
 static const struct {
     const char *name, *text, *args;
@@ -33,16 +33,22 @@ static void print_exit_codes(void)
 static void print_help(bool all)
 {
     puts("plait runs large language models split over several devices.\n\n"
-         "usage: plait COMMAND [OPTION ...]\n\nCommands:");
+         "usage: plait COMMAND [OPTION ...]\n\nTo begin:\n"
+         "  plait run -m FILE        chat with a model, a GGUF file\n"
+         "  plait run -hf USER/REPO  the same, downloaded from huggingface.co\n"
+         "  plait serve -m FILE      the same in a browser, and for programs\n"
+         "\nCommands:");
     for (int i = 0; i < N_COMMAND; i++)
         printf("  %-12s%s\n", commands[i].name, commands[i].text);
     puts("\nplait COMMAND --help      the options that are used most\n"
          "plait COMMAND --help-all  all options\n"
-         "plait --help-all          environment variables\n"
-         "plait --version           the version\n\nExit codes:");
-    print_exit_codes();
-    if (all)
+         "plait --help-all          environment variables and exit codes\n"
+         "plait --version           the version");
+    if (all) {
+        puts("\nExit codes:");
+        print_exit_codes();
         puts("\nEnvironment variables:");
+    }
     for (int i = 0; all && i < n_environment_row; i++) {
         const struct environment_row *e = &environment_table[i];
         char name[64];
@@ -86,17 +92,26 @@ static enum command command_find(const char *name)
     return (enum command)c;
 }
 
+static const char *const own_options[] = {"--help", "--help-all", "--version"};
+enum { N_OWN = sizeof(own_options) / sizeof(own_options[0]) };
+
 /* Reports that the first word is not a command, and suggests a command. */
 static int refuse(int argc, char **argv)
 {
     const char *word = argv[0];
     const char *near = command_nearest(word);
+    struct stat st;
     char cut[SHOWN];
 
     clip_printable(cut, word);
     if (word[0] == '-') {
         enum command c = command_of_options(argc, argv);
 
+        for (int i = 0; i < N_OWN; i++)
+            if (word_distance(word, own_options[i]) < 3)
+                return cli_error(N_COMMAND, EXIT_USAGE,
+                                 "unknown option %s; did you mean %s?", cut,
+                                 own_options[i]);
         return cli_error(
             N_COMMAND, EXIT_USAGE,
             "no command before %s; %s%s%s`plait --help` lists the commands",
@@ -108,7 +123,7 @@ static int refuse(int argc, char **argv)
         return cli_error(N_COMMAND, EXIT_USAGE,
                          "unknown command \"%s\"; did you mean `plait %s`?",
                          cut, near);
-    if (access(word, F_OK) == 0)
+    if (stat(word, &st) == 0 && !S_ISDIR(st.st_mode))
         return cli_error(N_COMMAND, EXIT_USAGE,
                          "\"%s\" is a file, not a command; use `plait run -m "
                          "FILE` or `plait inspect FILE`",
@@ -149,9 +164,10 @@ int main(int argc, char **argv)
 
     term_init();
     if (argc < 2) {
-        fputs("usage: plait COMMAND [OPTION ...]; `plait --help` lists the "
-              "commands\n",
-              stderr);
+        fputs(
+            "usage: plait COMMAND [OPTION ...]\n`plait run -m FILE` chats with "
+            "a model, `plait --help` lists the commands\n",
+            stderr);
         return EXIT_USAGE;
     }
     if (is_one_of(argv[1], helps))

@@ -26,15 +26,18 @@ static size_t printable(const char *s)
 
 void show(FILE *f, const char *s)
 {
-    while (*s != '\0') {
-        size_t n = *s == '\n' ? 1 : printable(s);
+    size_t len = 0, n; /* len: printable bytes not written yet */
 
+    for (; s[len] != '\0'; len += n) {
+        n = s[len] == '\n' ? 1 : printable(s + len);
         if (n > 0)
-            fwrite(s, 1, n, f);
-        else
-            fprintf(f, "\\x%02x", (unsigned char)*s);
-        s += n > 0 ? n : 1;
+            continue;
+        fwrite(s, 1, len, f);
+        fprintf(f, "\\x%02x", (unsigned char)s[len]);
+        s += len + 1;
+        len = 0;
     }
+    fwrite(s, 1, len, f);
 }
 
 const char *clip_printable(char buf[SHOWN], const char *s)

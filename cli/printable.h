@@ -9,7 +9,8 @@
 enum { SHOWN = 104 };
 const char *clip_printable(char buf[SHOWN], const char *s);
 
-/* Prints a message. Unprintable characters are printed as \xNN. */
+/* Prints a message, at once if all of it is printable. Unprintable characters
+ * are printed as \xNN. */
 void show(FILE *f, const char *s);
 
 #endif

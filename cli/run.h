@@ -28,6 +28,7 @@ struct run {
     pl_grammar *grammar;        /* owned; NULL if the output is unconstrained */
     bool kept;                  /* the sampler applies `grammar` */
     pl_template *form;          /* owned; NULL if not a chat */
+    struct chat *chat;          /* owned; NULL if not a chat */
     pl_reply *reply; /* parser of the reply; NULL outside of a reply in a
                             chat */
     pl_detokenizer *text;
@@ -99,7 +100,11 @@ void run_print(struct run *r, const char *text, size_t len);
 void run_end_line(struct run *r);
 void run_warn_context_full(const struct run *r);
 
-/* Runs a conversation with the template r->form; in run_chat.c. */
+/* Prepares a conversation with the template r->form, before weights are loaded:
+ * checks its options and reads the system message. In run_chat.c. The caller
+ * calls run_chat_close in all cases. */
+enum exit_code run_chat_open(struct run *r);
 enum exit_code run_chat(struct run *r);
+void run_chat_close(struct run *r);
 
 #endif

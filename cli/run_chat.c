@@ -335,6 +335,7 @@ static pl_status fit_prompt(struct chat *c, struct prompt *p)
     const int64_t n_ctx = c->r->s.n_ctx, limit = c->r->o->n_predict;
     int64_t room = n_ctx / 8, most;
     size_t before = c->n_left_out;
+    char advice[SESSION_ADVICE];
     pl_status s = make_prompt(c, p);
 
     if (limit >= 0 && limit < room)
@@ -348,9 +349,9 @@ static pl_status fit_prompt(struct chat *c, struct prompt *p)
         cli_error(CMD_RUN, EXIT_DONE,
                   "the context of %" PRId64
                   " tokens is full: the model no longer sees the oldest %zu "
-                  "message%s; use a larger one, as -c %" PRId64,
+                  "message%s; %s",
                   n_ctx, c->n_left_out, c->n_left_out > 1 ? "s" : "",
-                  2 * n_ctx);
+                  session_advise(advice, &c->r->s, n_ctx + 1, 2 * n_ctx));
     return s;
 }
 
@@ -390,6 +391,7 @@ static enum stop answer(struct chat *c, bool *answered)
 static bool chat_turn(struct chat *c, enum exit_code *code)
 {
     struct run *r = c->r;
+    char advice[SESSION_ADVICE];
     bool answered;
     enum stop stop = answer(c, &answered);
 
@@ -400,11 +402,12 @@ static bool chat_turn(struct chat *c, enum exit_code *code)
     if (stop == STOP_FULL && answered)
         run_warn_context_full(r);
     else if (stop == STOP_FULL)
-        cli_error(CMD_RUN, EXIT_DONE,
-                  "the prompt has %" PRId64
-                  " tokens, but the context has %" PRId64
-                  "; write a shorter message, or use -c %" PRId64,
-                  r->n_refused, r->s.n_ctx, 2 * r->n_refused);
+        cli_error(
+            CMD_RUN, EXIT_DONE,
+            "the prompt has %" PRId64 " tokens, but the context has %" PRId64
+            "; write a shorter message, or %s",
+            r->n_refused, r->s.n_ctx,
+            session_advise(advice, &r->s, r->n_refused + 1, 2 * r->n_refused));
     if (stop == STOP_FAILED && c->refused && isatty(0)) {
         cli_error(CMD_RUN, EXIT_DONE, "%s", r->err.message);
         stop = STOP_END; /* the template may accept another message */
@@ -416,17 +419,31 @@ static bool chat_turn(struct chat *c, enum exit_code *code)
 
 /* ---- commands ------------------------------------------------------------ */
 
+/* Writes "1 message" or "5 messages" to buf. Returns buf. */
+static const char *count_text(char buf[32], size_t n)
+{
+    snprintf(buf, 32, "%zu message%s", n, n == 1 ? "" : "s");
+    return buf;
+}
+
 /* Runs a command of the chat; `file` is its argument, "" if none. Returns true
  * if the model must then generate an answer. */
 typedef bool command_fn(struct chat *c, const char *file);
 
 static bool chat_clear(struct chat *c, const char *file)
 {
+    size_t n = json_array_size(c->messages);
+    char count[32];
+
     (void)file;
+    n -= c->system != NULL && json_array_get(c->messages, 0) == c->system;
     json_array_clear(c->messages);
     c->n_left_out = 0;
     if (c->system != NULL)
         json_array_append(c->messages, c->system);
+    cli_error(CMD_RUN, EXIT_DONE, "new chat, %s cleared%s",
+              count_text(count, n),
+              c->system != NULL ? "; the system message stays" : "");
     return false;
 }
 
@@ -446,6 +463,7 @@ static bool chat_save(struct chat *c, const char *file)
     char *json = json_dumps(c->messages, JSON_INDENT(2));
     struct whole_file w = {0};
     enum exit_code code = EXIT_FAILED;
+    char count[32], cut[SHOWN];
 
     if (json == NULL)
         no_memory();
@@ -454,10 +472,36 @@ static bool chat_save(struct chat *c, const char *file)
     if (code == EXIT_DONE) {
         whole_write(&w, json, strlen(json));
         whole_write(&w, "\n", 1);
-        atomic_file_close(&w, c->r->o, true, EXIT_DONE);
+        code = atomic_file_close(&w, c->r->o, true, EXIT_DONE);
     }
+    if (code == EXIT_DONE)
+        cli_error(CMD_RUN, EXIT_DONE, "%s saved to %s",
+                  count_text(count, json_array_size(c->messages)),
+                  clip_printable(cut, file));
     free(json);
     return false;
+}
+
+/* Makes `j` the messages of the chat if the template can render them. Sets *n
+ * to their tokens. */
+static pl_status set_messages(struct chat *c, json_t *j, int64_t *n)
+{
+    struct run *r = c->r;
+    char *prompt;
+    int32_t *ids = NULL;
+    size_t len;
+    pl_status s = render(c->form, j, c->extra, &prompt, &len, &r->err);
+
+    if (s == PL_OK)
+        s = tokenize(r, prompt, len, &ids, n);
+    if (s == PL_OK) {
+        json_decref(c->messages);
+        c->messages = json_incref(j);
+        c->n_left_out = 0;
+    }
+    free(ids);
+    free(prompt);
+    return s;
 }
 
 static bool chat_load(struct chat *c, const char *file)
@@ -465,8 +509,8 @@ static bool chat_load(struct chat *c, const char *file)
     struct input in = {0};
     json_error_t e;
     json_t *j = NULL;
-    char *prompt = NULL, cut[SHOWN];
-    pl_err err;
+    char count[32], cut[SHOWN];
+    int64_t n;
 
     if (strcmp(file, "-") == 0) {
         cli_error(
@@ -481,17 +525,16 @@ static bool chat_load(struct chat *c, const char *file)
                       "/load %s: not a JSON list of messages%s%s",
                       clip_printable(cut, file), j == NULL ? ": " : "",
                       j == NULL ? e.text : "");
-        else if (render(c->form, j, c->extra, &prompt, NULL, &err) != PL_OK)
+        else if (set_messages(c, j, &n) != PL_OK)
             cli_error(CMD_RUN, EXIT_DONE, "/load %s: %s",
-                      clip_printable(cut, file), err.message);
-    }
-    if (prompt != NULL) {
-        json_decref(c->messages);
-        c->messages = json_incref(j);
-        c->n_left_out = 0;
+                      clip_printable(cut, file), c->r->err.message);
+        else
+            cli_error(CMD_RUN, EXIT_DONE,
+                      "%s, %" PRId64 " token%s, loaded from %s",
+                      count_text(count, json_array_size(j)), n,
+                      n == 1 ? "" : "s", clip_printable(cut, file));
     }
     json_decref(j);
-    free(prompt);
     input_free(&in);
     return false;
 }
@@ -697,29 +740,45 @@ static enum exit_code add_system(struct chat *c)
     return code;
 }
 
-enum exit_code run_chat(struct run *r)
+enum exit_code run_chat_open(struct run *r)
 {
     const struct options *o = r->o;
-    struct chat c = {.r = r, .form = r->form, .messages = json_array()};
-    enum exit_code code = variables(o, o->reasoning == REASONING_ON, &c.extra);
+    struct chat *c = calloc(1, sizeof(*c));
+    enum exit_code code;
 
-    if (code == EXIT_DONE && c.messages == NULL)
+    r->chat = c;
+    if (c == NULL)
+        return no_memory();
+    *c = (struct chat){.r = r, .form = r->form, .messages = json_array()};
+    code = variables(o, o->reasoning == REASONING_ON, &c->extra);
+    if (code == EXIT_DONE && c->messages == NULL)
         code = no_memory();
     if (code == EXIT_DONE && o->reasoning != REASONING_AUTO)
-        code = check_reasoning(&c);
+        code = check_reasoning(c);
     if (code == EXIT_DONE && (o->system != NULL || o->system_file != NULL))
-        code = add_system(&c);
-    if (code == EXIT_DONE) {
-        c.editor = line_editor_open();
-        if (isatty(0) && isatty(2))
-            fputs(
-                "Write a message; /help lists commands, /quit ends the chat.\n",
-                stderr);
-        code = chat_loop(&c);
-        line_editor_close(c.editor);
-    }
-    json_decref(c.system);
-    json_decref(c.messages);
-    free(c.extra);
+        code = add_system(c);
+    return code;
+}
+
+void run_chat_close(struct run *r)
+{
+    if (r->chat == NULL)
+        return;
+    json_decref(r->chat->system);
+    json_decref(r->chat->messages);
+    free(r->chat->extra);
+    free(r->chat);
+}
+
+enum exit_code run_chat(struct run *r)
+{
+    enum exit_code code;
+
+    r->chat->editor = line_editor_open();
+    if (isatty(0) && isatty(2))
+        fputs("Write a message; /help lists commands, /quit ends the chat.\n",
+              stderr);
+    code = chat_loop(r->chat);
+    line_editor_close(r->chat->editor);
     return code;
 }

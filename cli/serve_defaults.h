@@ -8,8 +8,8 @@
 #include <jansson.h>
 
 /* Sets *out to an object with the fields that are added to requests without
- * them; see request_rules.defaults. The caller releases it, also after an
- * error. */
-pl_status serve_defaults(json_t **out, const struct options *o, pl_err *err);
+ * them; see request_rules.defaults. Prints an error and returns its code if an
+ * option is invalid. The caller releases it, also after an error. */
+enum exit_code serve_defaults(json_t **out, const struct options *o);
 
 #endif

@@ -3,32 +3,41 @@
 
 #include "chat_templates.h"
 #include "fetch.h"
-#include "input.h"
 #include "serve_defaults.h"
 #include "session.h"
 
-#include <inttypes.h>
+#include "server/tier_disk.h"
+
+#include <errno.h>
+#include <fcntl.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
+
+void serve_log(void *user, pl_log_level level, const char *text)
+{
+    const struct options *o = user;
+    const time_t now = time(NULL);
+    struct tm t;
+    char when[32];
+
+    if (!o->verbose && level < PL_LOG_INFO)
+        return;
+    localtime_r(&now, &t);
+    strftime(when, sizeof when, "%Y-%m-%dT%H:%M:%S%z", &t);
+    cli_error(o->command, EXIT_DONE, "%s %s", when, text);
+}
 
 static void log_warnings(void *user, pl_log_level level, const char *text)
 {
     const struct options *o = user;
 
     if (o->verbose || level >= PL_LOG_WARN)
-        cli_error(o->command, EXIT_DONE, "%s", text);
-}
-
-static void log_line(void *user, pl_log_level level, const char *text)
-{
-    const struct options *o = user;
-
-    if (o->verbose || level >= PL_LOG_INFO)
-        cli_error(o->command, EXIT_DONE, "%s", text);
+        serve_log(user, level, text);
 }
 
 static pl_status fail(pl_err *err, pl_status s, const char *text)
@@ -38,28 +47,101 @@ static pl_status fail(pl_err *err, pl_status s, const char *text)
     return s;
 }
 
-static pl_status open_template(struct service *v, const struct options *o,
+/* ---- what needs no model ------------------------------------------------- */
+
+/* Returns the most bytes that --cache-dir may take. */
+static uint64_t disk_limit(const struct options *o)
+{
+    return o->cache_disk == 0 ? (uint64_t)16 << 30 : o->cache_disk;
+}
+
+/* Checks the syntax of the chat template that an option names. */
+static enum exit_code check_template(struct serve_entry *e)
+{
+    enum exit_code c = chat_template_read(&e->form, e->o);
+    pl_template *t = NULL;
+    pl_err err;
+
+    if (c == EXIT_DONE && e->form.s != NULL &&
+        pl_template_create(&t, e->form.s, e->form.len, NULL, &err) != PL_OK)
+        c = cli_error(CMD_SERVE, EXIT_USAGE, "%s%s: %s",
+                      e->o->chat_template != NULL ? "--template "
+                                                  : "--chat-template",
+                      e->o->chat_template != NULL ? e->o->chat_template : "",
+                      err.message);
+    pl_template_free(t);
+    return c;
+}
+
+/* Checks that the directory of an option exists and can be written to. */
+static enum exit_code check_directory(const char *option, const char *path)
+{
+    struct stat st;
+    int e = 0;
+
+    if (stat(path, &st) != 0)
+        e = errno;
+    else if (!S_ISDIR(st.st_mode))
+        e = ENOTDIR;
+    else if (faccessat(AT_FDCWD, path, W_OK | X_OK, AT_EACCESS) != 0)
+        e = errno;
+    if (e == 0)
+        return EXIT_DONE;
+    return cli_error(CMD_SERVE, EXIT_FAILED, "%s %s: %s%s", option, path,
+                     strerror(e), e == ENOENT ? "; create it" : "");
+}
+
+/* Creates the directory of --cache-dir, or checks it. */
+static enum exit_code check_cache(const struct options *o)
+{
+    struct tier_disk d;
+    pl_err err;
+
+    if (tier_disk_open(&d, o->cache_dir, disk_limit(o), &err) != PL_OK)
+        return cli_error(
+            CMD_SERVE, EXIT_FAILED, "--cache-dir: %s%s", err.message,
+            err.status == PL_NOT_FOUND ? "; create its parent" : "");
+    tier_disk_close(&d);
+    return EXIT_DONE;
+}
+
+enum exit_code serve_entry_prepare(struct serve_entry *e)
+{
+    enum exit_code c = check_template(e);
+
+    if (c == EXIT_DONE)
+        c = serve_defaults(&e->defaults, e->o);
+    if (c == EXIT_DONE && e->o->slot_dir != NULL)
+        c = check_directory("--slot-save-path", e->o->slot_dir);
+    if (c == EXIT_DONE && e->o->cache_dir != NULL)
+        c = check_cache(e->o);
+    return c;
+}
+
+void serve_entry_fini(struct serve_entry *e)
+{
+    input_free(&e->form);
+    json_decref(e->defaults);
+    e->defaults = NULL;
+}
+
+/* ---- text ---------------------------------------------------------------- */
+
+static pl_status open_template(struct service *v, const struct serve_entry *e,
                                pl_err *err)
 {
-    struct input text;
-    pl_status s;
+    pl_status s = pl_model_template(&v->form, v->model, e->form.s, e->form.len,
+                                    &v->no_form);
 
-    if (chat_template_read(&text, o) != EXIT_DONE) {
-        input_free(&text);
-        return fail(err, PL_IO,
-                    "no chat template; the message before says why");
-    }
-    s = pl_template_create(&v->form, text.s, text.len, o->model, &v->no_form);
-    input_free(&text);
     if (s == PL_NOT_FOUND) {
         const char *chatml = chat_template_named("chatml");
 
         cli_error(CMD_SERVE, EXIT_DONE,
                   "the model has no chat template: chats use ChatML");
-        s = pl_template_create(&v->form, chatml, strlen(chatml), o->model,
-                               &v->no_form);
+        s = pl_model_template(&v->form, v->model, chatml, strlen(chatml),
+                              &v->no_form);
     }
-    if (s == PL_NO_MEMORY || (s != PL_OK && chat_template_given(o))) {
+    if (s == PL_NO_MEMORY || (s != PL_OK && e->form.s != NULL)) {
         *err = v->no_form;
         return s;
     }
@@ -67,6 +149,27 @@ static pl_status open_template(struct service *v, const struct options *o,
         cli_error(CMD_SERVE, EXIT_DONE, "chats are disabled: %s",
                   v->no_form.message);
     return PL_OK;
+}
+
+/* Checks the grammar that requests have by default. */
+static pl_status check_grammar(const struct service *v, pl_err *err)
+{
+    const json_t *schema = json_object_get(v->defaults, "json_schema");
+    const char *gbnf =
+        json_string_value(json_object_get(v->defaults, "grammar"));
+    char *text = schema != NULL ? json_dumps(schema, JSON_ENCODE_ANY) : NULL;
+    const char *grammar = text != NULL ? text : gbnf;
+    pl_grammar *g = NULL;
+    pl_status s = PL_OK;
+
+    if (grammar != NULL)
+        s = pl_grammar_create(&g, v->words,
+                              text ? PL_GRAMMAR_JSON_SCHEMA : PL_GRAMMAR_GBNF,
+                              grammar, strlen(grammar),
+                              text ? "--json-schema" : "--grammar", err);
+    pl_grammar_free(g);
+    free(text);
+    return s;
 }
 
 /* ---- memory -------------------------------------------------------------- */
@@ -135,7 +238,6 @@ static pl_status load(struct service *v, const struct options *o,
 {
     static const char *const kept[] = {"result_norm"};
     struct term_progress progress = {0};
-    int64_t trained, n_ctx;
     pl_options pl;
     pl_status s;
 
@@ -163,14 +265,7 @@ static pl_status load(struct service *v, const struct options *o,
         s = pl_engine_sum(v->engine, cancel, err);
     if (s != PL_OK)
         return s;
-    trained = pl_model_n_ctx_train(v->model);
-    n_ctx = pl_engine_n_ctx(v->engine);
-    if (trained > 0 && n_ctx > trained)
-        cli_error(o->command, EXIT_DONE,
-                  "a context of %" PRId64
-                  " tokens, but the model was trained on at most %" PRId64
-                  "; expect poor output beyond",
-                  n_ctx, trained);
+    session_check_context(v->model, pl_engine_n_ctx(v->engine), o);
     return PL_OK;
 }
 
@@ -179,12 +274,10 @@ static pl_status open_tiers(struct service *v, const struct options *o,
 {
     struct tiers_options to = {.ram = ram_of(all, o),
                                .dir = o->cache_dir,
-                               .disk = o->cache_disk,
-                               .log = log_line,
+                               .disk = disk_limit(o),
+                               .log = serve_log,
                                .log_user = (void *)o};
 
-    if (to.disk == 0)
-        to.disk = (uint64_t)16 << 30;
     if (to.ram == 0 && !to.dir)
         return PL_OK;
     return tiers_open(&v->tiers, &to, v->engine, err);
@@ -202,7 +295,7 @@ static pl_status start_loop(struct service *v, const struct options *o,
                      : 0,
         .tiers = v->tiers,
         .d_model = o->embeddings ? pl_model_d_model(v->model) : 0,
-        .log = log_line,
+        .log = serve_log,
         .log_user = (void *)o,
         .lost = service_lost,
         .lost_user = v};
@@ -250,25 +343,30 @@ static const enum request_reasoning reasonings[] = {
     [THOUGHTS_LEGACY] = REASONING_BOTH,
 };
 
-static pl_status open_service(struct service *v, const struct options *o,
-                              const struct serve_models *all, bool alone,
+static pl_status open_service(struct service *v, const struct serve_entry *e,
+                              const struct serve_models *all,
                               const volatile int *cancel, pl_err *err)
 {
+    const struct options *o = e->o;
+    const bool alone = o != &e->own;
     int64_t piece;
-    pl_status s = pl_model_open(&v->model, o->model, err);
+    pl_status s = session_model(&v->model, o, err);
 
     if (s != PL_OK)
         return s;
-    v->log = log_line;
+    v->log = serve_log;
     v->log_user = (void *)o;
     v->words = pl_model_tokenizer(v->model);
     if (v->words == NULL)
         return fail(
             err, PL_UNSUPPORTED,
             "the model has no tokenizer; `plait logits` takes token ids");
+    v->defaults = json_incref(e->defaults);
     s = set_pooling(v, o, err);
     if (s == PL_OK)
-        s = open_template(v, o, err);
+        s = check_grammar(v, err);
+    if (s == PL_OK)
+        s = open_template(v, e, err);
     if (s == PL_OK)
         s = load(v, o, alone ? NULL : all, cancel, &piece, err);
     if (s != PL_OK)
@@ -283,9 +381,7 @@ static pl_status open_service(struct service *v, const struct options *o,
     v->think_tokens = o->reasoning_budget;
     v->time_s = o->timeout_s;
     v->ping_s = o->ping_s > 0 ? o->ping_s : 0;
-    s = serve_defaults(&v->defaults, o, err);
-    if (s == PL_OK)
-        s = open_tiers(v, o, all, err);
+    s = open_tiers(v, o, all, err);
     if (s == PL_OK)
         s = slots_init(&v->slots, o->slot_dir, v->engine, err);
     return s == PL_OK ? start_loop(v, o, piece, err) : s;
@@ -318,7 +414,7 @@ pl_status serve_model_open(void *user, const struct model_about *about,
     metrics_init(&v->metrics);
     response_store_init(&v->stored);
     grammars_init(&v->grammars, NULL);
-    s = open_service(v, e->o, user, e->o != &e->own, cancel, err);
+    s = open_service(v, e, user, cancel, err);
     v->grammars.words = v->words;
     if (s == PL_OK)
         *out = e->service = v;

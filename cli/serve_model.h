@@ -2,10 +2,11 @@
 #ifndef CLI_SERVE_MODEL_H
 #define CLI_SERVE_MODEL_H
 
-#include "options.h"
+#include "input.h"
 
 #include "server/models.h"
 
+#include <jansson.h>
 #include <stdatomic.h>
 
 /* State of a model of `plait serve`: the target of model_about.own. */
@@ -14,7 +15,9 @@ struct serve_entry {
     const struct options *o; /* options of the model; borrowed, or points to
                                 `own` */
     struct options own;
-    bool at_start; /* the model is loaded when the server starts */
+    bool at_start;     /* the model is loaded when the server starts */
+    struct input form; /* chat template of the options; empty if none */
+    json_t *defaults;  /* fields that requests have by default; owned */
 };
 
 /* All models of the server. The prefix caches of those that are loaded share
@@ -25,6 +28,17 @@ struct serve_models {
     int most;                  /* limit of models loaded at once */
     struct serve_list *list;   /* borrowed */
 };
+
+/* Prints a line of the server's log, with the time; a pl_log_fn. `user` is a
+ * struct options. With --verbose, lines for debugging are printed, too. */
+void serve_log(void *user, pl_log_level level, const char *text);
+
+/* Prepares what the options of `e` name, and checks what can be checked without
+ * the model: templates, grammars, directories. Prints an error and returns its
+ * code if something is invalid. The caller calls serve_entry_fini in all
+ * cases. */
+enum exit_code serve_entry_prepare(struct serve_entry *e);
+void serve_entry_fini(struct serve_entry *e);
 
 /* The callbacks `open` and `close` of struct models_options; `user` is a struct
  * serve_models. */

@@ -571,6 +571,11 @@ static enum exit_code parse(struct serve_list *l, int i)
         !word_list_join(&m->args, &l->common) || !fill_shown_args(m))
         return no_memory();
     c = options_parse(o, CMD_SERVE, m->args.n, m->args.v);
+    e->o = o;
+    if (c == EXIT_DONE)
+        c = whole_check_inputs(o, false);
+    if (c == EXIT_DONE)
+        c = serve_entry_prepare(e);
     if (c != EXIT_DONE)
         return cli_error(CMD_SERVE, c, "from an option of the model %s",
                          m->name);
@@ -580,7 +585,6 @@ static enum exit_code parse(struct serve_list *l, int i)
                          "[%s] of the presets has no model; add model = FILE "
                          "or hf-repo = USER/REPO",
                          m->name);
-    e->o = o;
     e->at_start = o->at_start || m->first;
     l->about[i] = (struct model_about){.name = m->name,
                                        .alias = (const char *const *)m->alias.v,
@@ -601,9 +605,7 @@ static enum exit_code make_one(struct serve_list *l, const struct options *o)
     struct serve_named *m;
 
     if (o->model == NULL)
-        return cli_error(o->command, EXIT_USAGE,
-                         "no model; give one with -m FILE, like -m "
-                         "models/fable-moe-Q8_0.gguf");
+        return report_no_model(o, "");
     m = add_named(l, name_of_file(o->model));
     if (m == NULL || (o->alias != NULL && !set_alias(m, o->alias)))
         return no_memory();
@@ -657,6 +659,7 @@ enum exit_code serve_list_make(struct serve_list *l, const struct options *o)
             .idle_s = o->sleep_idle_s,
             .pinned = o->pinned,
             .own = &l->entry[0]};
+        c = serve_entry_prepare(&l->entry[0]);
     }
     return c;
 }
@@ -674,8 +677,11 @@ static void named_fini(struct serve_named *m)
 
 static void entry_fini(struct serve_list *l, int i)
 {
-    if (l->entry != NULL && l->entry[i].o == &l->entry[i].own)
-        options_free(&l->entry[i].own);
+    if (l->entry != NULL) {
+        serve_entry_fini(&l->entry[i]);
+        if (l->entry[i].o == &l->entry[i].own)
+            options_free(&l->entry[i].own);
+    }
     named_fini(&l->named[i]);
 }
 

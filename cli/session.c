@@ -10,13 +10,25 @@
 #include <string.h>
 #include <unistd.h>
 
+enum exit_code exit_code_of(pl_status s)
+{
+    return s == PL_CANCELLED      ? EXIT_INTERRUPTED
+           : s == PL_BAD_ARGUMENT ? EXIT_USAGE
+                                  : EXIT_FAILED;
+}
+
 enum exit_code report(const struct options *o, pl_status s, const pl_err *err)
 {
-    if (s == PL_CANCELLED)
-        return cli_error(o->command, EXIT_INTERRUPTED, "stopped");
-    return cli_error(o->command,
-                     s == PL_BAD_ARGUMENT ? EXIT_USAGE : EXIT_FAILED, "%s",
-                     err->message);
+    return cli_error(o->command, exit_code_of(s), "%s",
+                     s == PL_CANCELLED ? "stopped" : err->message);
+}
+
+enum exit_code report_no_model(const struct options *o, const char *more)
+{
+    return cli_error(o->command, EXIT_USAGE,
+                     "no model; give one with -m FILE, or download one with "
+                     "-hf USER/REPO%s",
+                     more);
 }
 
 static int out_errno; /* errno of the first failed write; 0 if none */
@@ -98,6 +110,13 @@ void session_settings(pl_options *pl, int64_t *piece, const struct options *o)
         *piece = o->n_batch;
 }
 
+pl_status session_model(pl_model **m, const struct options *o, pl_err *err)
+{
+    return pl_model_open_override(m, o->model,
+                                  (const char *const *)o->kv_overrides.v,
+                                  o->kv_overrides.n, err);
+}
+
 enum exit_code session_open(struct session *s, const struct options *o)
 {
     pl_err err;
@@ -109,10 +128,8 @@ enum exit_code session_open(struct session *s, const struct options *o)
     s->pl.log = log_quiet;
     s->pl.log_user = (void *)o;
     if (o->model == NULL)
-        return cli_error(o->command, EXIT_USAGE,
-                         "no model; give one with -m FILE, like -m "
-                         "models/fable-moe-Q8_0.gguf");
-    r = pl_model_open(&s->model, o->model, &err);
+        return report_no_model(o, "");
+    r = session_model(&s->model, o, &err);
     if (r != PL_OK)
         return report(o, r, &err);
     s->n_vocab = pl_model_n_vocab(s->model);
@@ -157,9 +174,40 @@ static void say_traced(struct session *s)
     fprintf(stderr, "\n");
 }
 
-enum exit_code session_load(struct session *s, const struct options *o)
+void session_check_context(const pl_model *m, int64_t n_ctx,
+                           const struct options *o)
+{
+    int64_t trained = pl_model_n_ctx_train(m);
+
+    if (trained > 0 && n_ctx > trained)
+        cli_error(o->command, EXIT_DONE,
+                  "-c %" PRId64 ": the model was trained on %" PRId64
+                  " tokens, beyond which its output gets poor; use -c %" PRId64,
+                  n_ctx, trained, trained);
+}
+
+const char *session_advise(char buf[SESSION_ADVICE], const struct session *s,
+                           int64_t least, int64_t want)
 {
     int64_t trained = pl_model_n_ctx_train(s->model);
+
+    if (trained <= 0 || want <= trained)
+        snprintf(buf, SESSION_ADVICE, "use -c %" PRId64, want);
+    else if (least <= trained)
+        snprintf(buf, SESSION_ADVICE,
+                 "use -c %" PRId64 ", all that the model was trained on",
+                 trained);
+    else
+        snprintf(buf, SESSION_ADVICE,
+                 "use -c %" PRId64
+                 ", but expect poor output beyond the %" PRId64
+                 " tokens that the model was trained on",
+                 want, trained);
+    return buf;
+}
+
+enum exit_code session_load(struct session *s, const struct options *o)
+{
     pl_err err;
     pl_status r;
     enum exit_code c = open_trace(s);
@@ -173,12 +221,7 @@ enum exit_code session_load(struct session *s, const struct options *o)
     if (r != PL_OK)
         return report(o, r, &err);
     s->n_ctx = pl_engine_n_ctx(s->engine);
-    if (trained > 0 && s->n_ctx > trained)
-        cli_error(o->command, EXIT_DONE,
-                  "a context of %" PRId64
-                  " tokens, but the model was trained on at most %" PRId64
-                  "; expect poor output beyond",
-                  s->n_ctx, trained);
+    session_check_context(s->model, s->n_ctx, o);
     return EXIT_DONE;
 }
 

@@ -24,12 +24,24 @@ struct session {
 /* Sets *pl to the library's options in `o`, with one sequence and no log. Sets
  * *piece to the limit of the tokens in one call of the engine. */
 void session_settings(pl_options *pl, int64_t *piece, const struct options *o);
+/* Opens the model of `o` with its overrides. */
+pl_status session_model(pl_model **m, const struct options *o, pl_err *err);
 /* Opens only the model, which suffices to plan and to tokenize. The caller must
  * call session_close in all cases. */
 enum exit_code session_open(struct session *s, const struct options *o);
 /* Creates the engine with the options s->pl, which the caller may have changed
  * since session_open. */
 enum exit_code session_load(struct session *s, const struct options *o);
+/* Prints a warning if a context of n_ctx tokens is longer than the model was
+ * trained on. */
+void session_check_context(const pl_model *m, int64_t n_ctx,
+                           const struct options *o);
+/* Writes what to do about a context that is too short: `least` tokens are
+ * needed, `want` would be good. It names -c, and what the model was trained on
+ * if that is less. Returns buf. */
+enum { SESSION_ADVICE = 120 };
+const char *session_advise(char buf[SESSION_ADVICE], const struct session *s,
+                           int64_t least, int64_t want);
 /* Closes the session. Returns `c`, or the exit code of an error that occurs
  * while closing. */
 enum exit_code session_close(struct session *s, enum exit_code c);
@@ -52,9 +64,15 @@ pl_status session_feed(struct session *s, const int32_t *ids, int64_t n,
                        float *logits, const char *what,
                        const volatile int *cancel, pl_err *err);
 
+/* Returns the exit code of a library call that failed with status `s`. */
+enum exit_code exit_code_of(pl_status s);
 /* Prints the message of a library call that failed with status `s`, and returns
  * the exit code for it. */
 enum exit_code report(const struct options *o, pl_status s, const pl_err *err);
+
+/* Prints that no option names a model, and `more` ways to give one. Returns
+ * EXIT_USAGE. */
+enum exit_code report_no_model(const struct options *o, const char *more);
 
 /* A pl_write_fn that writes to standard output. */
 void write_out(void *user, const char *text, size_t len);

@@ -464,9 +464,27 @@ typedef struct pl_traced {
  * unknown are named once by each plan or engine, as a warning (pl_options.log).
  */
 PL_API pl_status pl_model_open(pl_model **out, const char *path, pl_err *err);
+/* Like pl_model_open, but with other values of some metadata keys, as if they
+ * were in the file. Each of overrides[n] is KEY=TYPE:VALUE, such as
+ * "tokenizer.ggml.add_bos_token=bool:false", with the types int, float, bool
+ * and str; several are separated by commas. One in double quotes may have
+ * commas, and "" in it is a quote. A key that begins with a dot follows the
+ * name of the architecture: ".rope.scaling.factor=float:4". The last value of a
+ * key counts, but keys with a dot come after the others. PL_BAD_ARGUMENT: an
+ * override is malformed, its value is not one that the key may have, or no code
+ * reads the key. A saved state is restored only under the same values of the
+ * architecture's keys. */
+PL_API pl_status pl_model_open_override(pl_model **out, const char *path,
+                                        const char *const *overrides, int n,
+                                        pl_err *err);
 PL_API void pl_model_free(pl_model *m);
+/* Like pl_inspect, with the values of overrides, which are marked. */
+PL_API pl_status pl_model_inspect(const pl_model *m, bool json,
+                                  pl_write_fn *write, void *user, pl_err *err);
 PL_API const char *pl_model_arch(const pl_model *m);
 PL_API int64_t pl_model_n_vocab(const pl_model *m);
+/* Returns the length of the context that the model was trained for, or that its
+ * scaling of positions by YaRN extends it to. */
 PL_API int64_t pl_model_n_ctx_train(const pl_model *m);
 /* Returns the file's tokenizer, valid as long as the model, or NULL if the file
  * has none, which is not an error. */
@@ -824,6 +842,9 @@ PL_API const char *pl_detokenize_flush(pl_detokenizer *d);
  * line. */
 PL_API pl_status pl_template_create(pl_template **out, const char *text,
                                     size_t len, const char *path, pl_err *err);
+/* Like pl_template_create with the file of a model, and with its overrides. */
+PL_API pl_status pl_model_template(pl_template **out, const pl_model *m,
+                                   const char *text, size_t len, pl_err *err);
 PL_API void pl_template_free(pl_template *t);
 /* Returns the text of the template, terminated and owned by `t`: if `tools`,
  * that of the separate template for conversations with tools. Returns NULL if

@@ -47,7 +47,8 @@ struct embeddings {
                                 vector */
     atomic_bool gone;
     bool failed;
-    struct api_error why; /* set if `failed` */
+    struct api_error why;       /* set if `failed` */
+    int64_t n_prompt, n_cached; /* tokens, for the log */
     int n_left, n;
     struct embedded text[]; /* [n] */
 };
@@ -329,6 +330,9 @@ static void on_end(void *user, const struct task_report *report)
     struct embeddings *g = t->of;
 
     metrics_add(&g->service->metrics, report);
+    g->n_prompt += report->n_prompt;
+    g->n_cached += report->n_cached;
+    service_note_tokens(g->r, g->n_prompt, g->n_cached, -1);
     if (report->why != FINISH_EOG && !g->failed) {
         g->failed = true;
         if (report->why == FINISH_ERROR)

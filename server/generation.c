@@ -76,7 +76,8 @@ struct generation {
     bool begun;          /* http_begin was called */
     bool answered;       /* `r` was answered by http_respond: with an error, or
                             with a body that is not streamed */
-    int n_left;          /* number of tasks that have not ended */
+    int64_t n_prompt, n_cached, n_written; /* tokens, for the log */
+    int n_left; /* number of tasks that have not ended */
     int n_choice;
     struct choice choice[]; /* [n_choice] */
 };
@@ -488,6 +489,21 @@ static void reject_end(struct api_error *why, const struct choice *c,
         api_error_set_memory(why);
 }
 
+/* Adds the tokens of a task to the request's line in the log. A prompt counts
+ * once, however many choices it has. */
+static void note_tokens(struct choice *c, const struct task_report *report)
+{
+    struct generation *g = c->of;
+
+    if (c->index % g->request.n == 0) {
+        g->n_prompt += report->n_prompt;
+        g->n_cached += report->n_cached;
+    }
+    g->n_written += report->n_written;
+    if (!g->answered)
+        service_note_tokens(g->r, g->n_prompt, g->n_cached, g->n_written);
+}
+
 static void on_end(void *user, const struct task_report *report)
 {
     struct choice *c = user;
@@ -497,6 +513,7 @@ static void on_end(void *user, const struct task_report *report)
     struct api_error why;
 
     metrics_add(&g->service->metrics, report);
+    note_tokens(c, report);
     reject_end(&why, c, report);
     if (c->broken || !ended || !finish_text(c, report) ||
         !send_end(c, report)) {
@@ -923,6 +940,8 @@ static void log_ignored(struct service *v, const struct request *a)
 {
     char text[400];
     const int64_t n_ctx = pl_engine_n_ctx(v->engine);
+    const int64_t trained = pl_model_n_ctx_train(v->model);
+    int n;
 
     if (v->log && a->passed_over[0]) {
         snprintf(text, sizeof text, "%s: options without effect here: %s",
@@ -931,10 +950,18 @@ static void log_ignored(struct service *v, const struct request *a)
     }
     if (v->log && a->num_ctx > n_ctx && a->num_ctx > v->most_num_ctx) {
         v->most_num_ctx = a->num_ctx;
-        snprintf(text, sizeof text,
-                 "%s: num_ctx %" PRId64 ": the context has %" PRId64
-                 " tokens; start the server with -c %" PRId64,
-                 v->name, a->num_ctx, n_ctx, a->num_ctx);
+        n = snprintf(text, sizeof text,
+                     "%.100s: num_ctx %" PRId64 ": the context has %" PRId64
+                     " tokens",
+                     v->name, a->num_ctx, n_ctx);
+        if (trained > 0 && trained <= n_ctx)
+            snprintf(text + n, sizeof text - (size_t)n,
+                     ", and the model was trained on %" PRId64, trained);
+        else
+            snprintf(text + n, sizeof text - (size_t)n,
+                     "; start the server with -c %" PRId64,
+                     trained > 0 && trained < a->num_ctx ? trained
+                                                         : a->num_ctx);
         v->log(v->log_user, PL_LOG_INFO, text);
     }
 }

@@ -149,10 +149,12 @@ static void show(char *out, size_t size, const char *s)
     out[n] = '\0';
 }
 
-static void log_request(struct http_request *r, bool left)
+/* The line has neither the query nor headers nor the body, where keys and
+ * prompts are. */
+void http_log_request(struct http_request *r)
 {
     const struct http_options *o = &r->h->o;
-    char method[17], path[160], text[256], status[16] = "-";
+    char method[17], path[160], text[512], status[16] = "-";
 
     if (!o->log)
         return;
@@ -160,12 +162,9 @@ static void log_request(struct http_request *r, bool left)
     show(path, sizeof path, r->path);
     if (r->queued)
         snprintf(status, sizeof status, "%d", r->status);
-    snprintf(text, sizeof text, "%s %s %s %.3f s%s", method, path, status,
-             http_now() - r->began,
-             !left ? ""
-             : atomic_load(&r->h->stopping)
-                 ? ", aborted: the server is stopping"
-                 : ", the client disconnected");
+    snprintf(text, sizeof text, "%s %s %s %s %s%sms=%.1f%s", r->address, method,
+             path, status, r->note, r->note[0] ? " " : "", 1e3 * r->took_s,
+             r->cut_off);
     pthread_mutex_lock(&r->h->log_lock);
     o->log(o->log_user, PL_LOG_INFO, text);
     pthread_mutex_unlock(&r->h->log_lock);
@@ -177,7 +176,7 @@ static void on_completed(void *user, struct MHD_Connection *c, void **context,
                          enum MHD_RequestTerminationCode how)
 {
     struct http_request *r = *context;
-    bool left, all = how == MHD_REQUEST_TERMINATED_COMPLETED_OK;
+    bool all = how == MHD_REQUEST_TERMINATED_COMPLETED_OK;
 
     (void)user, (void)c;
     if (!r)
@@ -191,12 +190,15 @@ static void on_completed(void *user, struct MHD_Connection *c, void **context,
     r->suspended = false;
     r->dropped = all; /* a HEAD request ends after its headers, so discard the
                          data of the response that is left */
-    left = !all && !r->early;
+    r->took_s = http_now() - r->began;
+    if (!all && !r->early)
+        r->cut_off = atomic_load(&r->h->stopping)
+                         ? ", aborted: the server is stopping"
+                         : ", the client disconnected";
     pthread_mutex_unlock(&r->lock);
     http_set_busy(r->h, r->fd, false);
     if (!all)
         http_request_leave(r);
-    log_request(r, left);
     http_request_drop(r);
 }
 
@@ -380,13 +382,29 @@ static void raise_limit(rlim_t n)
     setrlimit(RLIMIT_NOFILE, &limit);
 }
 
+pl_status http_accept(struct http *h, pl_err *err)
+{
+    pl_status s = http_listen(h, err);
+    int e;
+
+    if (s != PL_OK)
+        return s;
+    e = pthread_create(&h->thread, NULL, http_listen_thread, h);
+    h->has_thread = e == 0;
+    if (e != 0)
+        return http_fail(err, PL_IO,
+                         "cannot start the listening thread: %s; raise the "
+                         "limit of threads (\"ulimit -u\")",
+                         strerror(e));
+    return PL_OK;
+}
+
 /* Opens all descriptors and starts libmicrohttpd and all threads. On failure,
  * http_free cleans up. */
 static pl_status open_all(struct http *h, pl_err *err)
 {
     struct rlimit limit = {0};
     pl_status s;
-    int e;
 
     raise_limit(2 * (rlim_t)h->o.max_connections);
     getrlimit(RLIMIT_NOFILE, &limit);
@@ -402,7 +420,9 @@ static pl_status open_all(struct http *h, pl_err *err)
                          "cannot open file descriptors for the server: %s; "
                          "raise \"ulimit -n\"",
                          strerror(errno));
-    s = http_listen(h, err);
+    h->port = h->o.port;
+    h->loopback = true;
+    s = http_bind(h, false, err);
     if (s == PL_OK)
         s = start_daemon(h, err);
     if (s != PL_OK)
@@ -412,14 +432,7 @@ static pl_status open_all(struct http *h, pl_err *err)
         return http_fail(err, PL_IO,
                          "cannot start the threads that handle requests; raise "
                          "the limit of threads (\"ulimit -u\")");
-    e = pthread_create(&h->thread, NULL, http_listen_thread, h);
-    h->has_thread = e == 0;
-    if (e != 0)
-        return http_fail(err, PL_IO,
-                         "cannot start the listening thread: %s; raise the "
-                         "limit of threads (\"ulimit -u\")",
-                         strerror(e));
-    return PL_OK;
+    return h->o.held ? PL_OK : http_accept(h, err);
 }
 
 pl_status http_start(struct http **out, const struct http_options *o,

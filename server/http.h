@@ -67,10 +67,13 @@ struct http_options {
      * 600. A request head must be complete within twice this time. A body that
      * takes longer than this time must arrive at 1 KiB/s at least. */
     int timeout_s;
-    int drain_s;    /* seconds that an idle connection stays open while the
+    bool held;   /* let no client connect before http_accept */
+    int drain_s; /* seconds that an idle connection stays open while the
                        server drains; 0 for 1 */
-    pl_log_fn *log; /* called for each request with one line of text, never by
-                       two threads at once; NULL if none */
+    /* Called for each request with one line, never by two threads at once:
+     * client, method, path, status, note (http_set_note), milliseconds. NULL if
+     * none. */
+    pl_log_fn *log;
     void *log_user;
 };
 
@@ -87,7 +90,13 @@ typedef char *http_error_fn(int status, const char *message, const char *path);
 pl_status http_start(struct http **out, const struct http_options *o,
                      const struct http_route *route, int n_route,
                      http_error_fn *error, void *user, pl_err *err);
+/* Lets clients connect to a server that was started with `held`. Errors are
+ * those of http_start for its addresses and threads. */
+pl_status http_accept(struct http *h, pl_err *err);
 int http_port(const struct http *h);
+/* Returns true if one of the addresses of http_options.host, of n characters,
+ * is the path of a Unix socket. */
+bool http_is_path(const char *address, size_t n);
 /* Sets *n_connection to the number of open connections. Sets *n_request to the
  * number of requests that still run, or whose response the client has not read
  * completely. */
@@ -126,6 +135,10 @@ double http_age(const struct http_request *r);
  * is a hash of the API key or, if the server has no keys, of the client's
  * address. */
 uint64_t http_client(const struct http_request *r);
+
+/* Sets a text of at most 95 bytes that the request's line in the log has after
+ * the status, such as a number of tokens. */
+void http_set_note(struct http_request *r, const char *note);
 
 /* Queues a call of act(user, r) on a handler thread. A handler that has to
  * wait, for example for a model to load, uses this to continue later. `act` is

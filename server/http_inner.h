@@ -141,6 +141,7 @@ struct http_request {
     char *body;     /* owned, [n_body], NUL-terminated; NULL if empty */
     size_t n_body, cap_body;
     double began;
+    char address[INET6_ADDRSTRLEN]; /* the client's address, for the log */
 
     /* The following fields are used only by the libmicrohttpd worker of the
      * connection. */
@@ -148,6 +149,9 @@ struct http_request {
     bool has_body; /* the headers announce a body */
     bool early;    /* an error response was sent before the whole body was
                       received */
+    double took_s; /* time until the connection was done with the request; for
+                      the log, as the next field */
+    const char *cut_off; /* why the response is incomplete; "" if it is not */
 
     pthread_mutex_t lock; /* guards the following fields */
     pthread_cond_t notified;
@@ -167,6 +171,7 @@ struct http_request {
     int n_line;
     char *data; /* owned, [cap]; data[from ... end - 1] is not sent yet */
     size_t from, end, cap;
+    char note[96]; /* for the log: what the handler adds to its line */
     void (*on_gone)(void *user);
     void *gone_user;
     bool notifying; /* on_gone is running */
@@ -179,10 +184,16 @@ struct http_request {
 pl_status http_fail(pl_err *err, pl_status s, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 double http_now(void);
+/* Logs a request that has ended. Called by the thread that frees it. */
+void http_log_request(struct http_request *r);
 
 /* ---- http_listen.c: sockets ---------------------------------------------- */
 
-/* Listens on all addresses of the options. */
+/* Binds sockets to the addresses of the options, or to the paths. No client can
+ * connect yet. A path is bound only just before its server listens: meanwhile
+ * another server would take its file for one that is left over. */
+pl_status http_bind(struct http *h, bool paths, pl_err *err);
+/* Binds sockets to the paths, and listens on all sockets. */
 pl_status http_listen(struct http *h, pl_err *err);
 /* Stops listening. */
 void http_unlisten(struct http *h);
@@ -234,6 +245,10 @@ pl_status http_request_add_body(struct http_request *r, const char *data,
 /* Marks the client as disconnected, calls the on_gone callback if that was not
  * done yet, and resumes the connection. */
 void http_request_leave(struct http_request *r);
+/* Returns the address of the client, a struct in_addr or in6_addr as *family
+ * says; NULL if it is connected by a Unix socket. IPv4 that is mapped to IPv6
+ * is IPv4. The request must have a connection. */
+const void *http_request_address(const struct http_request *r, int *family);
 
 /* ---- http_route.c: routing ----------------------------------------------- */
 

@@ -34,12 +34,10 @@ enum {
 
 /* ---- listening sockets --------------------------------------------------- */
 
-static bool is_path(const char *host)
+bool http_is_path(const char *address, size_t n)
 {
-    size_t n = strlen(host);
-
-    return strchr(host, '/') != NULL ||
-           (n > 5 && strcmp(host + n - 5, ".sock") == 0);
+    return memchr(address, '/', n) != NULL ||
+           (n > 5 && memcmp(address + n - 5, ".sock", 5) == 0);
 }
 
 static pl_status cannot_listen(const struct http *h, const char *host, int e,
@@ -55,7 +53,7 @@ static pl_status cannot_listen(const struct http *h, const char *host, int e,
     else if (e == EADDRNOTAVAIL)
         remedy = "; give an address of this machine, for example 127.0.0.1 "
                  "(local only) or 0.0.0.0 (all)";
-    if (is_path(host))
+    if (http_is_path(host, strlen(host)))
         return http_fail(err, PL_IO, "cannot listen on %s: %s%s", host,
                          strerror(e), e == EADDRINUSE ? remedy : "");
     return http_fail(err, PL_IO, "cannot listen on %s, port %d: %s%s", host,
@@ -69,9 +67,9 @@ static int close_with(int fd, int e)
     return -1;
 }
 
-/* Returns a socket that listens on this address; -1 with errno set on failure.
- * If `both`, "::" also accepts IPv4. */
-static int listen_at(const struct addrinfo *a, bool both)
+/* Returns a socket with this address; -1 with errno set on failure. If `both`,
+ * "::" also accepts IPv4. */
+static int bind_to(const struct addrinfo *a, bool both)
 {
     int fd =
         socket(a->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
@@ -82,7 +80,7 @@ static int listen_at(const struct addrinfo *a, bool both)
     setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
     if (a->ai_family == AF_INET6)
         setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &six, sizeof six);
-    if (bind(fd, a->ai_addr, a->ai_addrlen) == 0 && listen(fd, SOMAXCONN) == 0)
+    if (bind(fd, a->ai_addr, a->ai_addrlen) == 0)
         return fd;
     return close_with(fd, errno);
 }
@@ -104,10 +102,10 @@ static bool is_left_over(const struct sockaddr_un *a)
     return refused;
 }
 
-/* Returns a Unix socket that listens at `path`; -1 with errno set on failure.
+/* Returns a socket that is bound to `path`; -1 with errno set on failure.
  * Replaces a socket file that no server listens on any more, but no other
  * file. */
-static int listen_at_path(const char *path)
+static int bind_to_path(const char *path)
 {
     struct sockaddr_un a = {.sun_family = AF_UNIX};
     const struct sockaddr *at = (const struct sockaddr *)(const void *)&a;
@@ -124,8 +122,6 @@ static int listen_at_path(const char *path)
     e = bind(fd, at, sizeof a) == 0 ? 0 : errno;
     if (e == EADDRINUSE && is_left_over(&a) && unlink(path) == 0)
         e = bind(fd, at, sizeof a) == 0 ? 0 : errno;
-    if (e == 0 && listen(fd, SOMAXCONN) < 0)
-        e = errno;
     return e == 0 ? fd : close_with(fd, e);
 }
 
@@ -152,10 +148,10 @@ static bool is_loopback(int fd)
     return ntohl(four.sin_addr.s_addr) >> 24 == IN_LOOPBACKNET;
 }
 
-/* Listens on the first address of a host name at which that is possible, at
- * h->port. */
-static pl_status listen_on_host(struct http *h, const char *host, bool both,
-                                pl_err *err)
+/* Binds a socket to the first address of a host name at which that is possible,
+ * at h->port. */
+static pl_status bind_to_host(struct http *h, const char *host, bool both,
+                              pl_err *err)
 {
     struct addrinfo hint = {.ai_socktype = SOCK_STREAM,
                             .ai_flags = AI_PASSIVE | AI_NUMERICSERV};
@@ -172,7 +168,7 @@ static pl_status listen_on_host(struct http *h, const char *host, bool both,
                          host, gai_strerror(e));
     e = EADDRNOTAVAIL;
     for (struct addrinfo *a = found; a && fd < 0; a = a->ai_next) {
-        fd = listen_at(a, both);
+        fd = bind_to(a, both);
         if (fd < 0)
             e = errno;
     }
@@ -185,14 +181,12 @@ static pl_status listen_on_host(struct http *h, const char *host, bool both,
     return PL_OK;
 }
 
-pl_status http_listen(struct http *h, pl_err *err)
+pl_status http_bind(struct http *h, bool paths, pl_err *err)
 {
     const char *list = h->o.host ? h->o.host : "127.0.0.1";
     bool both = strchr(list, ',') == NULL;
     pl_status s = PL_OK;
 
-    h->port = h->o.port;
-    h->loopback = true;
     while (s == PL_OK && *list) {
         size_t n = strcspn(list, ",");
         char host[256];
@@ -205,15 +199,28 @@ pl_status http_listen(struct http *h, pl_err *err)
                              list, HTTP_MAX_LISTEN);
         snprintf(host, sizeof host, "%.*s", (int)n, list);
         list += n + (list[n] == ',');
-        if (!is_path(host)) {
-            s = listen_on_host(h, host, both, err);
+        if (http_is_path(host, n) != paths)
+            continue;
+        if (!paths) {
+            s = bind_to_host(h, host, both, err);
             continue;
         }
-        fd = listen_at_path(host);
+        fd = bind_to_path(host);
         if (fd < 0)
             return cannot_listen(h, host, errno, err);
         h->listen_fd[h->n_listen++] = fd;
     }
+    return s;
+}
+
+pl_status http_listen(struct http *h, pl_err *err)
+{
+    pl_status s = http_bind(h, true, err);
+
+    for (int i = 0; i < h->n_listen && s == PL_OK; i++)
+        if (listen(h->listen_fd[i], SOMAXCONN) < 0)
+            return cannot_listen(h, h->o.host ? h->o.host : "127.0.0.1", errno,
+                                 err);
     return s;
 }
 

@@ -3,6 +3,8 @@
  * calls the owner back when the client disconnects. */
 #include "http_inner.h"
 
+#include <arpa/inet.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -184,6 +186,26 @@ static bool copy(struct http_request *r, const char *method, const char *url)
 
 /* ---- creation and references --------------------------------------------- */
 
+const void *http_request_address(const struct http_request *r, int *family)
+{
+    const struct sockaddr *a =
+        MHD_get_connection_info(r->connection,
+                                MHD_CONNECTION_INFO_CLIENT_ADDRESS)
+            ->client_addr;
+    const struct in6_addr *six;
+
+    *family = a->sa_family;
+    if (a->sa_family == AF_INET)
+        return &((const struct sockaddr_in *)(const void *)a)->sin_addr;
+    if (a->sa_family != AF_INET6)
+        return NULL;
+    six = &((const struct sockaddr_in6 *)(const void *)a)->sin6_addr;
+    if (!IN6_IS_ADDR_V4MAPPED(six))
+        return six;
+    *family = AF_INET;
+    return six->s6_addr + 12;
+}
+
 /* Returns true if the headers announce a body. */
 static bool announces_body(const struct http_request *r)
 {
@@ -199,6 +221,8 @@ struct http_request *http_request_create(struct http *h,
                                          const char *version)
 {
     struct http_request *r = calloc(1, sizeof *r);
+    const void *address;
+    int family;
 
     if (!r)
         return NULL;
@@ -208,6 +232,10 @@ struct http_request *http_request_create(struct http *h,
                 ->connect_fd;
     r->began = http_now();
     r->old = !strcmp(version, MHD_HTTP_VERSION_1_0);
+    r->cut_off = "";
+    address = http_request_address(r, &family);
+    if (!address || !inet_ntop(family, address, r->address, sizeof r->address))
+        strcpy(r->address, "unix");
     if (!copy(r, method, url)) {
         free(r);
         return NULL;
@@ -272,6 +300,7 @@ void http_request_drop(struct http_request *r)
     h->n_request--;
     h->body_bytes -= counted(r->cap_body);
     pthread_mutex_unlock(&h->lock);
+    http_log_request(r);
     request_free(r);
 }
 
@@ -425,6 +454,13 @@ const char *http_body(const struct http_request *r, size_t *len)
 {
     *len = r->n_body;
     return r->body ? r->body : "";
+}
+
+void http_set_note(struct http_request *r, const char *note)
+{
+    pthread_mutex_lock(&r->lock);
+    snprintf(r->note, sizeof r->note, "%s", note);
+    pthread_mutex_unlock(&r->lock);
 }
 
 uint64_t http_client(const struct http_request *r)

@@ -279,22 +279,10 @@ static uint64_t hash(const void *data, size_t n)
  * network. */
 static uint64_t hash_address(const struct http_request *r)
 {
-    const struct sockaddr *a =
-        MHD_get_connection_info(r->connection,
-                                MHD_CONNECTION_INFO_CLIENT_ADDRESS)
-            ->client_addr;
+    int family;
+    const void *address = http_request_address(r, &family);
 
-    if (a->sa_family == AF_INET6) {
-        const struct in6_addr *six =
-            &((const struct sockaddr_in6 *)(const void *)a)->sin6_addr;
-
-        if (IN6_IS_ADDR_V4MAPPED(six))
-            return hash(six->s6_addr + 12, 4);
-        return hash(six->s6_addr, 8);
-    }
-    if (a->sa_family != AF_INET) /* a Unix socket */
-        return hash("", 0);
-    return hash(&((const struct sockaddr_in *)(const void *)a)->sin_addr, 4);
+    return hash(address, !address ? 0 : family == AF_INET6 ? 8 : 4);
 }
 
 /* ---- complete check of a request ----------------------------------------- */

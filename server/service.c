@@ -8,11 +8,25 @@
 #include "token_routes.h"
 #include "ui.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 /* ---- responses ----------------------------------------------------------- */
+
+void service_note_tokens(struct http_request *r, int64_t n_prompt,
+                         int64_t n_cached, int64_t n_written)
+{
+    char text[96];
+    int n = snprintf(text, sizeof text, "prompt=%" PRId64 " cached=%" PRId64,
+                     n_prompt, n_cached);
+
+    if (n_written >= 0)
+        snprintf(text + n, sizeof text - (size_t)n, " generated=%" PRId64,
+                 n_written);
+    http_set_note(r, text);
+}
 
 void service_reject(struct http_request *r, const struct api_error *why)
 {

@@ -78,6 +78,11 @@ void service_drop(struct service *v); /* from here on the owner may free `v` */
  * struct service *. */
 void service_lost(void *service, const pl_err *err);
 
+/* Adds the tokens of a request to its line in the log: those of the prompt, how
+ * many of them were cached, and the generated ones; -1 if it generates none. */
+void service_note_tokens(struct http_request *r, int64_t n_prompt,
+                         int64_t n_cached, int64_t n_written);
+
 /* Responds with an error, in the form of the protocol of the request's path. */
 void service_reject(struct http_request *r, const struct api_error *why);
 /* Responds with a malloc'ed JSON body and frees it. If `body` is NULL, responds

@@ -141,6 +141,18 @@ TEST(cli_usage_errors_exit_2_and_name_option_and_remedy)
         {"plait " MODEL "-p x", "no command before -m; `plait run` takes"},
         {"plait " MODEL "--tokens 1 -o f", "`plait logits` takes"},
         {"plait --json " MODEL, "`plait plan` takes"},
+        {"plait", "`plait run -m FILE` chats with a model"},
+        {"plait chat", "did you mean `plait run`?"},
+        {"plait pull", "did you mean `plait run -hf USER/REPO`?"},
+        {"plait show", "did you mean `plait inspect`?"},
+        {"plait models", "unknown command \"models\"; `plait --help`"},
+        {"plait --verison", "did you mean --version?"},
+        {"plait --hepl", "did you mean --help?"},
+        {"plait run -hf", "-hf needs a value: -hf USER/REPO"},
+        {"plait run", "or download one with -hf USER/REPO, and a text with -p"},
+        {"plait serve", "no model; give one with -m FILE, or download one"},
+        {"plait perplexity", "no model; give one with -m FILE"},
+        {"plait devices x", "\"x\"; options begin with a dash\n"},
         {"plait -frob", "no command before -frob; `plait --help`"},
         {"plait run models/fable-moe-Q8_0.gguf -p x",
          "-m models/fable-moe-Q8_0.gguf"},
@@ -150,9 +162,9 @@ TEST(cli_usage_errors_exit_2_and_name_option_and_remedy)
         {"plait run " MODEL "-p x --trace -", "name a file"},
         {"plait plan " MODEL "--json --svg -", "both write to standard output"},
         {"plait logits " MODEL "--tokens 1 -o - --trace -", "file of -o"},
-        {"plait run " MODEL "-p x -dev CUDA0", "unknown type \"CUDA0\""},
-        {"plait run " MODEL "-p x -dev Vulkan0,Vulkan1", "this machine has"},
-        {"plait run " MODEL "-p x -dev Metal", "accepted: cpu"},
+        {"plait run " MODEL "-p x -dev Vulkan0,Vulkan1",
+         "\"Vulkan0\": unknown type; use cpu, "},
+        {"plait run " MODEL "-p x -dev Metal", "`plait devices` lists"},
         {"plait run " MODEL "-p x -c $(seq -s 0 1 300)", "...: give a whole"},
         {"plait run " MODEL "-p x -ncmoe $(seq -s x 1 300)", "...\": give a"},
         {"plait run " MODEL "-p x -ngl \"$(printf '\\033[31m\\377')\"",
@@ -161,7 +173,7 @@ TEST(cli_usage_errors_exit_2_and_name_option_and_remedy)
         {"plait run", "-p TEXT"},
         {"plait run -p x", "-m FILE"},
         {"plait run " MODEL "-p", "-p TEXT"},
-        {"plait run " MODEL "-p x -f y", "leave one out"},
+        {"echo x >y; plait run " MODEL "-p x -f y", "leave one out"},
         {"plait run " MODEL "-p x y", "\"y\""},
         {"plait run " MODEL "-p x --json", "`plait plan`"},
         {"plait run " MODEL "-p x --special=1", "takes no value"},
@@ -235,7 +247,7 @@ TEST(cli_usage_errors_exit_2_and_name_option_and_remedy)
         {"plait logits " MODEL "--tokens @ -o x", "name a file after the @"},
         {"plait run " MODEL "-p x -l 99999+1", "ids go from 0 to 4095"},
         {"plait tokenize -p x", "-m FILE"},
-        {"plait render --messages x", "-m FILE"},
+        {"echo >x; plait render --messages x", "-m FILE"},
         {"plait render " MODEL, "--messages FILE"},
     };
 
@@ -289,6 +301,46 @@ TEST(cli_warns_of_threads_that_share_a_core)
                 "other; use -t 1 or less");
 }
 
+TEST(cli_overrides_of_keys_reach_every_command)
+{
+#define YARN "--rope-scaling yarn --rope-scale 4 --yarn-orig-ctx 512 "
+#define BOS  "--override-kv tokenizer.ggml.add_bos_token=bool:true "
+    static const struct mistake list[] = {
+        {"plait run " MODEL "-p x --yarn-orig-ctx 9", "changes nothing"},
+        {"plait logits " MODEL "--tokens 1 -o x --override-kv a=int:1",
+         "override of key a changes nothing"},
+        {"plait perplexity " MODEL "-p x --override-kv a=int:1", "key a"},
+        {"plait bench " MODEL "--override-kv a=int:1", "key a"},
+        {"plait serve " MODEL "--override-kv a=int:1", "key a"},
+        {"plait plan " MODEL "--override-kv a", "give KEY=TYPE:VALUE"},
+        {"plait plan " MODEL "--rope-scaling wide", "none, linear or yarn"},
+        {"plait plan " MODEL "--rope-scale 0", "a number from 1e-06"},
+    };
+
+    MUST_REFUSE(list, 2);
+    assert_non_null(strstr(sh(0, "plait plan " MODEL "-c 0 " YARN).out,
+                           "cache     2048 tokens of context"));
+    assert_non_null(strstr(sh(0, "plait inspect models/fable-moe-Q8_0.gguf "
+                                 "--rope-scale 4")
+                               .out,
+                           "4  (override)"));
+    assert_string_equal(
+        sh(0, "plait tokenize " MODEL BOS "-p x --ids | cut -d' ' -f1").out,
+        "4093\n");
+    assert_string_equal(sh(0,
+                           "plait run " MODEL YARN "-c 2048 -p x -n 2 2>&1 | "
+                           "grep -c 'was trained on'; true")
+                            .out,
+                        "0\n");
+    assert_string_equal(
+        sh(0, "echo '[]' | plait render " MODEL "--messages - "
+              "--override-kv 'tokenizer.chat_template=str:{{ eos_token }}'")
+            .out,
+        "<|im_end|>");
+#undef BOS
+#undef YARN
+}
+
 TEST(cli_slips_are_answered_with_the_nearest_option)
 {
     static const struct mistake list[] = {
@@ -321,7 +373,8 @@ TEST(cli_failures_exit_1_and_name_the_thing)
         {"plait run " MODEL "-i <.", "reading standard input"},
         {"plait tokenize " MODEL "<&-", "reading standard input"},
         {"plait plan -m $(seq -s x 1 2000)", "File name too long"},
-        {"plait run " MODEL "-f \"$(printf 'a\\033b')\"", "opening a\\x1bb:"},
+        {"plait run " MODEL "-f \"$(printf 'a\\033b')\"",
+         "-f a\\x1bb: No such"},
         {"HWLOC_COMPONENTS=abacus plait devices", "HWLOC_COMPONENTS=abacus"},
         {"plait inspect models/heldout.txt", "heldout.txt"},
         {"plait tokenize -m models/heldout.txt -p x", "heldout.txt"},
@@ -332,7 +385,7 @@ TEST(cli_failures_exit_1_and_name_the_thing)
         {"plait run " MODEL "-p x --no-display-prompt"
          " $(seq -f '-l %g-inf' 0 4095)",
          "no token can be sampled"},
-        {"plait run " MODEL "-c 2 -p 'a longer prompt than that'", "-c 7"},
+        {"plait run " MODEL "-c 2 -p 'a longer prompt than that'", "-c 12"},
         {"plait run " MODEL "-p x --state-save no/such", "no/such"},
         {"PLAIT_LIBCUDA=no/cuda PLAIT_LIBHIP=no/hip OCL_ICD_VENDORS=no/such/ "
          "plait run " MODEL "-p x -dev gpu",
@@ -340,9 +393,99 @@ TEST(cli_failures_exit_1_and_name_the_thing)
         {"PLAIT_LIBCUDA=no/cuda plait run " MODEL "-p x -dev cuda:0",
          "no/cuda"},
         {"PLAIT_LIBHIP=no/hip plait run " MODEL "-p x -dev hip:0", "no/hip"},
+        {"PLAIT_LIBCUDA=no/cuda plait run " MODEL "-p x -dev CUDA0", "no/cuda"},
+        {"PLAIT_LIBHIP=no/hip plait run " MODEL "-p x -dev ROCm1,ROCm0",
+         "no/hip"},
     };
 
     MUST_REFUSE(list, 1);
+}
+
+/* The bundled model was trained on 512 tokens. */
+TEST(cli_contexts_are_held_against_what_the_model_was_trained_on)
+{
+    must_say(sh(0, "plait run " MODEL "-p x -n 1 -c 1000"),
+             "-c 1000: the model was trained on 512 tokens, beyond which its "
+             "output gets poor; use -c 512\n");
+    must_say(sh(0, "plait run " MODEL "-p x --ignore-eos -c 70"),
+             "the context of 70 tokens is full; use -c 140\n");
+    must_say(sh(0, "plait run " MODEL "-p x --ignore-eos -c 300"),
+             "is full; use -c 512, all that the model was trained on\n");
+    must_say(sh(0, "plait run " MODEL "-p x --ignore-eos"),
+             "the context of 512 tokens is full; use -c 1024, but expect poor "
+             "output beyond the 512 tokens that the model was trained on\n");
+}
+
+/* Errors that need no model are found before it is loaded, which would fail for
+ * want of memory here, and are one line. */
+TEST(cli_options_are_judged_before_a_model_loads)
+{
+#define RUN   "PLAIT_MEMORY=1MiB:1MiB plait run " MODEL
+#define SERVE "PLAIT_MEMORY=1MiB:1MiB plait serve " MODEL "--port 0 "
+    static const struct {
+        const char *line;
+        int code;
+        const char *says;
+    } list[] = {
+        {SERVE "--chat-template none", 2, "neither the text of a template nor"},
+        {SERVE "--chat-template lama3", 2,
+         "lama3: unknown name; did you mean "
+         "llama3?"},
+        {SERVE "--chat-template '{{ x'", 2, "--chat-template: template line 1"},
+        {SERVE "--template no", 1, "--template no: No such file or directory"},
+        {"echo '{% if %}' >t; " SERVE "--template t", 2,
+         "--template t: template line 1"},
+        {SERVE "--kwargs 3", 2, "not a JSON object"},
+        {SERVE "--grammar x", 2, "cannot load: --grammar: line 1"},
+        {SERVE "--grammar-file no", 1, "--grammar-file no: No such file"},
+        {SERVE "-j '{'", 2, "--json-schema: string or '}' expected"},
+        {SERVE "-j '{\"type\": 3}'", 2, "cannot load: --json-schema: #: type"},
+        {"echo '[' >j; " SERVE "-jf j", 2, "--json-schema-file j: "},
+        {SERVE "--grammar x -j '{}'", 2, "exclude one another"},
+        {SERVE "--slot-save-path no", 1, "--slot-save-path no: No such file"},
+        {"echo >f; " SERVE "--slot-save-path f", 1, "f: Not a directory"},
+        {SERVE "--cache-dir no/such", 1,
+         "no/such: No such file or directory; "
+         "create its parent"},
+        {SERVE "--api-key-file no", 1, "--api-key-file no: No such file"},
+        {SERVE "--ssl-cert-file no --ssl-key-file no", 1,
+         "--ssl-cert-file no: "},
+        {SERVE "--ssl-cert-file models/heldout.txt", 2, "give both"},
+        {SERVE "--models-preset no", 1, "--models-preset no: No such file"},
+        {SERVE "--models-dir no", 1, "reading the directory no: "},
+        {SERVE "--host 192.0.2.1", 1, "cannot listen on 192.0.2.1"},
+        {SERVE "--api-prefix x", 2, "must start with a slash"},
+        {"printf '[a]\nmodel = x\ngrammar-file = no\n' >p; plait serve "
+         "--models-preset p --port 0",
+         1, "--grammar-file no: No such file"},
+        {"plait serve -m absent --port 0", 1,
+         "absent: No such file or directory; check the path, or download a "
+         "model with -hf USER/REPO\n"},
+        {"plait serve -m . --port 0", 1, "or serve all with --models-dir"},
+        {RUN "-i --kwargs 3", 2, "not a JSON object"},
+        {RUN "-i --reasoning on", 2, "no switch for it"},
+        {RUN "-i -sysf no", 1, "-sysf no: No such file"},
+        {RUN "-i -sys \"$(printf '\\377')\"", 2, "not valid UTF-8"},
+        {RUN "-p x --grammar x", 2, "--grammar: line 1"},
+        {RUN "-p x --state-load no", 1, "--state-load no: No such file"},
+        {"plait run -m absent", 1, "absent: No such file"},
+        {"plait bench " MODEL "-m absent", 1, "absent: No such file"},
+    };
+
+    for (size_t i = 0; i < sizeof list / sizeof list[0]; i++) {
+        struct ran r = sh(list[i].code, list[i].line);
+        const char *end = strchr(r.err, '\n');
+
+        must_say(r, list[i].says);
+        /* a model of several is named in a second line */
+        if (strstr(list[i].line, "preset p"))
+            end = strchr(end + 1, '\n');
+        if (!end || end[1] != '\0')
+            fail_msg("%s\n  says more than a line: %s", r.line, r.err);
+    }
+    must_say(sh(1, SERVE), "does not fit"); /* so they were judged before */
+#undef RUN
+#undef SERVE
 }
 
 TEST(cli_writes_that_fail_exit_1)

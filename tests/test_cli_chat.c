@@ -65,8 +65,13 @@ TEST(cli_chat_commands_do_what_they_say)
     struct ran r;
     json_t *m;
 
-    sh(0, "printf 'one\\\\\\ntwo\\n\\n /three\\n/save a.json\\n/clear\\n/save "
-          "b.json\\n/load a.json\\nfour\\n/save c.json\\n' | plait run " CHAT);
+    r = sh(0,
+           "printf 'one\\\\\\ntwo\\n\\n /three\\n/save a.json\\n/clear\\n/save "
+           "b.json\\n/load a.json\\nfour\\n/save c.json\\n' | plait run " CHAT);
+    must_say(r, "4 messages saved to a.json\nplait run: new chat, 4 messages "
+                "cleared\nplait run: 0 messages saved to b.json\nplait run: 4 "
+                "messages, ");
+    must_say(r, " tokens, loaded from a.json\n");
     m = messages_of("a.json");
     assert_int_equal(json_array_size(m), 4);
     assert_string_equal(content(m, 0), "one\ntwo");
@@ -91,6 +96,10 @@ TEST(cli_chat_commands_do_what_they_say)
     must_say(r, "/load bad.json: not a JSON list of messages");
     must_say(r, "/clear       start a new chat");
     assert_string_equal(r.out, "");
+    r = sh(0, "printf '/save no/a.json\\none\\n/clear\\n' | plait run " CHAT
+              "--system Be.");
+    assert_null(strstr(r.err, "saved"));
+    must_say(r, "new chat, 2 messages cleared; the system message stays\n");
 }
 
 /* A chat that fills its context continues without its oldest turns, reports it,
@@ -165,9 +174,10 @@ TEST(cli_chat_mistakes_name_option_and_remedy)
         {"plait run " MODEL "-i --kwargs 3", "not a JSON object", 2},
         {"plait run " MODEL "-i --no-template --system x",
          "leave out --no-template", 2},
-        {"plait run " MODEL "-p x --template t", "give -i", 2},
+        {"echo x >t; plait run " MODEL "-p x --template t", "give -i", 2},
         {"plait run " MODEL "-i --state-save x", "/save and /load", 2},
-        {"plait run " MODEL "-i --template none", "opening none", 1},
+        {"plait run " MODEL "-i --template none",
+         "--template none: No such file", 1},
         {"echo '{% if %}' >t.jinja; plait run " MODEL "-i --template t.jinja",
          "template line 1", 1},
         {"echo '{{ raise_exception(\"no\") }}' >t.jinja; echo x | plait "
@@ -575,7 +585,7 @@ TEST(cli_chat_of_a_single_turn_ends_after_its_answer)
     raw.out[strcspn(raw.out, "\n")] = '\0';
     one.out[strcspn(one.out, "\n")] = '\0';
     assert_string_equal(one.out, raw.out);
-    must_say(sh(2, "plait run " MODEL "-i -sys a -sysf b"),
+    must_say(sh(2, "echo x >b; plait run " MODEL "-i -sys a -sysf b"),
              "--system and --system-prompt-file");
     assert_string_equal(
         sh(0,

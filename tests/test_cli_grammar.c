@@ -153,7 +153,7 @@ TEST(cli_grammar_mistakes_have_a_place_and_a_remedy)
         {RUN "-j '[]'", "#: the schema must be an object, or true", 2},
         {RUN "-j '{\"type\": \"x\"}'", "#: type must be one or more of", 2},
         {RUN "-j '{\"pattern\": \"(\"}'", "a group is not closed", 2},
-        {RUN "-jf none.json", "opening none.json: No such file", 1},
+        {RUN "-jf none.json", "-jf none.json: No such file", 1},
         {RUN "-jf -", "name a file", 2},
         {RUN "-j '{}' --grammar 'root ::= \"a\"'",
          "--json-schema: another grammar is already given; leave one out", 2},

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 static bool has_name(const struct option_row *row, const char *name)
@@ -321,6 +322,52 @@ TEST(llama_variables_stand_for_their_options)
     word_list_free(&w);
 }
 
+/* The options of RoPE override keys of the architecture; the last of those with
+ * one key counts, and a value that stands for the file's takes it back. */
+TEST(llama_options_of_rope_override_keys)
+{
+    static const struct {
+        char *words[11];
+        const char *keys; /* after .rope. */
+    } list[] = {
+        {{"--rope-scaling", "yarn"}, "scaling.type=str:yarn "},
+        {{"--rope-scale", "4"}, "scaling.factor=float:4 "},
+        {{"--rope-freq-scale", "0.25"}, "scaling.factor=float:4 "},
+        {{"--rope-freq-scale", "0.3"}, "scaling.factor=float:3.33333333 "},
+        {{"--rope-freq-base", "1e6"}, "freq_base=float:1e6 "},
+        {{"--yarn-orig-ctx", "32768"},
+         "scaling.original_context_length=int:32768 "},
+        {{"--yarn-ext-factor", "1"}, "scaling.yarn_ext_factor=float:1 "},
+        {{"--yarn-ext-factor", "0"}, "scaling.yarn_ext_factor=float:0 "},
+        {{"--yarn-attn-factor", "1.1"}, "scaling.attn_factor=float:1.1 "},
+        {{"--yarn-beta-slow", "2"}, "scaling.yarn_beta_slow=float:2 "},
+        {{"--yarn-beta-fast", "16"}, "scaling.yarn_beta_fast=float:16 "},
+        {{"--rope-scale", "4", "--rope-freq-scale", "0.5"},
+         "scaling.factor=float:2 "},
+        {{"--rope-scale", "4", "--rope-freq-scale", "0"}, ""},
+        {{"--rope-freq-base", "0", "--yarn-orig-ctx", "0"}, ""},
+        {{"--yarn-ext-factor", "-1", "--yarn-attn-factor", "-1",
+          "--yarn-beta-slow", "-1", "--yarn-beta-fast", "-1"},
+         ""},
+    };
+    struct options o;
+    char said[400];
+
+    for (size_t i = 0; i < sizeof list / sizeof list[0]; i++) {
+        char keys[200] = "";
+
+        assert_int_equal(parse_words(&o, CMD_SERVE, list[i].words, said),
+                         EXIT_DONE);
+        for (int k = 0; k < o.kv_overrides.n; k++) {
+            assert_memory_equal(o.kv_overrides.v[k], ".rope.", 6);
+            snprintf(keys + strlen(keys), sizeof keys - strlen(keys), "%s ",
+                     o.kv_overrides.v[k] + 6);
+        }
+        assert_string_equal(keys, list[i].keys);
+        options_free(&o);
+    }
+}
+
 /* ---- help ---------------------------------------------------------------- */
 
 TEST(options_help_is_sentences_of_which_the_first_is_short)
@@ -436,4 +483,25 @@ TEST(options_defaults_shown_are_those_taken)
         options_free(&bare);
     }
     assert_true(n > 40);
+}
+
+/* A server logs from several threads: what is written at once stays whole. */
+TEST(cli_lines_are_written_at_once)
+{
+    static const char line[] = "plait serve: a tidy line, \303\251 in it\n";
+    int to[2], saved = dup(STDERR_FILENO);
+    char got[100];
+    ssize_t n;
+
+    fflush(stderr);
+    assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, to), 0);
+    dup2(to[0], STDERR_FILENO);
+    cli_error(CMD_SERVE, EXIT_DONE, "a tidy line, %s in it", "\303\251");
+    dup2(saved, STDERR_FILENO);
+    n = read(to[1], got, sizeof got);
+    assert_int_equal(n, sizeof line - 1);
+    assert_memory_equal(got, line, sizeof line - 1);
+    close(saved);
+    close(to[0]);
+    close(to[1]);
 }

@@ -68,6 +68,11 @@ TEST(python_embeddings_are_the_same_on_all_devices)
     run("embeddings");
 }
 
+TEST(python_models_take_overrides)
+{
+    run("overrides");
+}
+
 TEST(python_states_go_on_with_the_same_bits)
 {
     run("states");

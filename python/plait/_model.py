@@ -23,11 +23,20 @@ _LEVEL = {number['PL_LOG_DEBUG']: 10,
 
 class Model(Object):
     """A GGUF file: metadata and vocabulary, no weights. Thread-safe; any number
-    of plans and engines may share it."""
+    of plans and engines may share it.
 
-    def __init__(self, path):
+    overrides  other values of the file's keys, each "KEY=TYPE:VALUE" with a
+               type of int, float, bool or str, such as
+               "tokenizer.ggml.add_bos_token=bool:false"
+    """
+
+    def __init__(self, path, overrides: Sequence[str] = ()):
+        if isinstance(overrides, (str, bytes)):
+            raise TypeError(f'overrides: {overrides!r} is not a list')
+        texts = [encode(text, 'overrides') for text in overrides]
         self.path = path
-        self._begin(create(lib.model_open, encode(path, 'path')),
+        self._begin(create(lib.model_open_override, encode(path, 'path'),
+                           (ctypes.c_char_p * len(texts))(*texts), len(texts)),
                     lib.model_free)
 
     def lend(self) -> Model:
@@ -78,7 +87,11 @@ class Model(Object):
 
     def template(self) -> Template:
         """The file's chat template; Error with NOT_FOUND if it has none."""
-        return Template(path=self.path)
+        template = Template.__new__(Template)
+        with self._use() as m:
+            template._begin(create(lib.model_template, m, None, 0),
+                            lib.template_free)
+        return template
 
 
 class Tokenizer(Object):

@@ -132,6 +132,7 @@ struct backend_ops {
     /* wait() computes on the caller's thread, so the set calls it before the
      * wait() of all other backends. True for at most one backend */
     bool uses_caller_thread;
+    bool numbered; /* NAME:I is one device, the one with number I */
 
     /* ---- pure functions, which need no open backend ---- */
 

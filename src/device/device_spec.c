@@ -19,27 +19,17 @@
 #include "base/err.h"
 #include "base/numeral.h"
 
-enum { ACCEPTED = 640 };
-
-/* Writes a list of the items that a -dev string may have, for messages. */
-static void say_accepted(char s[ACCEPTED])
+/* Returns the backend with this name of n letters, in capitals or not; NULL if
+ * there is none. rocm is what llama.cpp calls hip. */
+static const struct backend_ops *find_backend(const char *name, size_t n)
 {
-    int n = snprintf(s, ACCEPTED, "accepted: ");
-
+    if (n == 4 && ascii_same_start(name, "rocm", n)) {
+        name = "hip";
+        n = 3;
+    }
     for (int i = 0; device_backends[i]; i++)
-        if (device_backends[i]->open && n < ACCEPTED)
-            n += snprintf(s + n, (size_t)(ACCEPTED - n), "%s, ",
-                          device_backends[i]->accepts);
-    if (n < ACCEPTED)
-        snprintf(s + n, (size_t)(ACCEPTED - n),
-                 "an empty item; separate items by one comma");
-}
-
-static const struct backend_ops *find_backend(const char *name)
-{
-    for (int i = 0; device_backends[i]; i++)
-        if (device_backends[i]->open &&
-            strcmp(device_backends[i]->name, name) == 0)
+        if (device_backends[i]->open && strlen(device_backends[i]->name) == n &&
+            ascii_same_start(device_backends[i]->name, name, n))
             return device_backends[i];
     return NULL;
 }
@@ -63,9 +53,9 @@ pl_status device_item_bad(const struct device_item *it, pl_err *err,
     va_start(ap, fmt);
     numeral_vprint(what, sizeof what, fmt, ap);
     va_end(ap);
-    return err_set(err, PL_BAD_ARGUMENT, "device \"%s\": %s; %s",
+    return err_set(err, PL_BAD_ARGUMENT, "device \"%s\": %s%s%s",
                    err_shown(shown, it->text, (size_t)it->len), what,
-                   it->accepted);
+                   it->accepted[0] ? "; accepted: " : "", it->accepted);
 }
 
 pl_status device_list_append(struct device_list *l, const struct device_desc *d,
@@ -298,47 +288,63 @@ enum { CORE_MAX = sizeof((struct device_desc *)0)->core / sizeof(int) };
 
 /* ---- items ------------------------------------------------------------- */
 
-/* Returns the error for an item whose name is not a backend's. The message
- * tells the number of cores and NUMA nodes of this machine and lists the
- * accepted items. */
-static pl_status no_such_kind(const struct device_item *it, size_t n,
-                              pl_err *err)
+/* Returns the error for an item whose name is not a backend's. */
+static pl_status unknown_backend(const struct device_item *it, size_t n,
+                                 pl_err *err)
 {
-    const struct topology *t = it->topology;
-    struct topology own = {0};
-    char shown[ERR_SHOWN], here[80] = "";
+    char names[160] = "";
+    size_t at = 0;
 
-    if (n == 4 && strncmp(it->text, "none", n) == 0)
-        return device_item_bad(it, err, "none excludes other devices");
-    if ((!t || t->n_core == 0) && topology_load(&own, NULL) == PL_OK)
-        t = &own;
-    if (t && t->n_core > 0)
-        snprintf(here, sizeof here,
-                 "; this machine has %d core%s in %d NUMA node%s", t->n_core,
-                 t->n_core == 1 ? "" : "s", t->n_node,
-                 t->n_node == 1 ? "" : "s");
-    topology_fini(&own);
-    return device_item_bad(
-        it, err,
-        "unknown type \"%s\"%s; plan for other machines with --device-spec",
-        err_shown(shown, it->text, n), here);
+    if (n == 4 && ascii_same_start(it->text, "none", n))
+        return device_item_bad(it, err,
+                               "none excludes other devices; give it alone");
+    for (int i = 0; device_backends[i] && at + 20 < sizeof names; i++)
+        if (device_backends[i]->open)
+            at += (size_t)snprintf(names + at, sizeof names - at, "%s, ",
+                                   device_backends[i]->name);
+    return device_item_bad(it, err,
+                           "unknown type; use %sor none; `plait devices` lists "
+                           "those of this machine, --device-spec describes "
+                           "others",
+                           names);
 }
 
-/* Sets it->name to the first `n` characters of the item. It must be the name of
- * a backend or, if `paper`, consist of letters, '_' and '-'. */
-static pl_status take_name(struct device_item *it, size_t n, bool paper,
-                           pl_err *err)
+/* Finds the backend of an item whose name has n characters. Without fields and
+ * count, as `bare` says, a number may follow the name: cuda0 is cuda:0. Where
+ * devices have no numbers, only 0 may, on a machine with one NUMA node. */
+static pl_status take_backend(struct device_item *it, size_t n, bool bare,
+                              pl_err *err)
+{
+    const char *digits = it->text + n;
+
+    it->ops = find_backend(it->text, n);
+    if (!it->ops && bare) {
+        while (digits > it->text && isdigit((unsigned char)digits[-1]))
+            digits--;
+        if (digits < it->text + n)
+            it->ops = find_backend(it->text, (size_t)(digits - it->text));
+        it->field = digits;
+    }
+    if (!it->ops)
+        return unknown_backend(it, n, err);
+    snprintf(it->name, sizeof it->name, "%s", it->ops->name);
+    it->accepted = it->ops->accepts;
+    if (it->ops->numbered || digits == it->text + n)
+        return PL_OK;
+    if (it->end - digits > 1 || *digits != '0' || !it->topology ||
+        it->topology->n_node != 1)
+        return device_item_bad(it, err, "its devices have no numbers");
+    it->field = it->end;
+    return PL_OK;
+}
+
+/* Sets it->name to the first `n` characters of the item, which must be letters,
+ * '_' and '-'. */
+static pl_status take_name(struct device_item *it, size_t n, pl_err *err)
 {
     const int most = (int)sizeof it->name - 1;
 
-    if (n == 0)
-        return device_item_bad(
-            it, err, "its name is missing, which has 1 to %d letters", most);
     snprintf(it->name, sizeof it->name, "%.*s", (int)n, it->text);
-    if (!paper)
-        return strlen(it->name) == n && find_backend(it->name)
-                   ? PL_OK
-                   : no_such_kind(it, n, err);
     if (n > (size_t)most)
         return device_item_bad(it, err, "its name is longer than %d letters",
                                most);
@@ -350,6 +356,7 @@ static pl_status take_name(struct device_item *it, size_t n, bool paper,
                 it, err, "its name may have letters, _ and -, not '%s'",
                 err_shown(shown, s, 1));
         }
+    it->ops = paper_kind();
     return PL_OK;
 }
 
@@ -363,9 +370,13 @@ static pl_status cut(struct device_item *it, const char *p, bool paper,
     const char *colon = memchr(p, ':', (size_t)(stop - p));
     size_t n = (size_t)((colon ? colon : stop) - p);
 
-    PL_TRY(take_name(it, n, paper, err));
     it->field = colon ? colon + 1 : stop;
     it->end = stop;
+    if (n == 0)
+        return device_item_bad(
+            it, err, "its name is missing; separate items by one comma");
+    PL_TRY(paper ? take_name(it, n, err)
+                 : take_backend(it, n, !colon && !star, err));
     if (colon && (it->field == it->end || it->end[-1] == ':'))
         return device_item_bad(it, err, "nothing after ':'");
     it->count = 0;
@@ -388,7 +399,8 @@ static bool is_word(const char *spec, const char *word)
     size_t n = strlen(word);
 
     spec += strspn(spec, " ");
-    return strncmp(spec, word, n) == 0 && spec[n + strspn(spec + n, " ")] == 0;
+    return ascii_same_start(spec, word, n) &&
+           spec[n + strspn(spec + n, " ")] == 0;
 }
 
 /* Parses a device string. If `paper`, it is a --device-spec string: devices are
@@ -398,20 +410,17 @@ static pl_status parse(struct device_list *out, const char *spec, bool paper,
                        int n_thread, const struct topology *t, pl_err *err)
 {
     struct device_list l = {0};
-    char accepted[ACCEPTED];
     pl_status s = PL_OK;
 
     *out = l;
     if (is_word(spec, "none"))
         return PL_OK;
-    if (paper)
-        snprintf(accepted, sizeof accepted, "%s", paper_kind()->accepts);
-    else
-        say_accepted(accepted);
     for (const char *p = spec; s == PL_OK;) {
         const char *end = p + strcspn(p, ",");
-        struct device_item it = {
-            .n_thread = n_thread, .topology = t, .accepted = accepted};
+        struct device_item it = {.n_thread = n_thread,
+                                 .topology = t,
+                                 .accepted =
+                                     paper ? paper_kind()->accepts : ""};
 
         p += strspn(p, " ");
         it.text = p;
@@ -421,7 +430,6 @@ static pl_status parse(struct device_list *out, const char *spec, bool paper,
         s = cut(&it, p, paper, err);
         if (s != PL_OK)
             break;
-        it.ops = paper ? paper_kind() : find_backend(it.name);
         s = it.ops->describe(&l, &it, err);
         if (*end == '\0')
             break;

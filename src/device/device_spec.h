@@ -23,7 +23,8 @@ struct device_item {
                                         core */
     const struct topology *topology; /* NULL if the devices are only
                                         described */
-    const char *accepted;            /* the accepted syntax, for messages */
+    const char *accepted;            /* the accepted syntax, for messages; "" if
+                                        the backend is not known yet */
 };
 
 /* Returns PL_BAD_ARGUMENT and sets an error that consists of the item, the

@@ -37,6 +37,10 @@ struct pl_template {
     struct chat_adapt adapt;
 };
 
+/* The templates of a file, for conversations without tools and with them. */
+static const char *const templates[] = {"tokenizer.chat_template",
+                                        "tokenizer.chat_template.tool_use"};
+
 static pl_status read_special(pl_template *t, const struct gguf *g, int i,
                               pl_err *err)
 {
@@ -78,19 +82,19 @@ static pl_status parse(pl_template *t, bool tools, const char *text, size_t len,
 }
 
 static pl_status read_template(pl_template *t, bool tools, const struct gguf *g,
-                               const char *key, pl_err *err)
+                               pl_err *err)
 {
     struct gguf_str text;
     pl_err why;
     pl_status s;
 
-    PL_TRY(gguf_get_str(g, key, &text, err));
+    PL_TRY(gguf_get_str(g, templates[tools], &text, err));
     if (!text.s)
         return PL_OK;
     s = parse(t, tools, text.s, text.len, &why);
-    return s == PL_OK
-               ? s
-               : err_set(err, s, "%s: %s: %s", gguf_path(g), key, why.message);
+    return s == PL_OK ? s
+                      : err_set(err, s, "%s: %s: %s", gguf_path(g),
+                                templates[tools], why.message);
 }
 
 /* Reads the special tokens from the file and, if `own`, the chat templates,
@@ -102,8 +106,8 @@ static pl_status read_file(pl_template *t, const struct gguf *g, bool own,
         PL_TRY(read_special(t, g, i, err));
     if (!own)
         return PL_OK;
-    PL_TRY(read_template(t, false, g, "tokenizer.chat_template", err));
-    PL_TRY(read_template(t, true, g, "tokenizer.chat_template.tool_use", err));
+    PL_TRY(read_template(t, false, g, err));
+    PL_TRY(read_template(t, true, g, err));
     if (!t->usual && !t->tool_use)
         return err_set(
             err, PL_NOT_FOUND,
@@ -148,29 +152,19 @@ static pl_status learn(pl_template *t, pl_err *err)
     return chat_adapt_learn(&t->adapt, &t->format, render, &r, err);
 }
 
-pl_status pl_template_create(pl_template **out, const char *text, size_t len,
-                             const char *path, pl_err *err)
+/* Creates a template from a text, a file, or both; one may be NULL. */
+static pl_status create(pl_template **out, const char *text, size_t len,
+                        const struct gguf *g, pl_err *err)
 {
-    pl_template *t;
-    struct gguf *g = NULL;
+    pl_template *t = calloc(1, sizeof *t);
     pl_status s = PL_OK;
 
-    PL_CLEAR(out);
-    PL_NEED(out, err);
-    if (!text && !path)
-        return err_set(err, PL_BAD_ARGUMENT,
-                       "pl_template_create: text and path are both NULL; give "
-                       "one");
-    t = calloc(1, sizeof *t);
     if (!t)
         return err_no_memory(err, "a chat template");
     if (text)
         s = parse(t, false, text, len, err);
-    if (s == PL_OK && path)
-        s = gguf_open(&g, path, err);
-    if (s == PL_OK && path)
+    if (s == PL_OK && g)
         s = read_file(t, g, !text, err);
-    gguf_close(g);
     if (s == PL_OK)
         s = learn(t, err);
     if (s == PL_OK)
@@ -178,6 +172,46 @@ pl_status pl_template_create(pl_template **out, const char *text, size_t len,
     else
         pl_template_free(t);
     return s;
+}
+
+pl_status pl_template_create(pl_template **out, const char *text, size_t len,
+                             const char *path, pl_err *err)
+{
+    struct gguf *g = NULL;
+    pl_status s;
+
+    PL_CLEAR(out);
+    PL_NEED(out, err);
+    if (!text && !path)
+        return err_set(err, PL_BAD_ARGUMENT,
+                       "pl_template_create: text and path are both NULL; give "
+                       "one");
+    if (path)
+        PL_TRY(gguf_open(&g, path, err));
+    s = create(out, text, len, g, err);
+    gguf_close(g);
+    return s;
+}
+
+pl_status pl_model_template(pl_template **out, const pl_model *m,
+                            const char *text, size_t len, pl_err *err)
+{
+    PL_CLEAR(out);
+    PL_NEED(out, err);
+    PL_NEED(m, err);
+    return create(out, text, len, m->file, err);
+}
+
+pl_status engine_template_keys(const struct gguf *g, pl_err *err)
+{
+    for (int i = 0; i < N_SPECIAL; i++)
+        (void)gguf_find(g, specials[i].key);
+    for (int tools = 0; tools < 2; tools++) {
+        struct gguf_str text;
+
+        PL_TRY(gguf_get_str(g, templates[tools], &text, err));
+    }
+    return PL_OK;
 }
 
 void pl_template_free(pl_template *t)

@@ -29,6 +29,10 @@ const struct tokenizer *engine_words(const pl_tokenizer *t);
 /* Returns the token texts that all grammars of the tokenizer share. */
 struct token_texts *engine_texts(const pl_tokenizer *t);
 
+/* Asks for the keys that chat templates read. Fails if a template is not a
+ * text. */
+pl_status engine_template_keys(const struct gguf *g, pl_err *err);
+
 struct pl_plan {
     const pl_model *model; /* borrowed */
     pl_graph *graph;

@@ -54,13 +54,17 @@ static bool read_number(const struct gguf_kv *kv, double *v)
 }
 
 /* Writes the error for a value that cannot be used, unless `err` has one of an
- * earlier key. */
+ * earlier key; that of an override replaces those of the file. */
 static void reject(const struct gguf *g, const struct gguf_kv *kv,
                    const char *wanted, pl_status *s, pl_err *err)
 {
     char value[80];
 
-    if (*s == PL_OK)
+    if (kv->overridden)
+        *s = err_set(err, PL_BAD_ARGUMENT,
+                     "%s: the override of key %s is %s, not %s; correct it",
+                     gguf_path(g), kv->key, gguf_value_text(kv, value), wanted);
+    else if (*s == PL_OK)
         *s = err_set(err, PL_BAD_FILE,
                      "%s: key %s is %s, not %s; it is passed over",
                      gguf_path(g), kv->key, gguf_value_text(kv, value), wanted);

@@ -12,7 +12,31 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Fails if an override is wrong for the code that reads its key after the model
+ * is opened, or if no code reads it. */
+static pl_status check_overrides(const pl_model *m, pl_err *err)
+{
+    pl_sampling sampling;
+    pl_status s;
+
+    pl_sampling_init(&sampling);
+    s = pl_model_sampling(m, &sampling, err);
+    if (s != PL_BAD_ARGUMENT)
+        s = engine_template_keys(m->file, err);
+    return s == PL_BAD_ARGUMENT ? s : gguf_check_overrides(m->file, err);
+}
+
 pl_status pl_model_open(pl_model **out, const char *path, pl_err *err)
+{
+    PL_CLEAR(out);
+    PL_NEED(out, err);
+    PL_NEED(path, err);
+    return pl_model_open_override(out, path, NULL, 0, err);
+}
+
+pl_status pl_model_open_override(pl_model **out, const char *path,
+                                 const char *const *overrides, int n,
+                                 pl_err *err)
 {
     pl_model *m;
     pl_status s;
@@ -20,10 +44,18 @@ pl_status pl_model_open(pl_model **out, const char *path, pl_err *err)
     PL_CLEAR(out);
     PL_NEED(out, err);
     PL_NEED(path, err);
+    PL_NEED_ARRAY(overrides, n, err);
+    if (n < 0)
+        return err_set(err, PL_BAD_ARGUMENT,
+                       "pl_model_open_override: n is %d; give 0 or more", n);
+    for (int i = 0; i < n; i++)
+        PL_NEED(overrides[i], err);
     m = calloc(1, sizeof *m);
     if (!m)
         return err_no_memory(err, "a model");
     s = gguf_open(&m->file, path, err);
+    if (s == PL_OK && n > 0)
+        s = gguf_override(m->file, overrides, n, err);
     if (s == PL_OK)
         s = model_open(&m->model, m->file, err);
     if (s == PL_OK) {
@@ -32,6 +64,8 @@ pl_status pl_model_open(pl_model **out, const char *path, pl_err *err)
                                   executed */
             s = PL_OK;
     }
+    if (s == PL_OK && n > 0)
+        s = check_overrides(m, err);
     if (s == PL_OK)
         *out = m;
     else

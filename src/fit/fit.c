@@ -270,11 +270,11 @@ static pl_status find_fallback(const struct fit *f, const pl_options *opt,
 }
 
 /* Why there is no plan. */
-static pl_status explain(const struct fit *f, const pl_options *opt,
+static pl_status explain(struct fit *f, const pl_options *opt,
                          int64_t n_ctx_train, pl_err *err)
 {
     struct plan_config_text *t =
-        calloc(2, sizeof *t); /* the table; what fits */
+        calloc(3, sizeof *t); /* the table; what fits; what saves memory */
     bool found = false;
     pl_status s = PL_OK;
 
@@ -289,17 +289,19 @@ static pl_status explain(const struct fit *f, const pl_options *opt,
     fit_table(t, f, f->nearest->q);
     for (int shorter = 0; shorter < 2 && !found && s == PL_OK; shorter++)
         s = find_fallback(f, opt, n_ctx_train, shorter, t + 1, &found, err);
-    if (t->n > 700)
-        strcpy(t->s + 700, "...");
+    if (s == PL_OK)
+        s = fit_savings(t + 2, f, err);
+    if (t->n > 560)
+        strcpy(t->s + 560, "...");
     if (s == PL_OK && found)
         s = err_set(err, PL_NO_DEVICE_MEMORY,
-                    "the model does not fit: %s;%.250s would fit", t->s,
-                    t[1].s);
+                    "the model does not fit: %s;%.250s would fit%s", t->s,
+                    t[1].s, t[2].s);
     else if (s == PL_OK)
         s = err_set(err, PL_NO_DEVICE_MEMORY,
-                    "the model does not fit: %s; use more devices, a smaller "
-                    "cache type%s or a smaller model",
-                    t->s,
+                    "the model does not fit: %s%s; use %smore devices%s or a "
+                    "smaller model",
+                    t->s, t[2].s, t[2].n > 0 ? "these options, " : "",
                     opt->no_fit || opt->fit_margin == 0
                         ? ""
                         : ", a smaller --fit-margin");
@@ -353,8 +355,8 @@ pl_status fit_create(struct compiled **out, char **text, int64_t *n_ctx,
         if (opt->n_ctx == PL_CTX_MODEL && *n_ctx < f->ctx_most)
             diag_add(&told, PL_LOG_WARN,
                      "the context is %" PRId64 " tokens of the model's %" PRId64
-                     ", which memory is too short for; use more devices, or a "
-                     "smaller cache type",
+                     ", which memory is too short for; use more devices, or "
+                     "smaller caches (-ctk q8_0 -ctv q8_0)",
                      *n_ctx, f->ctx_most);
         diag_emit(&told, opt->log, opt->log_user);
     }

@@ -2,6 +2,8 @@
 #include "fit/fit_internal.h"
 
 #include "base/bytes.h"
+#include "base/err.h"
+#include "quant/format.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -102,6 +104,120 @@ void fit_explain(pl_err *err, const struct compiled *q)
     fit_table(&t, NULL, q);
     at = strlen(err->message);
     snprintf(err->message + at, sizeof err->message - at, "; planned: %s", t.s);
+}
+
+/* ---- savings ------------------------------------------------------------ */
+
+/* Returns true if the memory of d lacks bytes, and no device before has the
+ * same memory. */
+static bool is_short(const struct fit *f, const struct compiled *q, int d)
+{
+    return fit_lacks(f, q, d) > 0 && !is_told(&q->list, d);
+}
+
+/* Appends what an option saves on all devices that lack memory, unless that is
+ * little of what is missing. */
+static void say_saving(struct plan_config_text *t, const struct fit *f,
+                       const char *option, int64_t bytes)
+{
+    const struct compiled *q = f->nearest->q;
+    char b[24];
+    int n = 0;
+
+    for (int d = 0; d < q->list.n; d++)
+        n += is_short(f, q, d);
+    if (bytes > f->nearest->missing / 64)
+        plan_config_format(t, "%s %s saves %s%s", t->n == 0 ? ";" : ",", option,
+                           bytes_text(b, (uint64_t)bytes),
+                           n > 1 ? " in all" : "");
+}
+
+/* Appends what the option saves with which `in` differs from the plan that
+ * lacks the least, on the devices that lack memory. */
+static pl_status try_saving(struct plan_config_text *t, struct fit *f,
+                            const struct plan_config *in, const char *option,
+                            pl_err *err)
+{
+    const struct compiled *q = f->nearest->q;
+    struct fit_candidate *p;
+    int64_t bytes = 0;
+
+    PL_TRY(candidate_compile(f, in, &p, err));
+    for (int d = 0; p && d < q->list.n; d++)
+        if (is_short(f, q, d))
+            bytes += fit_lacks(f, q, d) - fit_lacks(f, p->q, d);
+    fit_unref(p);
+    say_saving(t, f, option, bytes);
+    return PL_OK;
+}
+
+/* Returns the share of the caches' bytes that another format saves. Caches that
+ * are smaller already stay, as do states. */
+static double cache_share(const struct compiled *q, pl_format to)
+{
+    double all = 0, less = 0;
+
+    for (int i = 0; i < q->g->n_node; i++) {
+        const struct graph_node *n = &q->g->node[i];
+        const struct format_info *a = format_info(n->format);
+        const struct format_info *b = format_info(to);
+        double count, bytes;
+
+        if (n->op != OP_memory)
+            continue;
+        count = (double)graph_count(n, &q->max);
+        bytes = count * a->block_bytes / a->block;
+        all += bytes;
+        count *= (double)b->block_bytes / b->block;
+        if (!n->attr.state && n->dim[n->n_dim - 1].n % b->block == 0 &&
+            count < bytes)
+            less += bytes - count;
+    }
+    return all > 0 ? less / all : 0;
+}
+
+/* Appends what smaller formats of the caches save on devices that lack
+ * memory. */
+static void try_formats(struct plan_config_text *t, const struct fit *f)
+{
+    const struct compiled *q = f->nearest->q;
+    double share = cache_share(q, PL_Q8_0), bytes = 0;
+    const char *option = "-ctk q8_0 -ctv q8_0";
+
+    if (share <= 0) {
+        share = cache_share(q, PL_Q4_0);
+        option = "-ctk q4_0 -ctv q4_0";
+    }
+    for (int d = 0; d < q->list.n; d++)
+        if (is_short(f, q, d))
+            for (int k = 0; k < q->list.n; k++)
+                if (k == d ||
+                    device_shares_memory(&q->list.dev[d], &q->list.dev[k]))
+                    bytes += (double)q->low->prog[k].bytes[REGION_CACHE];
+    say_saving(t, f, option, (int64_t)(share * bytes));
+}
+
+pl_status fit_savings(struct plan_config_text *t, struct fit *f, pl_err *err)
+{
+    enum { LEAST_CTX = 256, LEAST_UBATCH = 32 };
+    struct plan_config in = f->nearest->in;
+    char option[32];
+    pl_status s = PL_OK;
+
+    if (in.n_ctx > LEAST_CTX) {
+        in.n_ctx = in.n_ctx / 2 > LEAST_CTX ? in.n_ctx / 2 : LEAST_CTX;
+        snprintf(option, sizeof option, "-c %" PRId64, in.n_ctx);
+        s = try_saving(t, f, &in, option, err);
+        in.n_ctx = f->nearest->in.n_ctx;
+    }
+    if (s == PL_OK && in.n_ubatch > LEAST_UBATCH) {
+        in.n_ubatch /= 2;
+        snprintf(option, sizeof option, "-ub %" PRId64, in.n_ubatch);
+        s = try_saving(t, f, &in, option, err);
+    }
+    if (s == PL_OK)
+        try_formats(t, f);
+    return s;
 }
 
 /* ---- remedies ----------------------------------------------------------- */

@@ -521,7 +521,25 @@ const struct gguf_tensor *gguf_tensor_at(const struct gguf *g, int64_t i)
 
 const struct gguf_kv *gguf_find(const struct gguf *g, const char *key)
 {
-    return gguf_kv_at(g, gguf_index_find(&g->part[0].kv_index, key));
+    const struct gguf_part *p = &g->part[0];
+    int64_t i = gguf_index_find(&p->kv_index, key);
+
+    if (i < 0)
+        return NULL;
+    if (!gguf_was_asked(g, i)) /* written once, as many threads may read */
+        atomic_store_explicit(&p->asked[i], true, memory_order_relaxed);
+    return &p->kv[i];
+}
+
+bool gguf_was_asked(const struct gguf *g, int64_t i)
+{
+    return atomic_load_explicit(&g->part[0].asked[i], memory_order_relaxed);
+}
+
+pl_status gguf_override(struct gguf *g, const char *const *text, int n,
+                        pl_err *err)
+{
+    return gguf_part_override(&g->part[0], text, n, err);
 }
 
 const struct gguf_tensor *gguf_find_tensor(const struct gguf *g,

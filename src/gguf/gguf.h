@@ -50,6 +50,7 @@ struct gguf_kv {
      * For a string, its length and then its bytes. */
     const unsigned char *data;
     const struct gguf_str *strs; /* [count] if elem is a string, else NULL */
+    bool overridden;             /* set by gguf_override, not by the file */
 };
 
 /* One tensor. dim[] is outermost first: a matrix [n_out, n_in] has
@@ -82,6 +83,21 @@ pl_status gguf_open_memory(struct gguf **out, const void *data, size_t size,
                            const char *name, pl_err *err);
 void gguf_close(struct gguf *g);
 
+/* Replaces keys of the metadata, or adds them, as if the file had them so. Each
+ * of text[n] is KEY=TYPE:VALUE, with the types int, float (32 bits), bool (true
+ * or false) and str; several are separated by commas. One in double quotes may
+ * have commas, and "" in it is a quote. A key that begins with a dot follows
+ * the name of the architecture. The last value of a key counts, but keys with a
+ * dot come after the others. Called before other threads have the file.
+ * PL_BAD_ARGUMENT: a text is malformed. */
+pl_status gguf_override(struct gguf *g, const char *const *text, int n,
+                        pl_err *err);
+/* Returns the name of a value's type in such a text, such as "int". */
+const char *gguf_override_type(const struct gguf_kv *kv);
+/* Fails with PL_BAD_ARGUMENT if nothing has asked for a key that gguf_override
+ * has set, so that it would change nothing. */
+pl_status gguf_check_overrides(const struct gguf *g, pl_err *err);
+
 const char *gguf_path(const struct gguf *g); /* of the first part */
 int gguf_n_part(const struct gguf *g);
 uint32_t gguf_version(const struct gguf *g);
@@ -97,6 +113,8 @@ const struct gguf_tensor *gguf_tensor_at(const struct gguf *g, int64_t i);
 const struct gguf_kv *gguf_find(const struct gguf *g, const char *key);
 const struct gguf_tensor *gguf_find_tensor(const struct gguf *g,
                                            const char *name);
+/* Returns true if gguf_find, or a typed look-up below, has found key i. */
+bool gguf_was_asked(const struct gguf *g, int64_t i);
 
 /* Copies bytes [offset, offset + bytes) of a tensor's data, which must exist,
  * to `dst`. Returns PL_BAD_FILE if the file has become shorter. */

@@ -11,7 +11,7 @@
  * Every count is compared with the remaining bytes before memory is allocated
  * for it. An element of a string array takes 16 bytes here and at least 8 in
  * the file. Names are copied once. All other allocations are at most about
- * 112 bytes for each key and 200 for each tensor, 33 MB for the limits in
+ * 121 bytes for each key and 200 for each tensor, 34 MB for the limits in
  * gguf_parse.h.
  * So no file makes the reader allocate more than twice its size + 64 MiB,
  * besides the copy of the parsed bytes.
@@ -290,14 +290,21 @@ static pl_status find_alignment(struct gguf_part *p, pl_err *err)
     return PL_OK;
 }
 
+pl_status gguf_part_room(struct gguf_part *p, uint64_t n, pl_err *err)
+{
+    p->kv = arena_alloc(&p->kv_arena, n, sizeof *p->kv);
+    p->asked = arena_alloc(&p->kv_arena, n, sizeof *p->asked);
+    if (!p->kv || !p->asked ||
+        !gguf_index_init(&p->kv_index, &p->kv_arena, p->kv, sizeof *p->kv, n))
+        return err_no_memory(err, "the keys of a GGUF file");
+    return PL_OK;
+}
+
 pl_status gguf_parse_kvs(struct gguf_part *p, pl_err *err)
 {
     struct reader r = {.part = p, .kind = "key", .err = err};
 
-    p->kv = arena_alloc(&p->kv_arena, p->n_kv, sizeof *p->kv);
-    if (!p->kv || !gguf_index_init(&p->kv_index, &p->kv_arena, p->kv,
-                                   sizeof *p->kv, p->n_kv))
-        return err_no_memory(err, "the keys of a GGUF file");
+    PL_TRY(gguf_part_room(p, p->n_kv, err));
     for (; r.i < p->n_kv; r.i++) {
         r.name = NULL;
         PL_TRY(read_kv(&r, &p->kv[r.i]));

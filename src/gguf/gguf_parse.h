@@ -10,6 +10,8 @@
 #include "gguf/gguf.h"
 #include "gguf/gguf_index.h"
 
+#include <stdatomic.h>
+
 /* Limits on the number of keys and of tensors. The largest model so far has
  * about 70,000 tensors, one for each expert. The limits bound the allocations
  * for a header, whatever the size of the file; see the sum in gguf_parse.c. */
@@ -37,6 +39,8 @@ struct gguf_part {
     uint64_t n_kv, n_tensor; /* from the header, checked */
     size_t alignment;
     struct gguf_kv *kv; /* [n_kv], owned by kv_arena */
+    /* [n_kv] true once a key was found; owned by kv_arena */
+    atomic_bool *asked;
     struct gguf_index kv_index;
     struct arena kv_arena;
     size_t at; /* the next byte to parse */
@@ -53,6 +57,13 @@ pl_status gguf_parse_header(struct gguf_part *p, pl_err *err);
 /* Parses the metadata into p->kv, which kv_arena owns, and sets
  * p->alignment. */
 pl_status gguf_parse_kvs(struct gguf_part *p, pl_err *err);
+
+/* Allocates p->kv, p->asked and an empty index for n keys. */
+pl_status gguf_part_room(struct gguf_part *p, uint64_t n, pl_err *err);
+
+/* See gguf_override; `p` is the first part. */
+pl_status gguf_part_override(struct gguf_part *p, const char *const *text,
+                             int n, pl_err *err);
 
 /* Parses the n_tensor tensors of part number `part_no` into all[first] and the
  * following elements; `x` is the index over all[]. Allocates names in `a`.

@@ -207,6 +207,13 @@ static pl_status wrong(const struct gguf_part *p, const struct gguf_kv *kv,
 {
     char key[ERR_SHOWN], value[ERR_SHOWN];
 
+    if (kv->overridden)
+        return err_set(err, PL_BAD_ARGUMENT,
+                       "%s: the override of key %s is %s:%s where %s is "
+                       "expected; correct it",
+                       p->label, err_shown(key, kv->key, strlen(kv->key)),
+                       gguf_override_type(kv), gguf_value_text(kv, value),
+                       expected);
     return err_set(err, PL_BAD_FILE,
                    "%s: byte %zu: key %s is %s (type %s) where %s is expected; "
                    "convert the model again with a current converter",

@@ -212,7 +212,7 @@ static void put_scalar(struct gguf_writer *w, const char *key, enum gguf_type t,
     unsigned char data[8];
 
     store(data, bits, sizeof data);
-    gguf_put_kv(w, &(struct gguf_kv){key, t, t, 1, data, NULL});
+    gguf_put_kv(w, &(struct gguf_kv){key, t, t, 1, data, NULL, false});
 }
 
 void gguf_put_u32(struct gguf_writer *w, const char *key, uint32_t v)
@@ -242,14 +242,15 @@ void gguf_put_str(struct gguf_writer *w, const char *key, const char *v)
 {
     struct gguf_str s = {v, strlen(v)};
 
-    gguf_put_kv(w,
-                &(struct gguf_kv){key, GGUF_STRING, GGUF_STRING, 1, NULL, &s});
+    gguf_put_kv(w, &(struct gguf_kv){key, GGUF_STRING, GGUF_STRING, 1, NULL, &s,
+                                     false});
 }
 
 void gguf_put_strs(struct gguf_writer *w, const char *key,
                    const struct gguf_str *v, uint64_t n)
 {
-    gguf_put_kv(w, &(struct gguf_kv){key, GGUF_ARRAY, GGUF_STRING, n, NULL, v});
+    gguf_put_kv(
+        w, &(struct gguf_kv){key, GGUF_ARRAY, GGUF_STRING, n, NULL, v, false});
 }
 
 void gguf_put_array(struct gguf_writer *w, const char *key, enum gguf_type elem,

@@ -86,10 +86,7 @@ pl_status model_open(struct model **out, const struct gguf *file, pl_err *err)
     s = find_family(m, err);
     if (s != PL_OK)
         goto done;
-    m->asked =
-        arena_alloc(&m->arena, (size_t)gguf_n_kv(file), sizeof *m->asked);
-    s = m->asked ? model_params_read(m, err)
-                 : err_no_memory(err, "hyper-parameters");
+    s = model_params_read(m, err);
     if (s != PL_OK)
         goto done;
     s = pl_graph_create(&g, err);
@@ -102,7 +99,6 @@ pl_status model_open(struct model **out, const struct gguf *file, pl_err *err)
         s = model_judge_unread(m, g, err);
     if (s != PL_OK)
         goto done;
-    m->asked = NULL; /* from here on, several threads may use the model */
     *out = m;
     m = NULL; /* the caller owns it now */
 done:

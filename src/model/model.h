@@ -45,7 +45,8 @@ struct model {
     const struct gguf *file; /* borrowed until model_close */
     const struct model_family *family;
     struct arena arena; /* owns the arrays below */
-    int64_t n_vocab, n_ctx_train, d_model;
+    int64_t n_vocab, d_model;
+    int64_t n_ctx_train;   /* in tokens; as far as YaRN extends it */
     int64_t n_layer;       /* layers of the network */
     int64_t n_next;        /* multi-token-prediction blocks after them */
     const char *vocab_key; /* the key that n_vocab comes from */
@@ -84,10 +85,7 @@ struct model {
     float query_scale;   /* factor of attention's scores */
     float softcap;       /* logits become c tanh(x / c); 0 if none */
     pl_pooling pooling;  /* how the file wants embeddings pooled */
-    /* [number of keys] true for the keys that were asked for; only while the
-     * model is opened. */
-    bool *asked;
-    int64_t n_unused; /* tensors of the file that the graph does not read */
+    int64_t n_unused;    /* tensors of the file that the graph does not read */
     /* Names the keys and tensors that no code knows, for a warning; NULL if
      * there are none. */
     const char *unread;

@@ -12,12 +12,7 @@
 const char *params_key(const struct model *m, const char *name,
                        struct params_key *k)
 {
-    const struct gguf_kv *kv;
-
     snprintf(k->s, sizeof k->s, "%s.%s", m->family->arch, name);
-    kv = m->asked ? gguf_find(m->file, k->s) : NULL;
-    if (kv)
-        m->asked[kv - gguf_kv_at(m->file, 0)] = true;
     return k->s;
 }
 
@@ -282,6 +277,13 @@ static pl_status read_turns(const struct model *m, struct turns *t, pl_err *err)
         t->slow, t->fast);
 }
 
+/* Reads the length of the context that YaRN extends. */
+static pl_status read_original(const struct model *m, int64_t *out, pl_err *err)
+{
+    return params_get(m, "rope.scaling.original_context_length", m->n_ctx_train,
+                      1, MAX_WIDTH, out, err);
+}
+
 /* Sets the parameters of YaRN (arXiv:2309.00071). Pairs that turn often within
  * the original context keep their frequency, slow ones are interpolated, and a
  * ramp connects the two. Cos and sin are scaled by mscale. */
@@ -471,8 +473,7 @@ pl_status params_rope(const struct model *m, double base, pl_rope *out,
                        "supported",
                        path, k.s, (int)(scaling.len < 40 ? scaling.len : 40),
                        scaling.s);
-    PL_TRY(params_get(m, "rope.scaling.original_context_length", m->n_ctx_train,
-                      1, MAX_WIDTH, &n_ctx, err));
+    PL_TRY(read_original(m, &n_ctx, err));
     PL_TRY(read_turns(m, &turns, err));
     set_yarn(out, base, factor, (double)n_ctx, turns);
     return PL_OK;
@@ -492,6 +493,19 @@ static void follow_layers(struct model *m)
     for (size_t k = 0; k < sizeof all / sizeof all[0]; k++)
         for (int64_t i = m->n_layer; all[k] && i < m->n_layer + m->n_next; i++)
             ((int64_t *)all[k])[i] = all[k][last];
+}
+
+/* Raises n_ctx_train to the context that YaRN reaches. */
+static pl_status extend_context(struct model *m, pl_err *err)
+{
+    int64_t n, reach;
+
+    if (!m->rope.yarn)
+        return PL_OK;
+    PL_TRY(read_original(m, &n, err));
+    reach = llround(fmin((double)n / (double)m->rope.freq_scale, INT32_MAX));
+    m->n_ctx_train = m->n_ctx_train > reach ? m->n_ctx_train : reach;
+    return PL_OK;
 }
 
 pl_status model_params_read(struct model *m, pl_err *err)
@@ -521,6 +535,7 @@ pl_status model_params_read(struct model *m, pl_err *err)
     m->query_scale = (float)(1 / sqrt((double)m->d_key[0]));
     if (m->family->read)
         PL_TRY(m->family->read(m, err));
+    PL_TRY(extend_context(m, err));
     follow_layers(m);
     for (int64_t i = 0; i < m->n_layer; i++)
         if (m->n_head_kv[i] == 0 && !(m->recurrent && m->recurrent[i]))

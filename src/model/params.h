@@ -24,8 +24,7 @@ enum {
 struct params_key {
     char s[96];
 };
-/* Writes the full key "ARCH.NAME" to *k and returns k->s. While the model is
- * opened, also notes that the key was asked for. */
+/* Writes the full key "ARCH.NAME" to *k and returns k->s. */
 const char *params_key(const struct model *m, const char *name,
                        struct params_key *k);
 /* Reads an integer in lo .. hi; uses `def` if the key is absent. */

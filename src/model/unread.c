@@ -7,6 +7,9 @@
  *                value is the one with which plait computes anyway
  *   unknown      named in a warning
  *
+ * A caller may not override a key that is harmless or unknown, as that changes
+ * nothing: gguf_check_overrides rejects what is not noted as asked for here.
+ *
  * An unread tensor rejects the file, as in llama.cpp, unless it is harmless. A
  * family that begins to read a key or a tensor needs no change here. */
 #include "base/err.h"
@@ -194,16 +197,20 @@ static pl_status judge_key(const struct model *m, const struct gguf_kv *kv,
 
     if (is_harmless(name) || is_of_absent_part(m, name))
         return PL_OK;
-    for (size_t i = 0; i < sizeof decisive / sizeof *decisive; i++)
-        if (!strcmp(name, decisive[i].name))
-            return has_only(kv, decisive[i].a, decisive[i].b)
-                       ? PL_OK
-                       : reject_key(m, kv, decisive[i].a, decisive[i].b, err);
+    for (size_t i = 0; i < sizeof decisive / sizeof *decisive; i++) {
+        if (strcmp(name, decisive[i].name) != 0)
+            continue;
+        (void)gguf_find(m->file, kv->key); /* notes that it counts */
+        return has_only(kv, decisive[i].a, decisive[i].b)
+                   ? PL_OK
+                   : reject_key(m, kv, decisive[i].a, decisive[i].b, err);
+    }
     /* A window as wide as the context hides nothing. */
     if (!strcmp(name, "attention.sliding_window") && gguf_as_f64(kv, 0, &v) &&
         (v <= 0 || v >= (double)m->n_ctx_train))
         return PL_OK;
-    add_unknown(u, "key", kv->key);
+    if (!kv->overridden)
+        add_unknown(u, "key", kv->key);
     return PL_OK;
 }
 
@@ -215,7 +222,7 @@ static pl_status judge_keys(const struct model *m, struct unknown *u,
     for (int64_t i = 0; i < gguf_n_kv(m->file); i++) {
         const struct gguf_kv *kv = gguf_kv_at(m->file, i);
 
-        if (!m->asked[i] && begins(kv->key, m->family->arch) &&
+        if (!gguf_was_asked(m->file, i) && begins(kv->key, m->family->arch) &&
             kv->key[n] == '.')
             PL_TRY(judge_key(m, kv, kv->key + n + 1, u, err));
     }

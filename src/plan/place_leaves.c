@@ -5,6 +5,7 @@
  * layer's group. Only overrides use names. */
 #include "plan/place_inner.h"
 
+#include "base/ascii.h"
 #include "base/err.h"
 #include "plan/apportion.h"
 #include "plan/override.h"
@@ -104,12 +105,12 @@ static pl_status read_where(const struct leaves *y, const struct override *o,
     if (strcmp(s, "CPU") == 0)
         s = "host";
     for (int i = 0; i < y->p->n_group; i++)
-        if (strcmp(y->p->group[i].name, s) == 0) {
+        if (ascii_same(y->p->group[i].name, s)) {
             *out = (struct where){TO_GROUP, i};
             return PL_OK;
         }
     for (int i = 0; i < y->list->n; i++)
-        if (strcmp(y->list->dev[i].name, s) == 0) {
+        if (ascii_same(y->list->dev[i].name, s)) {
             *out = (struct where){TO_DEVICE, i};
             return PL_OK;
         }

@@ -1,4 +1,5 @@
-/* Implements pl_inspect: prints the contents of a GGUF file as text or JSON.
+/* Implements pl_inspect and pl_model_inspect: prints the contents of a GGUF
+ * file as text or JSON.
  *
  * The file need not be a model that plait supports. Its strings are untrusted.
  * Control characters are never written to the terminal. Invalid UTF-8 becomes
@@ -7,7 +8,7 @@
 #include "base/bytes.h"
 #include "base/err.h"
 #include "base/numeral.h"
-#include "gguf/gguf.h"
+#include "engine/engine.h"
 #include "report/state_inspect.h"
 #include "report/writer.h"
 
@@ -164,7 +165,7 @@ static void say_kv(const struct sink *to, const struct gguf_kv *kv,
     if (kv->type != GGUF_ARRAY) {
         writer_printf(to, "  %-6s  ", gguf_type_name(kv->type));
         say_element(to, kv, 0);
-        writer_printf(to, "\n");
+        writer_printf(to, kv->overridden ? "  (override)\n" : "\n");
         return;
     }
     snprintf(type, sizeof type, "%s[%" PRIu64 "]", gguf_type_name(kv->elem),
@@ -283,8 +284,9 @@ static json_t *json_kv(const struct gguf_kv *kv)
     json_t *values;
 
     if (kv->type != GGUF_ARRAY)
-        return json_pack("{s:s, s:o}", "type", gguf_type_name(kv->type),
-                         "value", json_element(kv, 0));
+        return json_pack("{s:s, s:o, s:o*}", "type", gguf_type_name(kv->type),
+                         "value", json_element(kv, 0), "overridden",
+                         kv->overridden ? json_true() : NULL);
     values = json_array();
     for (uint64_t i = 0; i < n; i++)
         if (json_array_append_new(values, json_element(kv, i)) != 0) {
@@ -385,22 +387,36 @@ static pl_status print_json(const struct gguf *g, const struct sink *to,
     return sink_json(to, all, "the description of a GGUF file", err);
 }
 
+static pl_status print(const struct gguf *g, bool json, const struct sink *to,
+                       pl_err *err)
+{
+    if (json)
+        return print_json(g, to, err);
+    print_text(g, to);
+    return PL_OK;
+}
+
 pl_status pl_inspect(const char *path, bool json, pl_write_fn *write,
                      void *user, pl_err *err)
 {
     struct sink to = {write, user};
     struct gguf *g;
-    pl_status s = PL_OK;
+    pl_status s;
 
     PL_NEED(path, err);
     PL_NEED(write, err);
     if (state_is(path))
         return state_inspect(path, json, write, user, err);
     PL_TRY(gguf_open(&g, path, err));
-    if (json)
-        s = print_json(g, &to, err);
-    else
-        print_text(g, &to);
+    s = print(g, json, &to, err);
     gguf_close(g);
     return s;
+}
+
+pl_status pl_model_inspect(const pl_model *m, bool json, pl_write_fn *write,
+                           void *user, pl_err *err)
+{
+    PL_NEED(m, err);
+    PL_NEED(write, err);
+    return print(m->file, json, &(struct sink){write, user}, err);
 }

@@ -257,6 +257,24 @@ static json_t *json_estimate(const struct plan_estimate *e)
                      if_ok(guessed, ok));
 }
 
+/* Returns the overrides of the model's keys as texts KEY=TYPE:VALUE. */
+static json_t *json_overrides(const struct gguf *g)
+{
+    json_t *all = json_array();
+    bool ok = true;
+
+    for (int64_t i = 0; i < gguf_n_kv(g); i++) {
+        const struct gguf_kv *kv = gguf_kv_at(g, i);
+        char value[80];
+
+        if (kv->overridden)
+            ok &= append(all, json_sprintf("%s=%s:%s", kv->key,
+                                           gguf_override_type(kv),
+                                           gguf_value_text(kv, value)));
+    }
+    return if_ok(all, ok);
+}
+
 pl_status plan_print_json(const pl_plan *p, const struct plan_facts *f,
                           const struct sink *to, pl_err *err)
 {
@@ -267,11 +285,13 @@ pl_status plan_print_json(const pl_plan *p, const struct plan_facts *f,
     return sink_json(
         to,
         json_pack(
-            "{s:s, s:o, s:s, s:s, s:i, s:s, s:I, s:I, s:I, s:o, s:{s:I}, s:o, "
+            "{s:s, s:o, s:o, s:s, s:s, s:i, s:s, s:I, s:I, s:I, s:o, s:{s:I}, "
+            "s:o, "
             "s:o, s:o, "
             "s:o, "
             "s:{s:i, s:I, s:o}, s:o, s:o, s:o}",
-            "arch", pl_model_arch(p->model), "options",
+            "arch", pl_model_arch(p->model), "overrides",
+            json_overrides(p->model->file), "options",
             sink_json_text(p->options, strlen(p->options)), "numeric_hash",
             hash, "numerics",
             p->numerics == PL_NUMERICS_FAST ? "fast" : "exact", "n_ranks",

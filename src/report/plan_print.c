@@ -587,6 +587,20 @@ static void say_options(const struct page *g)
     writer_printf(g->to, "\n");
 }
 
+static void say_overrides(const struct page *g)
+{
+    const struct gguf *f = g->p->model->file;
+    char value[80];
+
+    for (int64_t i = 0; i < gguf_n_kv(f); i++) {
+        const struct gguf_kv *kv = gguf_kv_at(f, i);
+
+        if (kv->overridden)
+            writer_printf(g->to, "override  %.300s=%s:%s\n", kv->key,
+                          gguf_override_type(kv), gguf_value_text(kv, value));
+    }
+}
+
 static void say_all(const struct page *g)
 {
     const struct compiled *q = g->p->compiled;
@@ -595,6 +609,7 @@ static void say_all(const struct page *g)
     writer_printf(g->to, "model     %.300s\n", gguf_path(g->p->model->file));
     writer_printf(g->to, "          %s, %" PRId64 " layers\n",
                   pl_model_arch(g->p->model), g->p->model->model->n_layer);
+    say_overrides(g);
     say_options(g);
     writer_printf(
         g->to,

@@ -291,6 +291,31 @@ static void model_open(struct walk *w)
     a->model = m;
 }
 
+static void model_open_override(struct walk *w)
+{
+    struct world *a = of(w);
+    pl_model *m = (pl_model *)w;
+    pl_model **out = NEED(w, out, &m);
+    const char *path = NEED(w, path, walk_string(w, a->path));
+    const char *all[2] = {
+        NEED(w, overrides[i], walk_string(w, ".rope.freq_base=float:9")),
+        "general.sampling.temp=int:1"};
+    const char *const *overrides = NEED(w, overrides, all);
+    pl_status s = pl_model_open_override(out, path, overrides, 2, walk_err(w));
+
+    walk_ended(w, s, !out || !m);
+    if (s == PL_OK)
+        pl_model_free(m);
+}
+
+static void model_inspect(struct walk *w)
+{
+    walk_ended(w,
+               pl_model_inspect(a_model(w), walk_chance(w, 2), a_write(w), w,
+                                walk_err(w)),
+               true);
+}
+
 static void model_free(struct walk *w)
 {
     pl_model_free(of(w)->model);
@@ -883,6 +908,23 @@ static void template_create(struct walk *w)
     a->template = t;
 }
 
+static void model_template(struct walk *w)
+{
+    struct world *a = of(w);
+    pl_template *t = (pl_template *)w;
+    pl_template **out = NEED(w, out, &t);
+    const char *text = walk_string(w, chat_text);
+    size_t len = strlen(text);
+    pl_status s =
+        pl_model_template(out, a_model(w), walk_may(w, text), len, walk_err(w));
+
+    walk_ended(w, s, !out || !t);
+    if (s != PL_OK)
+        return;
+    drop_template(a);
+    a->template = t;
+}
+
 static void template_free(struct walk *w)
 {
     drop_template(of(w));
@@ -1303,6 +1345,8 @@ static const struct walk_row rows[] = {
     {"pl_status_text", status_name},
     {"pl_inspect", inspect},
     {"pl_model_open", model_open},
+    {"pl_model_open_override", model_open_override},
+    {"pl_model_inspect", model_inspect},
     {"pl_model_free", model_free},
     {"pl_model_arch", model_says},
     {"pl_model_n_vocab", model_says},
@@ -1353,6 +1397,7 @@ static const struct walk_row rows[] = {
     {"pl_detokenize", detokenize},
     {"pl_detokenize_flush", detokenize},
     {"pl_template_create", template_create},
+    {"pl_model_template", model_template},
     {"pl_template_free", template_free},
     {"pl_template_text", template_says},
     {"pl_template_render", template_render},

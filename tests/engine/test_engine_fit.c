@@ -737,6 +737,71 @@ TEST(fit_remedies_are_true)
     pl_model_free(m);
 }
 
+/* Returns the bytes after `before` in a message of a plan that does not fit. */
+static double bytes_after(const pl_err *err, const char *before)
+{
+    const char *at = strstr(err->message, before);
+    char unit[4];
+    double n;
+
+    if (!at || sscanf(at + strlen(before), "%lf %3s", &n, unit) != 2)
+        fail_msg("no \"%s\": %s", before, err->message);
+    return n * (unit[0] == 'K' ? 1 << 10 : unit[0] == 'M' ? 1 << 20 : 1 << 30);
+}
+
+/* A device needs less with an option, by as many bytes as the message says that
+ * it saves. */
+TEST(fit_savings_are_true)
+{
+    static const struct {
+        const char *spec;
+        pl_options change;
+        const char *says;
+    } rows[] = {
+        {"gpu:1MiB:1TB/s", {.n_ctx = 4096}, "-c 4096 saves "},
+        {"gpu:1MiB:1TB/s", {.n_ubatch = 512}, "-ub 512 saves "},
+        {"gpu:1MiB:1TB/s",
+         {.cache_set = true, .cache_k = PL_Q8_0, .cache_v = PL_Q8_0},
+         "-ctk q8_0 -ctv q8_0 saves "},
+        {"gpu:1MiB:1TB/s*2", {.n_ctx = 4096}, "-c 4096 saves "},
+    };
+    pl_model *m = open_model(0);
+
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        const pl_options *change = &rows[i].change;
+        pl_options o = {.size = sizeof o,
+                        .device_spec = rows[i].spec,
+                        .split_mode = PL_SPLIT_TENSOR,
+                        .n_ctx = 8192,
+                        .n_ubatch = 1024,
+                        .no_fit = true};
+        double saves, n_dev = strchr(rows[i].spec, '*') ? 2 : 1, before;
+        pl_err err;
+        pl_plan *p;
+
+        assert_int_equal(pl_plan_create(&p, m, &o, &err), PL_NO_DEVICE_MEMORY);
+        before = bytes_after(&err, "gpu0: needs ");
+        saves = bytes_after(&err, rows[i].says);
+        assert_int_equal(strstr(err.message, "B in all, -ub ") != NULL,
+                         n_dev > 1);
+        if (change->n_ctx)
+            o.n_ctx = change->n_ctx;
+        if (change->n_ubatch)
+            o.n_ubatch = change->n_ubatch;
+        if (change->cache_set) {
+            o.cache_set = true;
+            o.cache_k = change->cache_k;
+            o.cache_v = change->cache_v;
+        }
+        assert_int_equal(pl_plan_create(&p, m, &o, &err), PL_NO_DEVICE_MEMORY);
+        before -= bytes_after(&err, "gpu0: needs ");
+        if (fabs(before * n_dev - saves) > 0.02 * saves + (32 << 10))
+            fail_msg("%s%g, not %g: %s", rows[i].says, saves, before * n_dev,
+                     err.message);
+    }
+    pl_model_free(m);
+}
+
 static void keep_info(void *user, pl_log_level level, const char *text)
 {
     if (level == PL_LOG_INFO)

@@ -322,7 +322,7 @@ static struct gguf_kv scalar(enum gguf_type t, uint64_t bits,
 {
     for (int i = 0; i < 8; i++)
         data[i] = (unsigned char)(bits >> 8 * i);
-    return (struct gguf_kv){"k", t, t, 1, data, NULL};
+    return (struct gguf_kv){"k", t, t, 1, data, NULL, false};
 }
 
 TEST(gguf_values_convert_where_they_fit)

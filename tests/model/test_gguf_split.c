@@ -36,8 +36,8 @@ static void put_u16(struct gguf_writer *w, const char *key, int64_t v)
     unsigned char data[2] = {(unsigned char)v, (unsigned char)(v >> 8)};
 
     if (v >= 0)
-        gguf_put_kv(w,
-                    &(struct gguf_kv){key, GGUF_U16, GGUF_U16, 1, data, NULL});
+        gguf_put_kv(w, &(struct gguf_kv){key, GGUF_U16, GGUF_U16, 1, data, NULL,
+                                         false});
 }
 
 static void write_part(const char *path, const struct part *p)

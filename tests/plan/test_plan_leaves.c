@@ -97,7 +97,7 @@ TEST(leaves_follow_the_first_override_that_matches)
     MUST_BE_AT(O(OT("blk\\.[0-9]{1,2}\\.ffn_(up|down)_exps=CPU")),
                {"blk.0.ffn_up_exps.weight", "host"},
                {"blk.0.ffn_gate_exps.weight", "tensor"});
-    MUST_BE_AT(O(OT("^output=a1")), {"output.weight", "a1"},
+    MUST_BE_AT(O(OT("^output=A1")), {"output.weight", "a1"},
                {"output_norm.weight", "a1"}, {"token_embd.weight", "tensor"});
     MUST_BE_AT(O(LAYERS, OT("attn_q=a1,attn_k=layer1")),
                {"blk.0.attn_q.weight", "layer1"},

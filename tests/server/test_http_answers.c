@@ -246,7 +246,7 @@ TEST(http_who_leaves_before_the_answer_is_noticed_once)
     try_gone_is(&t, N_LEAVING);
     try_stop(&t);
     assert_null(strstr(t.log, "/hello"));
-    assert_non_null(strstr(t.log, "POST /hold - 0."));
+    assert_non_null(strstr(t.log, "127.0.0.1 POST /hold - ms="));
     assert_non_null(strstr(t.log, "the client disconnected"));
 }
 

@@ -721,6 +721,7 @@ TEST(http_listens_at_unix_sockets_and_several_addresses)
         assert_true(asks_at_path(path));
         try_stop(&t);
         assert_int_equal(access(path, F_OK), -1);
+        has(t.log, "unix GET /hello 200 ms=");
         if (!again) { /* what a server that was killed leaves */
             struct sockaddr_un a = {.sun_family = AF_UNIX};
             int fd = socket(AF_UNIX, SOCK_STREAM, 0);
@@ -731,6 +732,8 @@ TEST(http_listens_at_unix_sockets_and_several_addresses)
             close(fd);
         }
     }
+    assert_true(http_is_path("a.sock,::1", 6) && http_is_path("a/b", 3));
+    assert_false(http_is_path("::1,a.sock", 3) || http_is_path(".sock", 5));
     fclose(fopen(path, "w"));
     assert_int_equal(http_start(&second, &o, NULL, 0, try_error, NULL, &err),
                      PL_IO);

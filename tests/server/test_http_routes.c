@@ -461,7 +461,7 @@ TEST(http_log_has_a_line_a_request)
     try_load_is(&t, 0, 0);
     try_stop(&t);
     assert_null(strstr(t.log, "secret"));
-    assert_non_null(strstr(t.log, "GET /hello 200 0."));
-    assert_non_null(strstr(t.log, "POST /echo 200 0."));
-    assert_non_null(strstr(t.log, "GET /?[31m? 404 0."));
+    assert_non_null(strstr(t.log, "127.0.0.1 GET /hello 200 ms="));
+    assert_non_null(strstr(t.log, "127.0.0.1 POST /echo 200 ms="));
+    assert_non_null(strstr(t.log, "127.0.0.1 GET /?[31m? 404 ms="));
 }

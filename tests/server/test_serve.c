@@ -747,6 +747,118 @@ static char *ask_long(struct serve_try *s, int n, const char *timing,
     return text;
 }
 
+/* Returns the words of the log's line of request n, from its time on, in static
+ * memory. The request's connection may outlive its response for a moment. */
+static const char *line_of(const struct serve_try *s, int n)
+{
+    static char line[500];
+    const char *at = NULL;
+
+    while (!at) {
+        size_t size;
+        char *log = test_read(s->log, &size);
+
+        at = log;
+        for (int i = 0; at && i <= n; i++)
+            at = strstr(at + (i > 0), " 127.0.0.1 POST ");
+        if (at && strchr(at, '\n')) {
+            while (at > log && at[-1] != '\n')
+                at--;
+            snprintf(line, sizeof line, "%.*s", (int)strcspn(at, "\n"), at);
+        } else {
+            at = NULL;
+            usleep(10000);
+        }
+        free(log);
+    }
+    return line;
+}
+
+/* A line has time, client, method, path, status, tokens and milliseconds, but
+ * neither key nor text. */
+TEST(serve_logs_the_tokens_of_each_request)
+{
+    static const struct {
+        const char *path, *body; /* body NULL: of N_WORDS words */
+        int status;
+        const char *tokens;
+    } list[] = {
+        {"/v1/completions?key=k1", NULL, 200, "prompt=P cached=0 generated=8 "},
+        {"/completion", NULL, 200, "prompt=P cached=C generated=8 "},
+        {"/v1/completions",
+         "{\"prompt\":[[1,2,3],[4,5]],\"n\":2,\"max_tokens\":3,\"stream\":true,"
+         "\"ignore_eos\":true}",
+         200, "prompt=5 cached=0 generated=12 "},
+        {"/v1/embeddings", "{\"input\":[[1,2,3],[4,5]]}", 200,
+         "prompt=5 cached=0 "},
+        {"/v1/completions", "{\"prompt\":7}", 400, ""},
+        {"/tokenize", "{\"content\":\"dragon\"}", 200, ""},
+        {"/api/generate",
+         "{\"model\":\"fable-moe-Q8_0\",\"raw\":true,\"prompt\":\"dragon\","
+         "\"stream\":false,"
+         "\"options\":"
+         "{\"num_ctx\":9999,\"num_predict\":1}}",
+         200, "prompt=3 cached=0 generated=1 "},
+    };
+    char *log;
+    struct serve_try s;
+    size_t size;
+
+    serve_try_start(&s, "TZ=UTC-2", "--embeddings --api-key k1");
+    for (int i = 0; i < (int)(sizeof list / sizeof *list); i++) {
+        char head[300], text[200], path[100], tokens[100];
+        int year, n = 0, status, n_prompt, n_cached;
+        double ms;
+        struct try_client c;
+        struct try_answer a;
+        const char *line;
+        char *request =
+            list[i].body ? strdup(list[i].body) : long_request(N_WORDS, 8);
+
+        try_connect(&s.t, &c);
+        snprintf(head, sizeof head,
+                 "POST %s HTTP/1.1\r\nHost: localhost\r\nx-api-key: k1\r\n"
+                 "Content-Length: %zu\r\n\r\n",
+                 list[i].path, strlen(request));
+        try_send(&c, head);
+        try_send(&c, request);
+        try_read(&c, &a, false);
+        try_close(&c);
+        assert_int_equal(a.status, list[i].status);
+        line = line_of(&s, i);
+        if (sscanf(line,
+                   "plait serve: %d-%*d-%*dT%*d:%*d:%*d+0200 127.0.0.1 POST "
+                   "%99s %d %n",
+                   &year, path, &status, &n) != 3 ||
+            year < 2025 || strncmp(path, list[i].path, strlen(path)) != 0 ||
+            strchr(path, '?') || status != list[i].status)
+            fail_msg("%s", line);
+        snprintf(text, sizeof text, "%s", line + n);
+        if (sscanf(text, "prompt=%d cached=%d", &n_prompt, &n_cached) == 2 &&
+            !list[i].body) {
+            assert_true(n_prompt >= N_WORDS && n_cached < n_prompt);
+            assert_int_equal(n_cached > 0, i > 0);
+            snprintf(tokens, sizeof tokens, "prompt=%d cached=%d generated=8 ",
+                     n_prompt, n_cached);
+        } else {
+            snprintf(tokens, sizeof tokens, "%s", list[i].tokens);
+        }
+        if (strncmp(text, tokens, strlen(tokens)) != 0 ||
+            sscanf(text + strlen(tokens), "ms=%lf%n", &ms, &n) != 1 ||
+            text[strlen(tokens) + (size_t)n] != '\0')
+            fail_msg("%s", line);
+        free(a.body);
+        free(request);
+    }
+    serve_try_stop(&s);
+    log = test_read(s.log, &size);
+    assert_null(strstr(log, "dragon"));
+    assert_null(strstr(log, "k1"));
+    assert_non_null(strstr(log, "num_ctx 9999: the context has 512 tokens, and "
+                                "the model was trained on 512\n"));
+    free(log);
+}
+
 static int64_t number_of(const char *body, const char *name)
 {
     json_t *j = serve_try_json(body);

@@ -392,6 +392,40 @@ TEST(serve_models_have_options_of_their_own)
     serve_try_stop(&s);
 }
 
+/* Sections that scale positions alike in three ways, and one that does not. */
+TEST(serve_models_have_keys_of_their_own)
+{
+    static const char *const names[] = {"plain", "flags", "keys", "variables"};
+    const char *ini = test_temp("keys.ini");
+    char text[4096], args[512], ask[256], *answer[4];
+    struct serve_try s;
+
+    snprintf(text, sizeof text,
+             "[plain]\nmodel = %s\n"
+             "[flags]\nmodel = %s\nrope-scaling = yarn\nrope-scale = 4\n"
+             "yarn-orig-ctx = 64\n"
+             "[keys]\nmodel = %s\noverride-kv = "
+             "qwen3moe.rope.scaling.type=str:yarn,.rope.scaling.factor=float:4,"
+             ".rope.scaling.original_context_length=int:64\n"
+             "[variables]\nmodel = %s\nLLAMA_ARG_ROPE_SCALING_TYPE = yarn\n"
+             "LLAMA_ARG_ROPE_FREQ_SCALE = 0.25\n"
+             "LLAMA_ARG_YARN_ORIG_CTX = 64\n",
+             test_model(), test_model(), test_model(), test_model());
+    write_file(ini, text);
+    snprintf(args, sizeof args, "--models-preset '%s'", ini);
+    start(&s, args);
+    for (int i = 0; i < 4; i++) {
+        make_ask(ask, names[i], 7, 30, false);
+        answer[i] = text_of(serve_try_post(&s, "/v1/completions", ask, 200));
+    }
+    serve_try_stop(&s);
+    assert_string_not_equal(answer[0], answer[1]);
+    assert_string_equal(answer[1], answer[2]);
+    assert_string_equal(answer[1], answer[3]);
+    for (int i = 0; i < 4; i++)
+        free(answer[i]);
+}
+
 TEST(serve_models_names_what_is_wrong_in_presets)
 {
     static const struct {

@@ -332,6 +332,16 @@ TEST(serve_clock_that_jumps_changes_nothing)
 
 /* ---- its end ------------------------------------------------------------- */
 
+static void log_has(const struct serve_try *s, const char *text)
+{
+    size_t n;
+    char *log = test_read(s->log, &n);
+
+    if (!strstr(log, text))
+        fail_msg("\"%s\" is not in the log: %s", text, log);
+    free(log);
+}
+
 TEST(serve_sigterm_finishes_what_is_being_written)
 {
     char *body = make_request(2, 20, 300, ",\"seed\":1");
@@ -359,8 +369,40 @@ TEST(serve_sigterm_finishes_what_is_being_written)
     free(a.body);
     assert_int_equal(waitpid(s.pid, &status, 0), s.pid);
     assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    /* the request for the metrics may count, too */
+    log_has(&s, " may finish within 30 s; another signal ends ");
+    log_has(&s, " stopped\n");
     try_close(&idle);
     try_close(&late);
+    try_close(&busy);
+    free(body);
+}
+
+/* A second signal ends what still runs, and says so. */
+TEST(serve_second_signal_ends_what_is_running)
+{
+    char *body = make_request(2, 20, 6000, ",\"seed\":1,\"stream\":true");
+    struct try_client busy;
+    struct try_answer a;
+    struct serve_try s;
+    int status;
+
+    serve_try_start(&s, "", "-c 8192 -np 2");
+    try_connect(&s.t, &busy);
+    serve_try_send(&busy, "/v1/completions", body);
+    TEST_UNTIL(serve_try_metric(&s, "plait_prompt_tokens_total") > 0);
+    kill(s.pid, SIGTERM);
+    TEST_UNTIL(!try_connects(&s.t));
+    kill(s.pid, SIGTERM);
+    try_read(&busy, &a, false);
+    assert_non_null(strstr(a.body, "the server is stopping"));
+    free(a.body);
+    assert_int_equal(waitpid(s.pid, &status, 0), s.pid);
+    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    log_has(&s, " stopping: ");
+    log_has(&s, " at once\n");
+    log_has(&s, " ending ");
+    log_has(&s, " stopped\n");
     try_close(&busy);
     free(body);
 }

@@ -314,6 +314,12 @@ def embeddings():
             raises(ValueError, lambda: e.embed([]), 'token')
 
 
+def overrides():
+    with plait.Model(MODEL, ['tokenizer.ggml.add_bos_token=bool:true',
+                             'tokenizer.chat_template=str:{{ "a" }}']) as m:
+        assert m.tokenizer.adds_bos and m.template().render([]) == 'a'
+
+
 def states():
     with plait.Model(MODEL) as m, plait.Engine(m) as e, \
             plait.Engine(m, devices='cpu*2', n_ranks=1) as other:
@@ -356,6 +362,9 @@ def failures():
            status=plait.Status.NOT_FOUND)
     raises(TypeError, lambda: plait.Model(7), 'path')
     raises(ValueError, lambda: plait.Model('a\0b'), 'NUL')
+    raises(TypeError, lambda: plait.Model(MODEL, 'a=int:1'), 'not a list')
+    raises(plait.Error, lambda: plait.Model(MODEL, ['a=int:1']), 'key a ',
+           status=bad)
     with open('empty.gguf', 'wb') as f:
         f.write(b'GGUF')
     raises(plait.Error, lambda: plait.Model('empty.gguf'),

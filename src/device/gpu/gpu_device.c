@@ -469,6 +469,7 @@ const struct backend_ops opencl_ops =
 const struct backend_ops gpu_ops = {
     .name = "gpu",
     .accepts = "gpu (each GPU), gpu:0, gpu*2",
+    .numbered = true,
     .describe = gpu_describe,
     .open = gpu_open,
 };

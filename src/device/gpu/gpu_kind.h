@@ -32,7 +32,7 @@ void gpu_wait(struct backend *b);
 #define GPU_KIND(kind, its_driver, ...)                                        \
     {                                                                          \
         .name = #kind, .accepts = #kind ", " #kind ":0, " #kind "*2",          \
-        .driver = &its_driver, .describe = gpu_describe,                       \
+        .numbered = true, .driver = &its_driver, .describe = gpu_describe,     \
         .has_kernel = gpu_has_kernel, .packing = cpu_image_packing,            \
         .activations = cpu_image_activations, .scratch = gpu_scratch,          \
         .open = gpu_open, .close = gpu_close, .load = gpu_load,                \

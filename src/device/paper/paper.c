@@ -89,7 +89,7 @@ static size_t scratch(const struct device_desc *d,
 const struct backend_ops paper_ops = {
     .name = "paper",
     .accepts =
-        "accepted: NAME:MEMORY:BANDWIDTH/s[:flops=N][:link=BANDWIDTH/s]"
+        "NAME:MEMORY:BANDWIDTH/s[:flops=N][:link=BANDWIDTH/s]"
         "[:latency=TIME][:int8=N][:launch=TIME][:p2p=BANDWIDTH/s]"
         "[:bridge=BANDWIDTH/s][:available=MEMORY][:shared][*N] as in "
         "gpu:80GiB:3TB/s:link=64GB/s:latency=5us:flops=400T*8, and one named "
