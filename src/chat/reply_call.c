@@ -199,8 +199,9 @@ static bool unwrap(struct span t, struct reply_text *made, struct span *out)
 }
 
 /* Keys that objects of calls have besides those of the template. */
-static const char *const name_keys[] = {"name", NULL};
-static const char *const argument_keys[] = {"arguments", "parameters", NULL};
+static const char *const name_keys[] = {"name", "function", "tool_name", NULL};
+static const char *const argument_keys[] = {"arguments", "parameters", "args",
+                                            "input", NULL};
 static const char *const other_keys[] = {"id", "type", "function",
                                          "tool_call_id", NULL};
 
@@ -307,6 +308,20 @@ static struct span bare_name(const struct reply_format *f, struct span name)
     return name;
 }
 
+static bool ends_with(struct span t, struct span end)
+{
+    return end.n <= t.n && span_equal(span_from(t, t.n - end.n), end);
+}
+
+/* Returns true if `gap` may be between the name and the arguments of a call,
+ * where `args` is. Before it may be an identifier. */
+static bool is_gap(const struct reply_format *f, struct span gap,
+                   struct span args)
+{
+    return f->exact ? span_equal(gap, args)
+                    : ends_with(gap, args) || ends_with(args, gap);
+}
+
 /* Parses the name and the identifier of a CALLS_NAMED call. Advances *t to the
  * arguments. Returns false if there is no name. */
 static bool read_head(const struct reply_format *f, struct span *t,
@@ -319,7 +334,8 @@ static bool read_head(const struct reply_format *f, struct span *t,
     if (f->name_open.n > 0) { /* the identifier comes before the name */
         if (!span_begins(rest, f->name_open))
             return false;
-        out->id = out->name;
+        if (!f->no_id)
+            out->id = out->name;
         rest = span_from(rest, f->name_open.n);
         out->name = (struct span){rest.s, span_name(rest)};
         rest = span_from(rest, out->name.n);
@@ -327,7 +343,7 @@ static bool read_head(const struct reply_format *f, struct span *t,
     gap = rest;
     gap.n = span_find(rest, span_of("{"));
     *t = span_from(rest, gap.n);
-    if (f->exact && !span_equal(span_trim(gap), span_trim(f->args_open)))
+    if (!is_gap(f, span_trim(gap), span_trim(f->args_open)))
         return false;
     id = span_from(gap, span_find(gap, f->id_open));
     if (f->id_open.n > 0 && id.n > 0) {
@@ -392,7 +408,8 @@ static bool is_string(const json_t *schema, struct span value)
 
     if (!has_type(schema, "string") ||
         (has_type(schema, "null") &&
-         span_equal(span_trim(value), span_of("null"))))
+         (span_equal(span_trim(value), span_of("null")) ||
+          span_equal(span_trim(value), span_of("None")))))
         return false;
     for (int i = 0; i < 5; i++)
         if (has_type(schema, others[i]))
@@ -462,7 +479,7 @@ static struct span plain_text(struct span value)
     const struct span open = span_of("<![CDATA["), close = span_of("]]>");
 
     if (value.n < open.n + close.n || !span_begins(value, open) ||
-        !span_equal(span_from(value, value.n - close.n), close))
+        !ends_with(value, close))
         return value;
     return (struct span){value.s + open.n, value.n - open.n - close.n};
 }
