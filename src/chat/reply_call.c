@@ -673,6 +673,23 @@ static bool read_nested(const struct reply_format *f, struct span t,
     return true;
 }
 
+/* Removes a JSON string from the beginning of *t and sets *out to it, without
+ * its quotes. Returns false if it is incomplete or not a string. */
+static bool take_string(struct span *t, struct span *out)
+{
+    size_t n = 1;
+
+    if (t->n == 0 || t->s[0] != '"')
+        return false;
+    while (n < t->n && t->s[n] != '"')
+        n += t->s[n] == '\\' ? 2 : 1;
+    if (n >= t->n)
+        return false;
+    *out = (struct span){t->s + 1, n - 1};
+    *t = span_from(*t, n + 1);
+    return true;
+}
+
 /* ---- CALLS_QUOTED -------------------------------------------------------- */
 
 /* Appends a constant of Python as JSON and returns its length, or 0 if `t` does
@@ -709,6 +726,13 @@ static bool read_quoted(const struct reply_format *f, struct span t,
                 return false;
             reply_add_string(made, (struct span){text.s, n});
             n += 2 * f->quote.n;
+        } else if (t.s[0] == '"') { /* a string of JSON */
+            struct span text, rest = t;
+
+            if (!take_string(&rest, &text))
+                return false;
+            n = t.n - rest.n;
+            reply_add(made, (struct span){t.s, n});
         } else if ((t.s[0] == '{' || t.s[0] == ',') && t.n > 1) {
             /* A bare word before a colon is a key. */
             struct span key;
@@ -773,23 +797,6 @@ bool reply_call_in_value(const struct reply_format *f, struct span t)
 }
 
 /* ---- incomplete calls ---------------------------------------------------- */
-
-/* Removes a JSON string from the beginning of *t and sets *out to it, without
- * its quotes. Returns false if it is incomplete or not a string. */
-static bool take_string(struct span *t, struct span *out)
-{
-    size_t n = 1;
-
-    if (t->n == 0 || t->s[0] != '"')
-        return false;
-    while (n < t->n && t->s[n] != '"')
-        n += t->s[n] == '\\' ? 2 : 1;
-    if (n >= t->n)
-        return false;
-    *out = (struct span){t->s + 1, n - 1};
-    *t = span_from(*t, n + 1);
-    return true;
-}
 
 /* Removes a JSON value from the beginning of *t and sets *out to it, without
  * the quotes of a string. Returns false if it is incomplete. */
