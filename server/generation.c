@@ -356,14 +356,14 @@ static bool on_token(void *user, int32_t id, const float *logits)
 }
 
 /* Returns the next of the tokens that end reasoning which has reached its
- * limit, or -1. A grammar that covers the reasoning, too, has precedence. */
+ * limit, or -1. */
 static int32_t on_forced(void *user)
 {
     struct choice *c = user;
     const struct request *a = &c->of->request;
     const char *end = pl_reply_end_of_reasoning(c->reply);
-    bool over = a->limits_thinking && !c->of->reasons && end != NULL &&
-                c->n_thought >= a->think_tokens;
+    bool over =
+        a->limits_thinking && end != NULL && c->n_thought >= a->think_tokens;
 
     if (c->at_forced < c->n_forced)
         return c->forced[c->at_forced++];

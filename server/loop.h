@@ -63,8 +63,8 @@ struct task_callbacks {
      * Until then no end-of-text token is sampled. NULL if the grammar applies
      * from the beginning. */
     bool (*grammar_applies)(void *user);
-    /* Returns the token that must come next, or -1 if it is to be sampled. No
-     * grammar may apply to it. NULL if all are sampled. */
+    /* Returns the token that must come next, or -1 if it is to be sampled. A
+     * grammar that applies has precedence. NULL if all are sampled. */
     int32_t (*forced)(void *user);
     /* Returns the client's state. Called before every step, including while the
      * task waits. NULL if the client is always ready. */
