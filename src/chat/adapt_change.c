@@ -762,6 +762,22 @@ static void complete_schemas(struct conversation *w)
                         DEEPEST);
 }
 
+static void set_effort(struct conversation *w)
+{
+    static const char name[] = "reasoning_effort";
+    const char *had = json_string_value(json_object_get(w->extra, name));
+    const json_t *on = json_object_get(w->extra, "enable_thinking");
+
+    if (had && strcmp(had, "minimal") == 0)
+        set(w, w->extra, name, json_string("low"));
+    else if (had ? strcmp(had, "low") != 0 && strcmp(had, "high") != 0 &&
+                       strcmp(had, "no_think") != 0
+                 : json_is_true(on))
+        set(w, w->extra, name, json_string("high"));
+    else if (!had && json_is_false(on))
+        set(w, w->extra, name, json_string("no_think"));
+}
+
 static void null_tools(struct conversation *w)
 {
     if (!w->tools && !json_object_get(w->extra, "tools"))
@@ -775,15 +791,25 @@ static const struct {
     enum change is;
     void (*make)(struct conversation *w);
 } changes[] = {
-    {TOOLS, complete_tools},   {SCHEMAS, complete_schemas},
-    {NULL_TOOLS, null_tools},  {NAMES, name_results},
-    {SPLIT, split_calls},      {ORPHANS, orphans_to_user},
-    {IDS, nine_ids},           {NAMED_IDS, named_ids},
-    {CHANNELS, drop_channels}, {THOUGHT, join_thoughts},
-    {RESULTS, all_to_user},    {CALLS, calls_to_content},
-    {SYSTEM, one_system},      {NO_SYSTEM, no_system},
-    {USER, user_first},        {TURNS, take_turns},
-    {FILL, fill_empty},        {ARGUMENTS, arguments_to_text},
+    {TOOLS, complete_tools},
+    {SCHEMAS, complete_schemas},
+    {EFFORT, set_effort},
+    {NULL_TOOLS, null_tools},
+    {NAMES, name_results},
+    {SPLIT, split_calls},
+    {ORPHANS, orphans_to_user},
+    {IDS, nine_ids},
+    {NAMED_IDS, named_ids},
+    {CHANNELS, drop_channels},
+    {THOUGHT, join_thoughts},
+    {RESULTS, all_to_user},
+    {CALLS, calls_to_content},
+    {SYSTEM, one_system},
+    {NO_SYSTEM, no_system},
+    {USER, user_first},
+    {TURNS, take_turns},
+    {FILL, fill_empty},
+    {ARGUMENTS, arguments_to_text},
     {PARTS, content_to_parts},
 };
 static_assert(sizeof changes / sizeof changes[0] == N_CHANGE,

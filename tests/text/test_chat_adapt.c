@@ -368,6 +368,30 @@ TEST(adapt_sets_the_variables_that_templates_expect)
             "yFalse x Mar 09 2025 TrueFalse False");
 }
 
+/* A template that knows enable_thinking only as an effort. */
+TEST(adapt_switches_reasoning_by_effort)
+{
+    static const char form[] = EACH SHOW
+        "{% if reasoning_effort|default('no_think') not in ['no_think', 'low', "
+        "'high'] %}{{ raise_exception('no such effort') }}{% endif %}"
+        "{{ '<think>' if reasoning_effort|default('no_think') != 'no_think' }}"
+        "{{ reasoning_effort }}";
+    static const char other[] = "{{ reasoning_effort }}{{ enable_thinking }}";
+    static const char *const row[][2] = {
+        {NULL, "[user a]"},
+        {"{'enable_thinking': true}", "[user a]<think>high"},
+        {"{'enable_thinking': false}", "[user a]no_think"},
+        {"{'reasoning_effort': 'low'}", "[user a]<think>low"},
+        {"{'reasoning_effort': 'minimal'}", "[user a]<think>low"},
+        {"{'reasoning_effort': 'medium', 'enable_thinking': true}",
+         "[user a]<think>high"},
+    };
+
+    for (size_t i = 0; i < sizeof row / sizeof row[0]; i++)
+        becomes(form, "[" U("a") "]", NULL, row[i][0], row[i][1]);
+    becomes(other, "[]", NULL, "{'enable_thinking': false}", "False");
+}
+
 /* The error is that of the conversation as it was given, not of an attempt. */
 TEST(adapt_tells_the_templates_own_error)
 {
