@@ -135,6 +135,8 @@ struct request {
     bool must_call;      /* the answer must call a tool */
     const char *call;    /* name of the tool that must be called; NULL for
                             any */
+    bool functions;      /* tools are "functions", the older form, and the
+                            answer has a "function_call" */
     bool single_call;    /* at most one call (parallel_tool_calls) */
 
     bool stream, usage; /* usage: a stream ends with a usage object */
