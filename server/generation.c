@@ -831,7 +831,7 @@ static bool has_role(const json_t *messages, size_t i, const char *role)
  * there is only one turn, or if out of memory. */
 static bool drop_turn(char **messages)
 {
-    json_t *all = json_loads(*messages, 0, NULL);
+    json_t *all = json_text_load(*messages, strlen(*messages), 0, NULL);
     size_t n = json_array_size(all), from = 0, to;
     char *text = NULL;
 
@@ -842,7 +842,7 @@ static bool drop_turn(char **messages)
     for (size_t i = from; i < to && to < n; i++)
         json_array_remove(all, from);
     if (to < n)
-        text = json_dumps(all, JSON_COMPACT);
+        text = json_text_dump(all, JSON_COMPACT);
     json_decref(all);
     if (!text)
         return false;

@@ -133,7 +133,7 @@ static bool check_needs(const struct request_reader *r)
 bool request_dump(struct request_reader *r, const json_t *j, char **out)
 {
     free(*out);
-    *out = json_dumps(j, JSON_COMPACT | JSON_ENCODE_ANY);
+    *out = json_text_dump(j, JSON_COMPACT | JSON_ENCODE_ANY);
     return *out != NULL || api_error_set_memory(r->f.why);
 }
 

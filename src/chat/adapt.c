@@ -3,6 +3,7 @@
 
 #include "base/err.h"
 #include "base/numeral.h"
+#include "base/wide_json.h"
 #include "chat/adapt_change.h"
 
 #include <stdlib.h>
@@ -15,7 +16,8 @@
 static json_t *load(struct conversation *w, const char *text, json_type type)
 {
     json_error_t e = {.line = -1};
-    json_t *j = text ? json_loads(text, JSON_ALLOW_NUL, &e) : NULL;
+    json_t *j =
+        text ? wide_json_marked(text, strlen(text), JSON_ALLOW_NUL, &e) : NULL;
 
     if (j && json_typeof(j) == type)
         return j;

@@ -1,6 +1,8 @@
 /* Changes of conversations; see adapt_change.h. */
 #include "chat/adapt_change.h"
 
+#include "base/wide_json.h"
+
 #include <assert.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -552,7 +554,7 @@ char *conversation_dump(const json_t *j)
         return NULL;
     }
     s[n] = '\0';
-    return s;
+    return wide_unmark(s);
 }
 
 static json_t *dumped(const json_t *j)

@@ -4,6 +4,7 @@
 
 #include "base/err.h"
 #include "base/numeral.h"
+#include "base/wide_json.h"
 #include "chat/reply_inner.h"
 
 #include <stdlib.h>
@@ -198,7 +199,7 @@ static pl_status read_tools(struct pl_reply *r, const char *tools, pl_err *err)
     locale_t before = numeral_begin();
     json_error_t e = {.line = -1};
 
-    r->tools = json_loads(tools, JSON_ALLOW_NUL, &e);
+    r->tools = wide_json(tools, strlen(tools), JSON_ALLOW_NUL, &e);
     numeral_end(before);
     if (json_is_array(r->tools))
         return PL_OK;

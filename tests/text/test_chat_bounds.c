@@ -354,9 +354,29 @@ TEST(chat_variables_must_be_json)
     assert_int_equal(err.status, PL_BAD_ARGUMENT);
     assert_null(render_within("x", "[1]", &chat_usual_limits, &err));
     assert_int_equal(err.status, PL_BAD_ARGUMENT);
-    assert_null(render_within("x", "{\"a\": 99999999999999999999}",
-                              &chat_usual_limits, &err));
-    assert_int_equal(err.status, PL_BAD_ARGUMENT);
+}
+
+/* Integers beyond 64 bits are shown with all their digits. */
+TEST(chat_variables_keep_their_digits)
+{
+    static const char form[] =
+        "{{ a }} {{ -a }} {{ l }} {{ l|tojson }} {{ a is integer }} "
+        "{{ a is float }} {{ a is number }} {{ a is string }} {{ a > 5 }} "
+        "{{ a == b }} {{ a ~ '!' }}{% if a %}.{% endif %}";
+    pl_err err;
+    char *text = render_within(
+        form,
+        "{\"a\": 99999999999999999999, \"b\": 99999999999999999999, "
+        "\"l\": [-9223372036854775809, 9223372036854775807]}",
+        &chat_usual_limits, &err);
+
+    assert_non_null(text);
+    assert_string_equal(text, "99999999999999999999 -1e+20 "
+                              "[-9223372036854775809, 9223372036854775807] "
+                              "[-9223372036854775809, 9223372036854775807] "
+                              "True False True False True True "
+                              "99999999999999999999!.");
+    free(text);
 }
 
 TEST(chat_allocation_failures_leave_nothing)
