@@ -729,7 +729,23 @@ static void complete_tools(struct conversation *w)
     }
 }
 
-/* Gives the properties of a JSON Schema a type and a description. */
+/* Makes a list of types the first of them that is not "null". */
+static void one_type(struct conversation *w, json_t *schema)
+{
+    json_t *types = json_object_get(schema, "type"), *type;
+    size_t i;
+
+    json_array_foreach (types, i, type) {
+        const char *s = json_string_value(type);
+
+        if (s && strcmp(s, "null") != 0) {
+            set(w, schema, "type", json_incref(type));
+            return;
+        }
+    }
+}
+
+/* Gives the properties of a JSON Schema one type and a description. */
 static void complete_schema(struct conversation *w, json_t *schema, int depth)
 {
     json_t *all = json_object_get(schema, "properties"), *p;
@@ -743,11 +759,13 @@ static void complete_schema(struct conversation *w, json_t *schema, int depth)
             set(w, all, key, json_object());
             p = json_object_get(all, key);
         }
+        one_type(w, p);
         set_missing(w, p, "type", json_string("string"));
         set_missing(w, p, "description", json_string(""));
         complete_schema(w, p, depth - 1);
     }
     if (json_is_object(items)) {
+        one_type(w, items);
         set_missing(w, items, "type", json_string("string"));
         complete_schema(w, items, depth - 1);
     }

@@ -11,7 +11,7 @@
 enum change {
     IDS,       /* ids of calls have nine letters and digits */
     TOOLS,     /* tools have a description and parameters */
-    SCHEMAS,   /* parameters have a type and a description */
+    SCHEMAS,   /* parameters have one type and a description */
     SYSTEM,    /* only the first message is a system message */
     NO_SYSTEM, /* system messages are part of messages of the user */
     SPLIT,     /* a message has one call */

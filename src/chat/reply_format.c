@@ -389,7 +389,6 @@ void reply_format_scan(struct reply_format *f, const char *source, size_t len)
 {
     const struct span t = {source, len};
 
-
     for (int i = 0; i < reply_n_pair; i++)
         if (span_contains(t, span_of(reply_pairs[i].close)) &&
             (reply_pairs[i].implied ||

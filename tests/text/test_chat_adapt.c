@@ -144,6 +144,12 @@ static const char parts[] =
 static const char needs_user[] =
     "{% if not messages|selectattr('role', 'equalto', 'user')|list %}"
     "{{ raise_exception('no user') }}{% endif %}" EACH SHOW;
+static const char deep_tools[] = /* Hermes 3 never ends with "null" */
+    "{%- macro of(type) -%}{%- if type == 'integer' -%}int{%- else -%}"
+    "{%- for t in type -%}{{- of(t) -}}{%- endfor -%}{%- endif -%}"
+    "{%- endmacro -%}{%- for t in tools -%}"
+    "{%- for k, p in t.function.parameters.properties.items() -%}"
+    "{{- of(p.type) -}}{%- endfor -%}{%- endfor -%}";
 static const char whole_tools[] =
     "{% for t in tools %}{{ '<' + t.function.name + ': ' + "
     "t.function.description + ' ' }}"
@@ -342,6 +348,16 @@ TEST(adapt_tools_become_what_templates_take)
          "{'type': 'object', 'properties': {'x': {'enum': ['y']}, "
          "'z': true}}}}]",
          NULL, "<f:  x:string z:string >"},
+        {whole_tools,
+         "[{'type': 'function', 'function': {'name': 'f', 'parameters': "
+         "{'type': 'object', 'properties': {'x': {'type': ['null', "
+         "'integer']}}}}}]",
+         NULL, "<f:  x:integer >"},
+        {deep_tools,
+         "[{'type': 'function', 'function': {'name': 'f', 'parameters': "
+         "{'type': 'object', 'properties': {'x': {'type': ['integer', "
+         "'null']}}}}}]",
+         NULL, "int"},
         {none_tools, NULL, NULL, "ok"},
         {"{% for t in tools %}{{ t }}{% endfor %}ok", NULL, NULL, "ok"},
     };
