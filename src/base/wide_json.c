@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What is written before and after an integer that does not fit in 64 bits. */
+/* The texts before and after an integer that does not fit in 64 bits. */
 struct respelling {
     const char *before, *after;
 };

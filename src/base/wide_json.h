@@ -16,8 +16,8 @@ json_t *wide_json_marked(const char *s, size_t n, size_t flags,
 /* Returns the digits of an integer that wide_json_marked made a string, with
  * its sign; NULL if `j` is something else. */
 const char *wide_digits(const json_t *j);
-/* Makes integers of such strings in a JSON text, which jansson wrote. `s` may be
- * NULL. Returns `s`. */
+/* Makes integers of such strings in a JSON text, which jansson wrote. `s` may
+ * be NULL. Returns `s`. */
 char *wide_unmark(char *s);
 
 #endif

@@ -306,8 +306,9 @@ static pl_status learn_reasoning(struct chat_adapt *a, reply_render_fn *render,
     return PL_OK;
 }
 
-/* Sets *text to what follows the message of a user in a prompt, with the changes
- * of `set` and the variables `extra`; to NULL if the template refuses it. */
+/* Sets *text to what follows the message of a user in a prompt, with the
+ * changes of `set` and the variables `extra`; to NULL if the template refuses
+ * it. */
 static pl_status prompt_end(const struct chat_adapt *a, unsigned set,
                             const char *extra, reply_render_fn *render,
                             void *user, char **text, pl_err *err)

@@ -3,9 +3,9 @@
 #include "chat/value.h"
 
 #include "base/hash64.h"
+#include "base/numeral.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 enum { FEW = 8 }; /* pairs that are searched linearly */
@@ -33,7 +33,7 @@ double value_as_float(struct value v)
         return v.str->s[0] == '-' ? -HUGE_VAL : HUGE_VAL;
     memcpy(digits, v.str->s, v.str->len);
     digits[v.str->len] = '\0';
-    return strtod(digits, NULL);
+    return numeral_double(digits, NULL);
 }
 
 bool value_truth(struct value v)

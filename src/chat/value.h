@@ -54,8 +54,8 @@ struct string {
 struct value {
     uint8_t kind;
     /* View: an enum view. String: STR_MARKUP or 0. Tuple: TUPLE_GROUP or 0.
-     * Float: FLOAT_DIGITS or 0. Undefined value: the kind of the object that lacks the attribute, or
-     * V_ABSENT for a variable that does not exist. */
+     * Float: FLOAT_DIGITS or 0. Undefined value: the kind of the object that
+     * lacks the attribute, or V_ABSENT for a variable that does not exist. */
     uint8_t sub;
     union {
         bool truth;

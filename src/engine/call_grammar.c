@@ -193,7 +193,8 @@ static bool is_known(const struct ends *e, int k, size_t n)
 
 /* Appends one alternative for each proper prefix of a marker, without the first
  * character of the prefix. `tail` selects what follows the prefix: 0 the first
- * character of a marker, 1 a character that does not continue the marker, 2 nothing. */
+ * character of a marker, 1 a character that does not continue the marker, 2
+ * nothing. */
 static void put_begun(struct gbnf_text *g, const struct ends *e, int tail,
                       const char *but, const char *escape)
 {
@@ -229,10 +230,10 @@ static void put_begun(struct gbnf_text *g, const struct ends *e, int tail,
  * expression follows the states of a search for the markers. A text is a
  * sequence of two kinds of items. One is a character other than the markers'
  * first. The other is that first character, then parts of markers that are
- * broken off by the first character again, then a character that does not continue a
- * marker. The text may end within a marker. `but` are further excluded
- * characters, as in a class. `escape` is the rule that stands for these, or
- * NULL. */
+ * broken off by the first character again, then a character that does not
+ * continue a marker. The text may end within a marker. `but` are further
+ * excluded characters, as in a class. `escape` is the rule that stands for
+ * these, or NULL. */
 static void put_without(struct gbnf_text *g, const struct ends *e,
                         const char *but, const char *escape)
 {
