@@ -937,7 +937,9 @@ void generation_start(struct service *v, struct http_request *r,
         .think_tokens = v->think_tokens,
         .seed = (uint64_t)time(NULL) ^ atomic_fetch_add(&v->n_response, 1)
                                            << 32,
-        .can = REQUEST_ALL,
+        .can = (REQUEST_GRAMMAR | REQUEST_SCHEMA | REQUEST_CALL |
+                ollama_traits(pl_template_text(v->form, false),
+                              pl_template_text(v->form, true))),
         .recall = response_store_get,
         .recall_user = &v->stored,
         .log = v->log,

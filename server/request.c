@@ -103,8 +103,26 @@ static bool check_beyond(const struct request_reader *r)
     return true;
 }
 
+/* Rejects a request of Ollama's API if it needs what the template lacks, in
+ * Ollama's words, by which clients know it. */
+static bool check_traits(const struct request_reader *r)
+{
+    const struct request *a = r->a;
+    const char *model = a->model != NULL ? a->model : "the model";
+
+    if ((OLLAMA >> a->kind & 1) == 0)
+        return true;
+    if (a->tools != NULL && (r->rules->can & REQUEST_TOOLS) == 0)
+        return api_error_set(r->f.why, 400, "unsupported_value", "tools",
+                             "%.200s does not support tools", model);
+    if (a->think && (r->rules->can & REQUEST_THINKING) == 0)
+        return api_error_set(r->f.why, 400, "unsupported_value", "think",
+                             "\"%.200s\" does not support thinking", model);
+    return true;
+}
+
 /* Rejects the request if it needs a feature that the server does not support.
- * Only this function checks rules->can. */
+ * Only these functions check rules->can. */
 static bool check_needs(const struct request_reader *r)
 {
     const struct request *a = r->a;
@@ -329,6 +347,7 @@ bool request_parse(struct request *a, enum request_kind kind, const char *body,
     log_passed(&r);
     text_free(&r.passed);
     a->kind = kind; /* readers of Ollama's requests change it */
+    ok = ok && check_traits(&r);
     json_decref(r.messages);
     json_decref(r.extra);
     if (!ok)

@@ -31,7 +31,12 @@ enum request_need {
     REQUEST_GRAMMAR = 1, /* output that is constrained by a GBNF grammar */
     REQUEST_SCHEMA = 2,  /* output that is constrained by a JSON Schema */
     REQUEST_CALL = 4,    /* output that must call a tool */
-    REQUEST_ALL = REQUEST_GRAMMAR | REQUEST_SCHEMA | REQUEST_CALL,
+    /* Tools and reasoning, which Ollama's API rejects if the template knows
+     * nothing of them. */
+    REQUEST_TOOLS = 8,
+    REQUEST_THINKING = 16,
+    REQUEST_ALL = REQUEST_GRAMMAR | REQUEST_SCHEMA | REQUEST_CALL |
+                  REQUEST_TOOLS | REQUEST_THINKING,
 };
 
 enum request_reasoning {
@@ -133,6 +138,7 @@ struct request {
     char *choices;       /* owned: a grammar that was made of choices */
     char format[64];     /* the field that has the schema or the grammar */
     bool must_call;      /* the answer must call a tool */
+    bool think;          /* Ollama: the answer must begin with reasoning */
     const char *call;    /* name of the tool that must be called; NULL for
                             any */
     bool functions;      /* tools are "functions", the older form, and the

@@ -17,9 +17,7 @@
 static const struct request_rules rules = {
     .n_vocab = 1000, .max_tokens = 77, .seed = 5, .max_texts = 16};
 static const struct request_rules can_all = {
-    .n_vocab = 1000,
-    .max_tokens = -1,
-    .can = REQUEST_GRAMMAR | REQUEST_SCHEMA | REQUEST_CALL};
+    .n_vocab = 1000, .max_tokens = -1, .can = REQUEST_ALL};
 
 /* Returns the text with " for each '. */
 static char *quoted(const char *text)
