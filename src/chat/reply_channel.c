@@ -85,7 +85,8 @@ bool reply_go_through_header(struct pl_reply *r, bool last)
         return false;
     if (n == t.n && last &&
         (span_begins(text, span_of("<|")) || span_equal(text, span_of("<")) ||
-         span_begins(text, span_of("to=functions.")))) {
+         span_begins(text, span_of("to=")) ||
+         span_begins(span_of("to="), text))) {
         r->at = r->seen = r->raw.n; /* cut in a header */
         return false;
     }
