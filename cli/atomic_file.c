@@ -21,7 +21,8 @@ struct identity {
     bool known;
     dev_t dev;
     ino_t ino;
-    const char *name; /* borrowed; "" if the file exists */
+    const char *name; /* borrowed; name of the file in its directory; "" if the
+                         file exists */
 };
 
 static struct identity identity_of(struct stat *st, const char *name)
@@ -86,8 +87,8 @@ static bool is_read(const struct identity *is, const char *path)
 
 /* ---- files of the options ------------------------------------------------ */
 
-/* Returns the path of the file that an option names, or NULL. Token ids name a
- * file after an @. */
+/* Returns the path of the file that an option's value names; NULL if there is
+ * none. For an option with ids, the file is after an @. */
 static const char *file_of(const struct options *o,
                            const struct option_row *row)
 {
@@ -130,9 +131,10 @@ static enum exit_code check_standard(const struct options *o,
 }
 
 /* Checks that an output file is not a file that another option reads, or that
- * an option before `row` writes. `row` is the option that names the output
- * file, or NULL. A saved state may replace the state that was loaded. Prints an
- * error and returns EXIT_USAGE on a conflict. */
+ * an option before `row` writes. `row` is the row of `option`; NULL if a
+ * command of a chat names the file. A saved state may replace the file of the
+ * state that was loaded. Prints an error and returns EXIT_USAGE on a
+ * conflict. */
 static enum exit_code check_others(const struct options *o, const char *option,
                                    const char *path,
                                    const struct option_row *row)
@@ -184,8 +186,8 @@ static enum exit_code check_output(const struct options *o,
 {
     const char *option = row->name[0];
     bool std = strcmp(path, "-") == 0;
-    /* All commands but logits print text to standard output besides the
-     * trace. */
+    /* All commands but logits print text to standard output, where a trace must
+     * not be mixed in. */
     bool prints = row->offset == offsetof(struct options, trace) &&
                   o->command != CMD_LOGITS;
     bool streams = row->commands & OPTION_STREAMS;
@@ -205,7 +207,9 @@ static enum exit_code check_output(const struct options *o,
         (streams && stat(path, &st) == 0 &&
          (S_ISCHR(st.st_mode) || S_ISFIFO(st.st_mode)))) /* not opened twice */
         return c;
-    s = pl_file_open(&f, path, 0, &err); /* the file at `path` stays as it is */
+    s = pl_file_open(&f, path, 0, &err); /* tests only that a file can be
+                                            written there; a file at `path`
+                                            stays as it is */
     pl_file_close(f);
     return s == PL_OK ? EXIT_DONE : cannot(o, option, s, &err);
 }
@@ -244,7 +248,8 @@ enum exit_code atomic_file_open(struct whole_file *w, const struct options *o,
     if (c != EXIT_DONE)
         return c;
     if (strcmp(path, "-") == 0)
-        fflush(stdout); /* writes earlier output first */
+        fflush(stdout); /* what was printed before must precede the file's
+                           contents */
     s = pl_file_open(&w->f, path, PL_FILE_STREAM, &err);
     return s == PL_OK ? EXIT_DONE : cannot(o, option, s, &err);
 }

@@ -16,10 +16,10 @@ struct whole_file {
     const char *option, *path; /* borrowed; as given by the user */
 };
 
-/* Checks all output files that the options `o` name. Prints a message and
- * returns its exit code if a file cannot be written or if another option names
- * it; else returns EXIT_DONE. Called before any work starts, and again when the
- * path of a downloaded model is known. */
+/* Checks all output files that the options `o` name. If a file cannot be
+ * written, or if another option names it, too, prints a message and returns an
+ * exit code; otherwise returns EXIT_DONE. Called before any work starts, and
+ * again when the path of a downloaded model is known. */
 enum exit_code whole_check(const struct options *o);
 
 /* Checks that the output file `path`, which `option` names, is not a file of
@@ -36,10 +36,10 @@ enum exit_code atomic_file_open(struct whole_file *w, const struct options *o,
 /* A pl_write_fn whose user pointer `w` is a struct whole_file.
  * atomic_file_close reports failed writes. */
 void whole_write(void *w, const char *data, size_t n);
-/* Closes the file; does nothing if it is closed already. With `keep`, it
- * becomes the file at `path`, unless a write failed, which prints an error.
- * Without `keep` it is discarded. Returns `c`, or on failure the exit code of
- * the error. */
+/* Closes the file; does nothing if it is closed already. With `keep`, what was
+ * written becomes the file at `path`; if a write failed, prints an error
+ * instead. Without `keep`, discards what was written. Returns `c`, or on
+ * failure the exit code of the error. */
 enum exit_code atomic_file_close(struct whole_file *w, const struct options *o,
                                  bool keep, enum exit_code c);
 

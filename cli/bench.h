@@ -2,11 +2,11 @@
  * the upper bound (bench_roofline.c), and the output formats (bench_print.c,
  * bench_svg.c).
  *
- * A *test* is a prompt of n_prompt tokens, n_gen tokens generated one by one,
- * or one after the other, in n_seq sequences, after n_depth tokens already in
- * the cache. A *configuration* is a model under one choice of all options. The
- * result is a row for each configuration and test: a JSON object, from which
- * all output formats are generated. */
+ * A *test* computes a prompt of n_prompt tokens, generates n_gen tokens one by
+ * one, or does both. It does so in n_seq sequences at once, each with n_depth
+ * tokens already in the cache. A *configuration* is a model under one choice of
+ * all options. The result is a row for each configuration and test: a JSON
+ * object, from which all output formats are generated. */
 #ifndef CLI_BENCH_H
 #define CLI_BENCH_H
 
@@ -17,9 +17,11 @@
 #include <jansson.h>
 
 struct bench_test {
-    int n_prompt, n_gen; /* one of them is 0, unless -pg gave both */
+    int n_prompt, n_gen; /* numbers of tokens; one of them is 0, unless -pg gave
+                            both */
     int n_depth, n_seq;
-    int seq0; /* index of its first sequence; each depth has its own */
+    int seq0; /* index of the test's first sequence; tests of different depths
+                 use different sequences */
 };
 
 /* A text that grows; the user pointer of a pl_write_fn. */
@@ -41,25 +43,31 @@ const char *bench_word(const json_t *o, const char *key);
 
 /* The data that a step of a model reads, and the operations it executes. */
 struct bench_model {
-    const char *name; /* of the file, in UTF-8, or of the shape; borrowed */
-    char type[64];    /* "qwen3 Q8_0": family, most frequent format */
+    const char *name; /* name of the file, in UTF-8, or of the shape;
+                         borrowed */
+    char type[64];    /* family and most frequent format: "qwen3 Q8_0" */
     double bytes;     /* of all weights */
     double n_param;
-    double used; /* share of experts that a token uses; 1 without experts */
+    double used; /* fraction of the experts that a token uses; 1 without
+                    experts */
     int n_expert;
-    double weight[2]; /* bytes read in every step; bytes of all experts */
-    /* Multiply-adds per token, by the type of the weights: quantized, 16-bit
-     * and 32-bit floats. Index 0 is for weights that every token uses, 1 for
-     * those of all experts, and 2 for the output matrix, per row of logits. */
+    double weight[2]; /* weight[0]: bytes of the weights that every step reads;
+                         weight[1]: bytes of the weights of all experts */
+    /* Multiply-adds per token with weights that are quantized (int8), 16-bit
+     * floats (half) and 32-bit floats (flt). Index 0 is for weights that every
+     * token uses, 1 for those of all experts, and 2 for the output matrix, per
+     * row of logits. */
     double int8[3], half[3], flt[3];
-    /* number of values in the states of a sequence; a step reads and writes all
-     * of them */
+    /* Number of values in the recurrent states of a sequence. A step reads and
+     * writes all of them. */
     double state;
     /* Sums over layers whose attention has the same window. */
     struct bench_memory {
-        double window;    /* in tokens; 0 for all */
-        double cache;     /* bytes per token in the cache */
-        double attention; /* multiply-adds per token and cached token */
+        double window;    /* window in tokens; 0 for all tokens */
+        double cache;     /* bytes that a token takes in the caches of these
+                             layers */
+        double attention; /* multiply-adds for each pair of a token and a token
+                             that it attends to */
     } memory[PL_MAX_POOL];
     int n_memory;
 };
@@ -68,13 +76,15 @@ struct bench_model {
  * of memory. */
 bool bench_model_read(struct bench_model *m, const char *name, json_t *inspect,
                       json_t *plan);
-/* The minimum work of a test. A multiply-add counts as two operations. */
+/* The bytes that a test must read and the operations that it must execute. A
+ * multiply-add counts as two operations. */
 struct bench_work {
     double read_bytes, int8_ops, float_ops, bf16_ops;
 };
 struct bench_work bench_work(const struct bench_model *m,
                              const struct bench_test *t, pl_numerics numerics);
-/* Returns the minimum time in seconds under these limits. */
+/* Returns the least time in seconds that the work takes on a machine with these
+ * limits. */
 double bench_roofline_s(const struct bench_work *w, const pl_limits *l);
 
 /* ---- bench_run.c --------------------------------------------------------- */
@@ -86,12 +96,15 @@ struct bench_share {
 };
 
 struct bench_config {
-    struct options o; /* with one value per option */
-    char varied[200]; /* options that no column shows: "-ub 128 -ctk q8_0" */
+    struct options o; /* the options of bench, with one value for each option
+                         that may have several */
+    char varied[200]; /* values of varied options without a column of their own:
+                         "-ub 128 -ctk q8_0" */
     struct session s;
     json_t *plan;              /* owned */
     double *seconds;           /* [n_test][n_round], owned */
-    pl_limits *limits;         /* [n_test][n_round], owned: during each run */
+    pl_limits *limits;         /* [n_test][n_round], owned: limits of the
+                                  machine around each run */
     int n_dev;                 /* devices, including the host */
     struct bench_share *share; /* [n_test][n_dev], owned */
 };
@@ -101,10 +114,11 @@ struct bench_set {
     const struct options *o;
     const struct bench_test *test;
     int n_test;
-    int n_seq;     /* sequences of all tests */
-    int64_t n_ctx; /* tokens of all of them in the cache */
+    int n_seq;     /* number of sequences that the tests use */
+    int64_t n_ctx; /* number of tokens that these sequences take in the cache */
     struct term_progress progress;
-    pl_meter *meter;     /* owned; NULL with --no-limits */
+    pl_meter *meter;     /* measures the limits of the machine; owned; NULL with
+                            --no-limits */
     pl_limits now, best; /* last and best measurement of `meter` */
     double measured;     /* time of the last measurement, by term_seconds */
 };
@@ -113,8 +127,8 @@ struct bench_set {
  * its trace to *trace unless NULL. */
 enum exit_code bench_open(struct bench_config *c, const struct bench_set *b,
                           struct bench_text *trace);
-/* Fills the caches to each test's depth and runs each test once, with at most 8
- * generated tokens. */
+/* Fills the sequences of each test to its depth, and runs each test once, with
+ * at most 8 generated tokens. */
 enum exit_code bench_warm(struct bench_config *c, const struct bench_set *b);
 /* Runs a test once, generating at most `most` tokens per sequence. Sets
  * *seconds to the time that it took. */
@@ -135,8 +149,8 @@ json_t *bench_row(const struct bench_config *c, const struct bench_set *b,
  * benchmark; NULL if limits were not requested. */
 enum exit_code bench_print(const struct options *o, json_t *rows,
                            const pl_limits *best);
-/* One column of a Markdown table. A column that is empty in all rows is
- * omitted. */
+/* A column of a Markdown table. cell() writes the text of a row to buf. A
+ * column whose text is empty in all rows is omitted. */
 enum { BENCH_CELL = 200 };
 struct bench_column {
     const char *title;
@@ -147,7 +161,8 @@ void bench_print_table(const struct bench_column *columns, int n, json_t *rows);
 /* Prints the rows as CSV, without keys whose values are lists or objects. All
  * rows must have the keys of the first row. */
 void bench_print_csv(json_t *rows);
-/* Prints the rows in the format of o->form, which is not Markdown. */
+/* Prints the rows in the format o->form, which must be JSON, JSON Lines, CSV or
+ * SQL. */
 void bench_print_data(const struct options *o, json_t *rows);
 /* Formats v >= 0 with two decimals below 10, one below 1000, else none. */
 void bench_figure(char *buf, double v);

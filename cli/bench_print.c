@@ -17,8 +17,8 @@ static int by_value(const void *a, const void *b)
 
 /* ---- rows ---------------------------------------------------------------- */
 
-/* Copies the word that follows `option` in the options of a plan to `buf`, or
- * "" if the option is absent. */
+/* Copies the value of `option` in the options of a plan to `buf`; "" if the
+ * option is absent. */
 static void option_of(const json_t *plan, const char *option, char *buf,
                       size_t size)
 {
@@ -123,15 +123,16 @@ static bool add_shares(json_t *row, const struct bench_config *c, int test)
            json_object_set_new(row, "device_shares", all) == 0 && ok;
 }
 
-/* Returns true if the CPUs compute. The measured limits are those of the CPUs,
- * not of other devices. */
+/* Returns true if only CPUs compute. The measured limits are those of the CPUs,
+ * so they do not apply to other devices. */
 static bool on_processors(const json_t *row)
 {
     return strncmp(bench_word(row, "backend"), "CPU", 3) == 0;
 }
 
-/* Adds the medians of the limits measured around n runs. Adds the median
- * fraction of its limit that a run with time seconds[i] reached. */
+/* Adds the medians of the limits measured around n runs. Also adds the median
+ * fraction of the upper bound of its speed that a run reached; seconds[i] is
+ * the time of run i. */
 static bool add_limits(json_t *row, const pl_limits *l, const double *seconds,
                        int n, double tokens, const struct bench_work *work)
 {
@@ -231,7 +232,7 @@ json_t *bench_row(const struct bench_config *c, const struct bench_set *b,
 
 /* ---- CSV ----------------------------------------------------------------- */
 
-/* Prints a text between quotes, those within it doubled. */
+/* Prints a text between quotes. Quotes in the text are doubled. */
 static void say_quoted(const char *s, char quote)
 {
     putchar(quote);
@@ -435,14 +436,15 @@ static void cell_limit(char *buf, const json_t *r)
     percent(buf, r, "limit_share");
 }
 
-/* Writes the value of `key` in percent; for several devices, a list with one
- * value per device: "97, 95 %". */
+/* Writes the fraction `key` in percent; for several devices, a list of the
+ * values of all devices: "97, 95 %". */
 static void shares(char *buf, const json_t *r, const char *key)
 {
     json_t *all = json_object_get(r, "device_shares"), *d;
     size_t i, n = 0;
 
-    if (json_array_size(all) > 8) { /* more would fill the page */
+    if (json_array_size(all) > 8) { /* a longer list would make the table too
+                                       wide, so show the mean */
         percent(buf, r, key);
         return;
     }

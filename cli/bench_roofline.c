@@ -21,7 +21,8 @@ const char *bench_word(const json_t *o, const char *key)
     return s != NULL ? s : "";
 }
 
-/* Returns the three counters of multiply-adds for weights of this format. */
+/* Returns the counters to which multiply-adds with weights of this format are
+ * added: int8, half or flt of `m`. */
 static double *macs_of(struct bench_model *m, const char *format)
 {
     bool half = strcmp(format, "F16") == 0 || strcmp(format, "BF16") == 0;
@@ -29,8 +30,8 @@ static double *macs_of(struct bench_model *m, const char *format)
     return half ? m->half : strcmp(format, "F32") == 0 ? m->flt : m->int8;
 }
 
-/* Returns the size in bytes of a value in a cache of this format, one of
- * four. */
+/* Returns the size in bytes of a value in a cache of format F32, Q8_0, F16 or
+ * BF16. Other formats count as 2 bytes. */
 static double cache_bytes(const char *format)
 {
     return strcmp(format, "F32") == 0    ? 4
@@ -38,8 +39,8 @@ static double cache_bytes(const char *format)
                                          : 2;
 }
 
-/* Returns the entry for layers with this window; adds it if it is new. There is
- * always space: a model has at most PL_MAX_POOL windows. */
+/* Returns the entry of m->memory for layers with this window; adds it if it is
+ * new. There is always space: a model has at most PL_MAX_POOL windows. */
 static struct bench_memory *memory_of(struct bench_model *m, double window)
 {
     int i = 0;
@@ -51,8 +52,8 @@ static struct bench_memory *memory_of(struct bench_model *m, double window)
     return &m->memory[i < PL_MAX_POOL ? i : PL_MAX_POOL - 1];
 }
 
-/* Returns the entry of the cache that the attention of a layer reads; NULL if
- * the layer has a recurrent state instead. */
+/* Returns the entry of m->memory for the cache that the attention of a layer
+ * reads; NULL if the layer has a recurrent state instead. */
 static struct bench_memory *memory_at(struct bench_model *m, json_t *caches,
                                       double layer)
 {
@@ -94,11 +95,14 @@ static void read_tensor(struct bench_model *m, const json_t *t, double bytes,
     struct bench_memory *memory;
     bool rows = (table && !tied) || strcmp(role, "per_layer_embd") == 0;
     double *macs = macs_of(m, bench_word(t, "format"));
-    double values = n_dim > 1 && !bias; /* count; 0 if not a matrix */
-    double wide = 0; /* multiply-adds of scores per token and cached token */
+    double values = n_dim > 1 && !bias; /* number of values if the tensor is a
+                                           matrix, else 0 */
+    double wide = 0; /* multiply-adds of attention scores, for each token and
+                        token that it attends to */
 
     if (rows)
-        return; /* a step reads only a few of its rows */
+        return; /* not counted, because a step reads only a few rows of the
+                   tensor */
     for (size_t i = 0; i < n_dim; i++)
         values *= json_number_value(json_array_get(shape, i));
     m->weight[expert] += bytes;
@@ -114,7 +118,7 @@ static void read_tensor(struct bench_model *m, const json_t *t, double bytes,
     if (wide == 0)
         return;
     memory = memory_at(m, caches, bench_number(t, "layer"));
-    if (memory) /* for the scores, and as many for the values */
+    if (memory) /* the sum over the values takes as many as the scores */
         memory->attention += 2 * wide;
 }
 
@@ -209,7 +213,8 @@ struct bench_work bench_work(const struct bench_model *m,
      * random. */
     double met = 1 - pow(1 - m->used, tokens / steps);
     double read = steps * (m->weight[0] + met * m->weight[1]);
-    double macs[3], flt, half; /* of all tokens and rows */
+    double macs[3], flt, half; /* multiply-adds of all tokens and all rows of
+                                  logits */
     const double *of[3] = {m->int8, m->half, m->flt};
 
     if (t->n_prompt > 0 && t->n_gen > 0)
@@ -219,8 +224,8 @@ struct bench_work bench_work(const struct bench_model *m,
     half = macs[1];
     flt = macs[2];
 
-    /* Four multiply-adds for each value of a state: its decay, a product with
-     * the key, one with the query, and the update. */
+    /* A token takes four multiply-adds for each value of a state: its decay, a
+     * product with the key, one with the query, and the update. */
     read += steps * n_seq * 2 * sizeof(float) * m->state;
     flt += tokens * 4 * m->state;
     for (int i = 0; i < m->n_memory; i++) {

@@ -1,5 +1,5 @@
-/* Runs tests. The tokens are random, and sequences return to their depth after
- * each test. */
+/* Runs the tests of plait bench. The tokens are random. After each test its
+ * sequences are cut back to their depth. */
 #include "bench.h"
 
 #include <inttypes.h>
@@ -74,7 +74,8 @@ static pl_status feed(struct bench_config *c, int seq0, int n_seq, int n,
                   .wanted = wanted,
                   .logits = logits};
     pl_status r = PL_NO_MEMORY;
-    static uint32_t random; /* the same ids in each process */
+    static uint32_t random; /* never seeded, so that each process draws the same
+                               ids */
 
     if (id != NULL && wanted != NULL) {
         for (size_t i = 0; i < all; i++) {
@@ -119,8 +120,8 @@ enum exit_code bench_time(struct bench_config *c, const struct bench_test *t,
 }
 
 /* Fills the sequences of a test to its depth. Computes the first one and copies
- * it to the others, so that each has pages of its own: a step would read shared
- * pages only once. */
+ * it to the others, so that each has pages of its own. Pages that sequences
+ * share would be read only once in a step. */
 static pl_status fill(struct bench_config *c, const struct bench_test *t,
                       pl_err *err)
 {
@@ -160,8 +161,8 @@ enum exit_code bench_warm(struct bench_config *c, const struct bench_set *b)
 
 /* ---- trace --------------------------------------------------------------- */
 
-/* Adds to share[] the times of the events in a part of the trace, as fractions
- * of `seconds`. The text is like ",\n{...},\n{...}". */
+/* Adds the times of the events in a part of the trace to share[], by device, as
+ * fractions of `seconds`. The text is like ",\n{...},\n{...}". */
 static bool add_events(struct bench_config *c, struct bench_text *trace,
                        double seconds, struct bench_share *share)
 {
@@ -190,7 +191,8 @@ static bool add_events(struct bench_config *c, struct bench_text *trace,
             strcmp(what, "message") != 0)
             share[dev].wait -= part;
     }
-    for (int d = 0; d < c->n_dev; d++) /* the time that is left is waiting */
+    for (int d = 0; d < c->n_dev; d++) /* a device waits while it does nothing
+                                          else */
         share[d].wait = share[d].wait > -1 ? 1 + share[d].wait : 0;
     json_decref(events);
     return events != NULL;
@@ -210,7 +212,7 @@ enum exit_code bench_trace(struct bench_config *c, const struct bench_set *b)
         pl_traced before, after;
         double s;
 
-        trace.n = 0; /* drops the events so far */
+        trace.n = 0; /* drops the events before the test */
         pl_engine_traced(c->s.engine, &before, sizeof before);
         code = bench_time(c, &b->test[i], ENOUGH, &s);
         pl_engine_traced(c->s.engine, &after, sizeof after);

@@ -18,8 +18,10 @@
 struct serve_target {
     const char *key; /* API key, borrowed; NULL if none */
     char *origin;    /* owned: "http://127.0.0.1:8080/v1" */
-    char *model;     /* owned, sent in requests; NULL if unknown */
-    int64_t n_vocab; /* 0 if unknown; prompts are words then */
+    char *model;     /* name of the model, sent in requests; owned; NULL if
+                        unknown */
+    int64_t n_vocab; /* size of the vocabulary; 0 if unknown, and then prompts
+                        consist of words instead of ids */
 };
 
 /* One request, from its due time to its end. */
@@ -29,7 +31,7 @@ struct serve_request {
     /* Tokens, as counted by the server. If it reports no counts, n_read is
      * n_prompt and n_written is n_event, the number of events with text. */
     int64_t n_read, n_cached, n_written, n_event;
-    /* prefill time reported by the server; -1 if unknown */
+    /* Prefill time that the server reported, in seconds; -1 if unknown. */
     double prompt_s;
     int failure; /* index in serve_load.failure; -1 on success */
 };
@@ -39,28 +41,33 @@ enum { SERVE_WHY = 160, SERVE_MAX_WHY = 8 };
 /* Requests that failed in the same way: with the same HTTP error status or, if
  * they have none, with the same message. */
 struct serve_failure {
-    int status;          /* HTTP status; 0 if none, or if it was 200 */
+    int status;          /* HTTP error status; 0 if there was no response, or if
+                            its status was 200 */
     char why[SERVE_WHY]; /* message of the first of them */
     int64_t n;
 };
 
 struct serve_load {
-    double rate; /* requests per second; 0 to keep at_once in flight */
-    int at_once; /* maximum in flight; 0 with a rate for no maximum */
-    /* owned, [n_request], in order of their ends */
+    double rate; /* requests sent per second; 0 if `at_once` requests are kept
+                    in flight instead */
+    int at_once; /* limit of requests in flight; 0 for no limit, if there is a
+                    rate */
+    /* The requests that have ended, in this order; owned, [n_request]. */
     struct serve_request *request;
     int64_t n_request, max_request, n_done;
     double began, ended;
-    double *gap; /* owned, [n_gap]: times between events of a request */
+    double *gap; /* owned, [n_gap]: seconds between two events with text of the
+                    same request */
     int64_t n_gap, max_gap;
-    /* a full array counts further kinds in its last element */
+    /* The kinds of failures. If there are more kinds than elements, the last
+     * element counts all further ones. */
     struct serve_failure failure[SERVE_MAX_WHY];
     int n_failure;
 };
 
 /* ---- bench_serve.c ------------------------------------------------------- */
 
-/* Runs plait bench --serve for cmd_bench. */
+/* Runs plait bench --serve. cmd_bench calls it. */
 enum exit_code bench_serve(const struct options *o);
 
 /* ---- bench_serve_ask.c --------------------------------------------------- */
@@ -71,18 +78,19 @@ void serve_draw(const struct options *o, int64_t i, struct serve_request *r);
 /* Returns the seconds between request i-1 and request i in a Poisson process
  * with `rate` requests per second. */
 double serve_pause(const struct options *o, int64_t i, double rate);
-/* Returns the body of request i, malloc'ed; NULL if out of memory. It depends
- * only on the options and the seed, not on when it is sent. */
+/* Returns the body of request i, malloc'ed; NULL if out of memory. The body
+ * depends only on `i`, the options and the seed, not on the time. */
 char *serve_body(const struct options *o, const struct serve_target *t,
                  int64_t i, const struct serve_request *r);
 
 /* ---- bench_serve_read.c -------------------------------------------------- */
 
-/* Parses a response while it is received. */
+/* Parses a response to request r while it is received. */
 struct serve_reader {
     struct serve_request *r;
     struct serve_load *load;
-    char *line; /* owned, [n]: the last line, still incomplete */
+    char *line; /* owned, [n]: the beginning of a line whose end was not
+                   received yet */
     size_t n, max;
     bool over;           /* the last event was received */
     char why[SERVE_WHY]; /* the server's error message; "" if none */
@@ -91,15 +99,15 @@ struct serve_reader {
 /* Consumes data received at time `now`. Returns false if out of memory. */
 bool serve_read(struct serve_reader *s, const char *data, size_t n, double now);
 void serve_reader_fini(struct serve_reader *s);
-/* Extracts the message of an error in any of the formats that servers use, or
- * else the first line of the text. */
+/* Copies the message of an error response to `why`, in any of the formats that
+ * servers use. If the format is unknown, copies the first line of the body. */
 void serve_read_error(const char *body, size_t n, char why[SERVE_WHY]);
 
 /* ---- bench_serve_run.c --------------------------------------------------- */
 
 /* Fills *t: queries the server's list of models and selects the one that `o`
- * names, or else the first. Prints an error if the server is unreachable or
- * rejects the request. */
+ * names, or else the first. If the server is unreachable or rejects the
+ * request, prints an error and returns its exit code. */
 enum exit_code serve_look(struct serve_target *t, const struct options *o);
 void serve_target_fini(struct serve_target *t);
 /* Sends the requests of a load and stores the results in *l. A failed request

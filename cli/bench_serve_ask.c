@@ -8,8 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Returns a random number (splitmix64). The initial `state` depends on the
- * seed, on the request and on what is drawn. */
+/* Returns a random number (splitmix64) and advances *state. The initial state
+ * depends on the seed, the number of the request, and the purpose of the
+ * number. */
 static uint64_t draw(uint64_t *state)
 {
     uint64_t z = *state += 0x9E3779B97F4A7C15;
@@ -57,7 +58,7 @@ double serve_pause(const struct options *o, int64_t i, double rate)
  * each. */
 struct prompt {
     json_t *ids;
-    char *text; /* owned, at most 8 bytes per word */
+    char *text; /* owned, with space for 8 bytes per word */
     size_t n;
     int64_t n_vocab;
     bool failed;
@@ -91,8 +92,8 @@ static void add_word(struct prompt *p, uint64_t *state)
     }
 }
 
-/* Returns the prompt of request i, n tokens long. The first part is a prefix,
- * drawn from o->n_prefix different ones, that it shares with other requests. */
+/* Returns the prompt of request i, n tokens long. It begins with one of
+ * o->n_prefix prefixes, which other requests share. */
 static json_t *prompt(const struct options *o, const struct serve_target *t,
                       int64_t i, int64_t n)
 {

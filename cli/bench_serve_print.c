@@ -72,7 +72,8 @@ static bool add_percentiles(json_t *row, const char *name, double *v, int64_t n)
 }
 
 /* Adds percentiles of the times that of() returns for the successful requests.
- * Leaves out requests for which of() returns -1. */
+ * Leaves out requests for which of() returns -1. `room` is scratch memory for
+ * n_request values. */
 static bool add_times(json_t *row, const char *name, const struct serve_load *l,
                       double (*of)(const struct serve_request *r), double *room)
 {
@@ -86,9 +87,9 @@ static bool add_times(json_t *row, const char *name, const struct serve_load *l,
 
 /* ---- rows ---------------------------------------------------------------- */
 
-/* Returns true if the request succeeded within the limits for goodput. A
- * request without a first token exceeds the limit for the first token, if one
- * is given. */
+/* Returns true if the request succeeded within the limits of --max-first and
+ * --max-between (goodput). A request without a first token exceeds --max-first,
+ * if that is given. */
 static bool is_good(const struct serve_request *r, const struct options *o)
 {
     double first = 1e3 * first_of(r);
@@ -233,7 +234,8 @@ static void cell_out(char *buf, const json_t *r)
     bench_figure(buf, bench_number(r, "out_ts"));
 }
 
-/* Leaves the cell empty without a limit: then all requests are good. */
+/* Writes the rates of requests and tokens within the limits. Leaves the cell
+ * empty if there is no limit, because all requests are good then. */
 static void cell_good(char *buf, const json_t *r)
 {
     char a[BENCH_CELL], b[BENCH_CELL];

@@ -1,5 +1,6 @@
-/* Parses the events of a response while they are received. An event is a line
- * of "data: " and JSON; the last is "data: [DONE]". Other lines are skipped. */
+/* Parses the events of a response while they are received. An event is a line,
+ * "data: " followed by JSON. The last event is "data: [DONE]". Other lines are
+ * skipped. */
 #include "bench_serve.h"
 
 #include <stdio.h>
@@ -28,7 +29,7 @@ void serve_read_error(const char *body, size_t n, char why[SERVE_WHY])
     size_t line = 0;
 
     while (line < n && line < SERVE_WHY && !strchr("\r\n", body[line]))
-        line++; /* stops at a NUL, too */
+        line++; /* strchr also finds a NUL, so the line ends there, too */
     if (s != NULL)
         snprintf(why, SERVE_WHY, "%s", s);
     else
@@ -128,7 +129,7 @@ static bool take_line(struct serve_reader *s, double now)
     return take_event(s, at + skip, n - skip, now);
 }
 
-/* Makes room in s->line for n more bytes and a NUL. Returns false if out of
+/* Enlarges s->line so that n more bytes and a NUL fit. Returns false if out of
  * memory. */
 static bool make_room(struct serve_reader *s, size_t n)
 {

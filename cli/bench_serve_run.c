@@ -1,5 +1,5 @@
-/* Sends requests when they are due, or when others end, all in one thread with
- * libcurl. No other file of cli/ uses libcurl. */
+/* Sends requests when they are due, or when earlier ones end. One thread
+ * handles all of them with libcurl. No other file of cli/ uses libcurl. */
 #include "bench_serve.h"
 #include "printable.h"
 #include "term.h"
@@ -22,7 +22,7 @@ struct flight {
     struct serve_request r;
     struct serve_reader reader;
     char *body;      /* owned: body of the request */
-    char said[SAID]; /* body of an error response */
+    char said[SAID]; /* beginning of the body of an error response */
     size_t n_said;
     char why[CURL_ERROR_SIZE];
     bool no_memory;
@@ -129,8 +129,8 @@ static char *origin_of(const char *url)
     return asprintf(&s, "%.*s/v1", (int)n, url) > 0 ? s : NULL;
 }
 
-/* Sets n_vocab, and t->model if `name` is NULL, from the model `name` in a list
- * of models, or from the first one if `name` is NULL. */
+/* Sets n_vocab from the model `name` in a list of models. If `name` is NULL,
+ * takes the first model and sets t->model to its name. */
 static void take_model(struct serve_target *t, const char *name,
                        const json_t *list)
 {
@@ -262,8 +262,8 @@ static int count_failure(struct serve_load *l, int status, const char *said)
     return i;
 }
 
-/* Returns the index of the kind of failure of a finished request; -1 if it
- * succeeded. */
+/* Returns the index in l->failure of the kind of failure of a request that has
+ * ended, and counts it; -1 if the request succeeded. */
 static int failure_index(struct serve_load *l, struct flight *f, CURLcode code)
 {
     char why[SERVE_WHY];
@@ -408,7 +408,8 @@ static bool is_idle(const struct run *u, double now)
     return all_begun(u, now) ? u->n_flight > 0 : !may_begin(u, now);
 }
 
-/* Returns how many milliseconds to wait at most. */
+/* Returns how many milliseconds to wait at most before send_load checks again
+ * whether a request is due. */
 static int patience(const struct run *u, double now)
 {
     enum { MOST = 200 };

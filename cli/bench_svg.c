@@ -1,6 +1,7 @@
-/* Draws four charts of tokens per second: for prompts above, for generation
- * below; over depth on the left, over the number of devices on the right. A
- * line joins the rows that differ only in the quantity on the x axis. */
+/* Draws four charts of tokens per second. The upper two are for prompts, the
+ * lower two for generation. The left ones are over the depth, the right ones
+ * over the number of devices. A line joins the rows that differ only in the
+ * quantity on the x axis. */
 #include "bench.h"
 #include "svg.h"
 
@@ -86,7 +87,8 @@ static void draw_axes(const struct panel *p)
                 at_x(p, v), y + 16, v);
 }
 
-/* Draws the line that row `first` begins, with all its rows. */
+/* Draws the line whose first row is `first`, through all its rows. The colour
+ * depends on `index`. */
 static void draw_line(const struct panel *p, size_t first, int index)
 {
     const char *colour = svg_colour(index);
@@ -113,14 +115,14 @@ static void draw_line(const struct panel *p, size_t first, int index)
         before_y = y;
     }
     if (index > 4)
-        return; /* no space for more names */
+        return; /* there is space for the names of five lines only */
     svg_say(p->w, "<text x='%.1f' y='%.1f' fill='%s'>", p->x0 + LEFT,
             p->y0 + HIGH - BOTTOM + 36 + 14 * index, colour);
     svg_text(p->w, name);
     svg_say(p->w, "</text>\n");
 }
 
-/* Returns true if row i is the first row of its line. */
+/* Returns true if no earlier row belongs to the line of row i. */
 static bool begins(const struct panel *p, size_t i)
 {
     char name[300], other[300];

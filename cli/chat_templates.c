@@ -1,5 +1,5 @@
-/* Chat templates by name. The forms are those that the models' makers
- * published; BOS is added when the prompt is tokenized. */
+/* Chat templates by name. The texts have the formats that the models' makers
+ * published. They have no BOS, which is added when the prompt is tokenized. */
 #include "chat_templates.h"
 
 #include "printable.h"
@@ -8,22 +8,22 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* All messages alike, each in `text`, which prints m; then the header of the
- * answer. */
+/* Makes a template that prints `text` for each message m, whatever its role,
+ * and then `header`, the header of the answer. */
 #define EACH(text, header)                                                     \
     "{% for m in messages %}" text "{% endfor %}"                              \
     "{% if add_generation_prompt %}" header "{% endif %}"
 
-/* Leaves the system messages out of `rest`, and joins their texts in
- * system.text. */
+/* Begins a template: sets `rest` to all messages but the system messages, and
+ * system.text to the texts of these. */
 #define SYSTEM_APART                                                           \
     "{% set system = namespace(text='') %}"                                    \
     "{% for m in messages if m.role == 'system' %}"                            \
     "{% set system.text = system.text + m.content + '\n\n' %}{% endfor %}"     \
     "{% set rest = messages | rejectattr('role', 'equalto', 'system') %}"
 
-/* Turns of [INST]. `s` is the space after a mark, `b` the one before the first
- * mark and before [/INST]. */
+/* Makes a template in which [INST] and [/INST] enclose user messages. `s` is
+ * the space after a marker. `b` is the space before [INST] and [/INST]. */
 #define INST(b, s)                                                             \
     SYSTEM_APART "{% for m in rest %}{% if m.role == 'assistant' %}" s         \
                  "{{ m.content }}{{ eos_token }}{% else %}" b "[INST]" s       \

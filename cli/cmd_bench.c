@@ -26,7 +26,7 @@
 
 /* ---- tests --------------------------------------------------------------- */
 
-/* Returns the list, or the list of only `v` if it is empty. */
+/* Returns *l or, if it is empty, a list of the one value `v`. */
 static struct option_list or_default(const struct option_list *l, int v)
 {
     return l->n > 0 ? *l : (struct option_list){1, {v}};
@@ -41,8 +41,8 @@ static int most(const struct option_list *l)
     return m;
 }
 
-/* Creates all tests, and sets the number of sequences and tokens that they
- * need. Each depth has its own sequences. */
+/* Creates all tests, and sets b->n_seq and b->n_ctx to what they need. Each
+ * depth has sequences of its own. */
 static enum exit_code make_tests(struct bench_set *b, const struct options *o,
                                  struct bench_test **list)
 {
@@ -91,12 +91,13 @@ static enum exit_code make_tests(struct bench_set *b, const struct options *o,
 
 /* ---- configurations ------------------------------------------------------ */
 
-/* The options that are given several times; those that select the model come
- * first. */
+/* The options that were given several values, without repetition; those that
+ * select the model come first. */
 struct axes {
     const struct option_row *row[OPTION_MAX_AXIS];
     int count[OPTION_MAX_AXIS];
-    int n, n_model; /* number of rows; of those for the model */
+    int n, n_model; /* n: number of rows; n_model: how many of them select the
+                       model */
 };
 
 static bool of_model(const struct option_row *r)
@@ -137,8 +138,8 @@ static int64_t combinations(const struct axes *a, int first, int end)
     return n;
 }
 
-/* Returns true if the output has a column for the option even if it is not
- * varied. */
+/* Returns true if the output always has a column for the option, also if it has
+ * one value only. */
 static bool has_column(const struct option_row *r)
 {
     static const char *const names[] = {"-t", "-dev", "-sm", "-ts"};
@@ -181,8 +182,8 @@ static enum exit_code begin_limits(struct bench_set *b)
     return r == PL_OK ? EXIT_DONE : report(b->o, r, &err);
 }
 
-/* Measures the limits again, unless the last measurement ended less than 0.1 s
- * ago. */
+/* Measures the limits of the machine into b->now, unless the last measurement
+ * ended less than 0.1 s ago. */
 static void renew_limits(struct bench_set *b)
 {
     const double moment = 0.1;
@@ -213,7 +214,8 @@ static pl_limits around(const pl_limits *before, const pl_limits *after)
     return x;
 }
 
-/* Runs test `t` once, as round `r`, between two measurements of the limits. */
+/* Runs test `t` once and stores the time as that of round `r`, with the limits
+ * measured before and after it. */
 static enum exit_code run_once(struct bench_config *c, struct bench_set *b,
                                int t, int r)
 {
@@ -262,7 +264,8 @@ static enum exit_code make_model(const struct options *o, char *path,
     char name[SHOWN];
     pl_err err;
     pl_status r = pl_synth_size(o->shape, type_of(o), &bytes, &err);
-    uint64_t chance = 0; /* keeps others from creating this path first */
+    uint64_t chance = 0; /* a random part of the path, so that other users
+                            cannot create a file there first */
 
     if (r != PL_OK)
         return report(o, r, &err);
@@ -286,8 +289,8 @@ static enum exit_code make_model(const struct options *o, char *path,
     return r == PL_OK ? EXIT_DONE : report(o, r, &err);
 }
 
-/* Measures n configurations together, round by round, then frees their
- * engines. */
+/* Measures n configurations together, round by round. Then frees their engines
+ * and records their traces. */
 static enum exit_code measure(struct bench_config *c, int n,
                               struct bench_set *b)
 {
@@ -336,8 +339,8 @@ static enum exit_code add_rows(json_t *rows, const struct bench_config *c,
               : cli_error(CMD_BENCH, EXIT_FAILED, "no memory for the results");
 }
 
-/* Measures all configurations c[n] of a model, whose options must be set, and
- * appends their rows to `rows`. */
+/* Measures the configurations c[0 .. n-1] of a model, whose options are set,
+ * and appends their rows to `rows`. */
 static enum exit_code bench_model(struct bench_config *c, int n,
                                   struct bench_set *b, json_t *rows)
 {
@@ -364,7 +367,7 @@ static enum exit_code bench_model(struct bench_config *c, int n,
             code = report(b->o, r, &err);
     }
     if (path[0] != '\0')
-        unlink(path); /* sessions keep it open */
+        unlink(path); /* the open sessions still use the file */
     if (code == EXIT_DONE) {
         double bytes = json_number_value(
             json_object_get(json_object_get(inspect, "totals"), "bytes"));

@@ -1,5 +1,6 @@
 /* plait logits: writes the raw logits of every position of a text to a file, as
- * float32 [n_tok, n_vocab], little endian. Appends no tokens to the text. */
+ * float32 [n_tok, n_vocab], little endian. The text is given as token ids
+ * (--tokens), to which no special tokens are added. */
 #include "atomic_file.h"
 #include "cmd.h"
 #include "input.h"
@@ -22,8 +23,8 @@ static bool write_floats(struct whole_file *w, float *v, size_t n)
     return pl_file_write(w->f, v, n * sizeof(*v));
 }
 
-/* Computes and writes the logits of all positions, `piece` positions at a time,
- * which limits the memory that is needed. */
+/* Computes and writes the logits of all positions, s->piece positions at a
+ * time, which limits the memory for them. */
 static enum exit_code write_logits(struct session *s, const struct options *o,
                                    const int32_t *ids, int64_t n,
                                    struct whole_file *w)
@@ -93,8 +94,8 @@ enum exit_code cmd_logits(const struct options *o)
         c = check_ids(&s, o, ids, n);
     if (c != EXIT_DONE)
         goto done;
-    /* Make the cache large enough for all tokens. A step may have -ub tokens,
-     * so n_out must be at least as large, else steps become shorter. */
+    /* Makes the cache large enough for all tokens. A step may compute -ub
+     * tokens, all with logits, so a smaller n_out would shorten the steps. */
     if (s.pl.n_ctx == 0)
         s.pl.n_ctx = n;
     s.pl.n_out = s.pl.n_ubatch > 0 ? s.pl.n_ubatch : 512;

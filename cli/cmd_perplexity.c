@@ -15,7 +15,8 @@
 
 enum {
     WINDOW = 512, /* default window, in tokens */
-    ROWS = 64,    /* rows of logits per call, which limits memory */
+    ROWS = 64,    /* limit of the rows of logits that one call computes, and so
+                     of their memory */
 };
 
 struct measure {
@@ -23,14 +24,16 @@ struct measure {
     struct session s;
     int32_t *ids; /* owned */
     int64_t n_id;
-    int32_t bos; /* the BOS token; -1 if none */
+    int32_t bos; /* token that replaces the first of each window; -1 if the
+                    tokenizer requires no BOS */
     int64_t window, n_window;
     float *logits;    /* [ROWS, n_vocab]; owned */
-    double sum, sum2; /* of -log p and of its square */
+    double sum, sum2; /* sums over the scored tokens: of -log p, and of its
+                         square */
     int64_t n_scored;
 };
 
-/* Returns -log p(id) under softmax(logits). */
+/* Returns -log p of token `id`, where p = softmax(logits)[id]. */
 static double token_nll(const float *logits, int64_t n_vocab, int32_t id)
 {
     double top = logits[0];
@@ -84,7 +87,8 @@ static double perplexity(const struct measure *m, double *error)
     return exp(mean);
 }
 
-/* Shows the estimate so far if all windows together take more than a second. */
+/* Shows the perplexity of the windows so far, if all windows together will take
+ * more than a second. */
 static void show(struct measure *m, int64_t done, double seconds)
 {
     double error;

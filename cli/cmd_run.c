@@ -19,8 +19,8 @@
 
 /* ---- preparation -------------------------------------------------------- */
 
-/* Copies the logit biases of the command line. For --ignore-eos, also forbids
- * all tokens that end a text. */
+/* Sets the logit biases: those of the command line and, for --ignore-eos, minus
+ * infinity for all tokens that end a text. */
 static enum exit_code set_biases(struct run *r)
 {
     const pl_sampling *given = &r->o->sampling;
@@ -48,7 +48,8 @@ static enum exit_code set_biases(struct run *r)
     return EXIT_DONE;
 }
 
-/* Returns the name of a given option that is only valid in a chat, or NULL. */
+/* Returns the name of an option that was given although it is only valid in a
+ * chat; NULL if there is none. */
 static const char *chat_option(const struct options *o)
 {
     return o->chat_template != NULL         ? "--template"
@@ -123,8 +124,8 @@ static enum exit_code prepare(struct run *r)
     if (o->random_seed) {
         uint32_t seed = (uint32_t)getpid();
 
-        /* If the system has no entropy yet, any seed will do: it is printed at
-         * the end. */
+        /* Without entropy the process id remains the seed. That suffices,
+         * because the seed is printed at the end. */
         (void)!getrandom(&seed, sizeof(seed), GRND_NONBLOCK);
         r->sampling.seed = seed;
     }
@@ -137,7 +138,8 @@ static enum exit_code prepare(struct run *r)
     r->sampling.top_n_sigma = fmaxf(r->sampling.top_n_sigma, 0);
     r->sampling.tokenizer = r->s.words;
     s = pl_sampler_create(&r->sampler, &r->sampling, r->s.n_vocab, &r->err);
-    if (s == PL_OK) /* markers in replies may be special tokens */
+    if (s == PL_OK) /* a chat also needs the texts of special tokens, because
+                       markers in replies may be such tokens */
         s = pl_detokenizer_create(&r->text, r->s.words,
                                   o->show_special || r->form != NULL, &r->err);
     if (s != PL_OK)
@@ -199,7 +201,8 @@ enum stop run_prefill(struct run *r, const int32_t *ids, int64_t n,
     if (n == 0)
         return STOP_END;
     memcpy(r->held + at, ids, (size_t)n * sizeof(*ids));
-    if (r->n_known >= at) /* not if earlier tokens are unknown */
+    if (r->n_known >= at) /* if earlier tokens are unknown, n_known must not
+                             count these */
         r->n_known = at + n;
     r->status = session_feed(&r->s, ids, n, r->logits, what,
                              r->saves ? NULL : &term_interrupts, &r->err);
@@ -218,7 +221,8 @@ bool run_can_write(const struct run *r)
 }
 
 /* Appends the pending token and the tokens of a text to the sequence. Prints
- * the text if `show`. Returns STOP_END, or the reason of a failure. */
+ * the text if `show`. Returns STOP_END, or on failure its reason, as
+ * run_prefill does. */
 static enum stop add_text(struct run *r, const char *text, size_t len,
                           int flags, bool show)
 {
@@ -281,12 +285,13 @@ static bool write_piece(void *run, const char *piece, size_t len)
     return s == PL_OK;
 }
 
-/* Writes a piece, except for the part that may belong to a stop string. */
+/* Passes a piece of generated text to write_piece, except what may be the
+ * beginning of a stop string. Returns false on failure. */
 static bool take_piece(struct run *r, const char *piece)
 {
     if (stop_add(&r->stops, piece, strlen(piece), write_piece, r))
         return true;
-    if (r->status == PL_OK) { /* write_piece has not failed */
+    if (r->status == PL_OK) { /* then stop_add has failed, for lack of memory */
         r->status = PL_NO_MEMORY;
         snprintf(r->err.message, sizeof(r->err.message),
                  "no memory for a text");
@@ -295,7 +300,8 @@ static bool take_piece(struct run *r, const char *piece)
 }
 
 /* Samples the next token into r->pending. Returns STOP_LENGTH if there is a
- * token to print, STOP_END if it ended the text, STOP_FAILED on failure. */
+ * token to print, STOP_END if the token was an end-of-text token, STOP_FAILED
+ * on failure. */
 static enum stop choose(struct run *r)
 {
     if (run_keep_grammar(r) != STOP_END)
@@ -344,7 +350,8 @@ enum stop run_generate(struct run *r)
             stop = STOP_FAILED;
             break;
         }
-        if (!flush_out() || /* finish_out reports the error */
+        if (!flush_out() || /* the reader of the output is gone or the disk is
+                               full, which finish_out reports */
             r->stops.hit >= 0 ||
             (r->reply != NULL && pl_reply_ended(r->reply))) {
             stop = STOP_END;
@@ -373,8 +380,8 @@ void run_warn_context_full(const struct run *r)
               r->s.n_ctx, 2 * r->s.n_ctx);
 }
 
-/* Returns the flags to tokenize the prompt. BOS is added only at the beginning
- * of a sequence. */
+/* Returns the flags for tokenizing the prompt. BOS is added only if the prompt
+ * begins the sequence, not if it continues a state. */
 static int text_flags(const struct run *r)
 {
     return r->n_past > 0 ? PL_PARSE_SPECIAL : PL_ADD_SPECIAL | PL_PARSE_SPECIAL;
@@ -454,7 +461,7 @@ static enum exit_code run_conversation(struct run *r)
         flags = PL_PARSE_SPECIAL;
         if (stop == STOP_END && run_can_write(r))
             stop = run_generate(r);
-        run_end_line(r); /* a turn ends with a newline */
+        run_end_line(r); /* ends the turn's text with a newline */
         if (!flush_out())
             break;
         if (stop == STOP_FULL)
@@ -486,9 +493,9 @@ static void summary(const struct run *r)
 }
 
 /* Returns true if the state is to be saved after a run with exit code `c`. A
- * conversation is saved even if it failed, because its lines cannot be
- * restored: the terminal may be gone. If a single text fails, the state file
- * stays as it was. */
+ * conversation is saved even after a failure, because the lines that the user
+ * typed exist nowhere else. After a failed run with a single text the state
+ * file stays as it was. */
 static bool is_to_be_saved(const struct run *r, enum exit_code c)
 {
     return c == EXIT_DONE || c == EXIT_INTERRUPTED ||

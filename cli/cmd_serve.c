@@ -14,8 +14,10 @@
 #endif
 
 enum {
-    DRAIN_S = 30, /* maximum seconds that running requests may take */
-    CUT_S = 2,    /* maximum seconds for telling their clients that they end */
+    DRAIN_S = 30, /* limit in seconds for running requests to end after a
+                     signal */
+    CUT_S = 2,    /* limit in seconds for clients to receive the error that ends
+                     their requests */
 };
 
 struct serve {
@@ -126,9 +128,10 @@ static enum exit_code make_models(struct serve *v)
     return s == PL_OK ? EXIT_DONE : report(o, s, &err);
 }
 
-/* Loads the models that are to be loaded at the start, as many as are allowed
- * at once. If one of several fails, the server starts, and clients that request
- * this model get the error. */
+/* Loads the models to be loaded at the start, at most as many as may be loaded
+ * at once. If the load of the only model fails, returns its exit code. If there
+ * are several models, the server starts in spite of a failure, and clients that
+ * request the failed model get the error. */
 static enum exit_code load_first(struct serve *v)
 {
     enum exit_code c = EXIT_DONE;
@@ -209,8 +212,8 @@ static void pause_ms(long ms)
     nanosleep(&t, NULL);
 }
 
-/* Waits until no request is running, until a signal, or for this long. Returns
- * true if some are still running. */
+/* Waits until no request is running, until a signal arrives, or for `seconds`.
+ * Returns true if requests are still running. */
 static bool await_requests(const struct serve *v, double seconds)
 {
     double began = term_seconds();
@@ -224,9 +227,9 @@ static bool await_requests(const struct serve *v, double seconds)
     return n_request > 0;
 }
 
-/* Rejects new requests. Waits for the running ones, until the next signal or
- * for at most DRAIN_S seconds. Then ends them, so that their clients learn why,
- * which takes until a third signal or CUT_S seconds. */
+/* Rejects new requests, and waits for the running ones until the next signal,
+ * at most DRAIN_S seconds. Then ends these with an error that tells their
+ * clients why, and waits until a third signal, at most CUT_S seconds. */
 static void drain(struct serve *v)
 {
     term_interrupts_clear();
@@ -251,8 +254,9 @@ static void serve_free(struct serve *v)
     free(v->key);
 }
 
-/* Has malloc return large buffers to the system as soon as they are freed. As a
- * rule, glibc keeps ever larger ones, up to 32 MiB for each thread. */
+/* Makes malloc return buffers of 256 KiB or more to the system as soon as they
+ * are freed. By default glibc raises this size up to 32 MiB, and keeps smaller
+ * buffers for each thread. */
 static void return_memory(void)
 {
 #ifdef __GLIBC__
@@ -274,8 +278,9 @@ enum exit_code cmd_serve(const struct options *o)
         c = make_models(&v);
     if (c == EXIT_DONE)
         c = load_first(&v);
-    if (c == EXIT_DONE) { /* before the message that the server listens,
-                             whose reader may send a signal at once */
+    if (c == EXIT_DONE) { /* before start_http prints that the server listens,
+                             because the reader of this message may send a
+                             signal at once */
         term_interrupts_count(2);
         c = start_http(&v);
     }

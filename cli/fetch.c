@@ -14,9 +14,11 @@
 struct watch {
     const struct options *o;
     struct term_progress line;
-    const char *name; /* the current file; NULL if none */
+    const char *name; /* name of the file that is downloaded now; NULL if
+                         none */
     double start_s, shown_s;
-    uint64_t start; /* bytes received by an earlier download */
+    uint64_t start; /* bytes of this file that an earlier download had
+                       received */
     int tenths;     /* last tenth reported */
 };
 

@@ -9,8 +9,9 @@
  * Ctrl-C ends the download; the received part stays, so that the next call
  * resumes it. */
 enum exit_code fetch_model(struct options *o);
-/* Downloads it like fetch_model(). Another thread ends the download by setting
- * *cancel; Ctrl-C does not end it. */
+/* Downloads the model like fetch_model(), but can be called on any thread.
+ * Another thread ends the download by setting *cancel; Ctrl-C does not end
+ * it. */
 enum exit_code fetch_model_for(struct options *o, const volatile int *cancel);
 
 #endif

@@ -22,7 +22,7 @@ static enum exit_code no_memory(const struct options *o, size_t bytes)
                      bytes);
 }
 
-/* Maximum sizes of a text and of a line. Larger input comes from a device or
+/* Limits of a text and of a line, in MiB. Larger input comes from a device or
  * from a wrong file. */
 enum { MOST_MIB = 256, LINE_MIB = 16 };
 
@@ -175,8 +175,9 @@ enum exit_code input_prompt(struct input *in, const struct options *o)
     return c;
 }
 
-/* Turns the error of a read whose terminal was closed meanwhile into the end of
- * the input, which a later read would find. Keeps other errors, and errno. */
+/* Handles a read that failed because the terminal was closed meanwhile: clears
+ * the error, so that the read counts as the end of the input, as a later read
+ * would. Keeps other errors, and errno. */
 static void end_with_terminal(void)
 {
     int error = errno;

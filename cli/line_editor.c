@@ -16,8 +16,8 @@ enum {
     MOST_PASTE = 1 << 22, /* maximum number of characters in a paste */
 };
 
-/* Ask the terminal to put markers around pasted text (bracketed paste), and to
- * stop doing so. */
+/* Escape sequences that make the terminal put markers around pasted text
+ * (bracketed paste), and that end this mode. */
 static const char asks_for_marks[] = "\033[?2004h";
 static const char wants_no_marks[] = "\033[?2004l";
 static const char paste_begins[] = "\033[200~";
@@ -38,8 +38,8 @@ static char *prompt_of(EditLine *edit)
     return (char *)e->prompt;
 }
 
-/* Replaces the terminal's line ends by newlines and removes those at the end of
- * the text, because Enter sends the text, not the paste. Returns the new
+/* Replaces the terminal's line ends by newlines and removes newlines at the end
+ * of the text, because only the Enter key must send it. Returns the new
  * length. */
 static size_t unify_lines(wchar_t *s, size_t n)
 {
@@ -57,7 +57,8 @@ static size_t unify_lines(wchar_t *s, size_t n)
 static unsigned char take_paste(EditLine *edit, int key)
 {
     wchar_t *s = NULL, c;
-    size_t n = 0, room = 0, ended = 0; /* characters of the end marker so far */
+    size_t n = 0, room = 0, ended = 0; /* `ended`: characters of the end marker
+                                          that the text ends with so far */
     bool fits = true;
 
     (void)key;

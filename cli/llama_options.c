@@ -10,9 +10,9 @@
 
 /* ---- looking up rows ----------------------------------------------------- */
 
-/* Returns true if `list`, words separated by blanks, contains `word`. If `mark`
- * is not NUL, words of the list may begin with it, and *marked tells whether
- * this one does. */
+/* Returns true if `list`, words separated by blanks, contains `word`. Unless
+ * `mark` is NUL, words of the list may have this character before them, and
+ * *marked is set to true if the word that was found has it. */
 static bool lists(const char *list, const char *word, char mark, bool *marked)
 {
     size_t len = strlen(word);
@@ -71,8 +71,9 @@ static enum exit_code add(const struct rewrite *r, const char *word)
                : cli_error(r->command, EXIT_FAILED, "no memory for options");
 }
 
-/* Copies the name of the option in `word` and returns its row, or NULL. Sets
- * *value to the text after =, or NULL. */
+/* Copies the name of the option in `word` to `name`. Returns the option's row
+ * in the option table; NULL if it has none. Sets *value to the text after =;
+ * NULL if there is no =. */
 static const struct option_row *find(const struct rewrite *r, const char *word,
                                      char name[static 64], const char **value)
 {
@@ -84,7 +85,7 @@ static const struct option_row *find(const struct rewrite *r, const char *word,
     return option_find(name, 1u << r->command);
 }
 
-/* Removes a flag that was given before, by any of its names. */
+/* Removes earlier uses of a flag from r->to, under any of the flag's names. */
 static void unset(const struct rewrite *r, const char *flag)
 {
     const struct option_row *row = option_find(flag, 1u << r->command);
@@ -130,8 +131,8 @@ static bool is_switch(const char *word)
     return one && (word[n] == '\0' || is_switch(word + n + 1));
 }
 
-/* Rewrites an option of llama.cpp, the word *i. Advances *i to the last word of
- * its value. */
+/* Handles an option that only llama.cpp has, the word *i, by the row `l`.
+ * Advances *i to the last word of its value. */
 static enum exit_code take_llama(struct rewrite *r, const char *name,
                                  const char *value,
                                  const struct llama_option *l, int *i)
@@ -187,7 +188,7 @@ static enum exit_code take_word(struct rewrite *r, int *i)
     if ((row->commands & OPTION_BARE) && (next == NULL || next[0] == '-'))
         return add(r, "on");
     if (next == NULL)
-        return EXIT_DONE; /* the parser reports it */
+        return EXIT_DONE; /* options_parse reports that the value is missing */
     ++*i;
     return add(r, next);
 }
@@ -220,8 +221,9 @@ static bool is_false(const char *value)
     return false;
 }
 
-/* Returns true if one of the words is a spelling of the row, or, if the row
- * names a model, names one in another way. */
+/* Returns true if the words of the command line have the option of row `l`
+ * under any of its names. An option that names a model also counts as given if
+ * any other option names one. */
 static bool is_given(const struct rewrite *r, const struct llama_option *l)
 {
     static const char models[] =
@@ -243,8 +245,8 @@ static bool is_given(const struct rewrite *r, const struct llama_option *l)
     return false;
 }
 
-/* Adds the option of a variable that is set. A flag is added if the variable is
- * true or, if `inverse`, false. */
+/* Adds the option for which a variable stands. A flag is added only if the
+ * variable is true or, if `inverse`, false. */
 static enum exit_code add_variable(const struct rewrite *r,
                                    const struct llama_option *l, bool inverse,
                                    const char *variable, const char *value)
@@ -263,9 +265,10 @@ static enum exit_code add_variable(const struct rewrite *r,
     return c == EXIT_DONE && l->example != NULL ? add(r, value) : c;
 }
 
-/* Returns true if variables of the row apply to the command. Other commands
- * that compute or plan take those of the tools whose options they have.
- * llama-bench reads no variables. */
+/* Returns true if the command reads the variables of row `l`. `plait serve` and
+ * `plait run` read those of llama-server and llama-cli. Other commands that
+ * compute or plan read those whose option they have. `plait bench` reads none,
+ * because llama-bench reads none. */
 static bool is_of(const struct llama_option *l, enum command command)
 {
     const unsigned tools = 1u << CMD_SERVE | 1u << CMD_RUN;

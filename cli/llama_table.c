@@ -1,7 +1,7 @@
 /* The options of llama.cpp's tools (llama-server, llama-cli, llama-bench), a
- * row each, with the effect that they have here. The tests hold each row to
- * option_table.c, and scripts/manual.py makes doc/llama-options.md of the
- * rows. */
+ * row each, with the effect that they have here. The tests check each row
+ * against option_table.c, and scripts/manual.py makes doc/llama-options.md of
+ * the rows. */
 #include "option_table.h"
 
 enum {

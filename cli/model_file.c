@@ -9,11 +9,13 @@
 
 static void collect(void *user, const char *text, size_t len)
 {
-    text_add(user, text, len); /* if out of memory, the file may be a model */
+    text_add(user, text, len); /* if out of memory, the description is
+                                  incomplete and the file may count as a
+                                  model */
 }
 
-/* Copies the value of a key from the description of a file (pl_inspect), or ""
- * if there is none. */
+/* Copies the value that follows `key` in the description of a file (pl_inspect)
+ * to `out`; "" if there is none. */
 static void value_of(const char *all, const char *key, char *out, size_t size)
 {
     const char *at = strstr(all, key);

@@ -1,6 +1,6 @@
-/* Numbers that users type. strtod and strtoll do the conversion. Before that,
- * the text is checked for what they would accept or skip but this parser must
- * not: white space, hex floats, "nan", and text after the number. */
+/* Parses numbers that users type. strtod and strtoll do the conversion, but
+ * they also accept white space, hex floats, "nan", and text after the number.
+ * So the text is checked for these before. */
 #include "number.h"
 
 #include <errno.h>

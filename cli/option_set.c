@@ -1,5 +1,5 @@
-/* Setters that the rows of the option table name. Each checks a value and
- * stores it; see option_set_fn. */
+/* Checks and stores the values of options. The rows of the option table name
+ * these setters; see option_set_fn. */
 #include "option_set.h"
 #include "number.h"
 #include "server/sampler_names.h"
@@ -66,7 +66,8 @@ bool option_set_int(struct options *o, const struct option_row *row,
     return true;
 }
 
-/* Stores a number. 0 and -1 leave the default. */
+/* Stores a whole number. 0 and -1 select the default, so they change
+ * nothing. */
 bool option_set_int_auto(struct options *o, const struct option_row *row,
                          const char *value, char want[static OPTION_WANT])
 {
@@ -75,8 +76,8 @@ bool option_set_int_auto(struct options *o, const struct option_row *row,
     return option_set_int(o, row, value, want);
 }
 
-/* Stores the size of the context. 0 is that of the model, except for commands
- * that have a default of their own. */
+/* Stores the size of the context. 0 selects the model's own size; perplexity
+ * and logits keep it, because they have a default of their own. */
 bool option_set_context(struct options *o, const struct option_row *row,
                         const char *value, char want[static OPTION_WANT])
 {
@@ -174,7 +175,8 @@ bool option_set_word(struct options *o, const struct option_row *row,
     return true;
 }
 
-/* Stores a word itself, or NULL for the first word, which is the default. */
+/* Stores a pointer to a word of the row. For the first word, the default,
+ * stores NULL. */
 bool option_set_one_of(struct options *o, const struct option_row *row,
                        const char *value, char want[static OPTION_WANT])
 {
@@ -186,7 +188,7 @@ bool option_set_one_of(struct options *o, const struct option_row *row,
     return true;
 }
 
-/* Stores a flag that is given as 0 or 1. */
+/* Stores a flag whose value is 0 or 1 (the words of the row). */
 bool option_set_yes(struct options *o, const struct option_row *row,
                     const char *value, char want[static OPTION_WANT])
 {
@@ -209,7 +211,7 @@ bool option_set_no_offload(struct options *o, const struct option_row *row,
     return true;
 }
 
-/* Appends a text to stop at. */
+/* Appends a stop string. */
 bool option_set_stop(struct options *o, const struct option_row *row,
                      const char *value, char want[static OPTION_WANT])
 {
@@ -297,8 +299,8 @@ bool option_set_override(struct options *o, const struct option_row *row,
     return true;
 }
 
-/* Parses "on" or "off". Stores the inverse, because the field is true for
- * "off". */
+/* Parses "on" or "off". Stores true for "off", because the field switches
+ * fitting off. */
 bool option_set_fit(struct options *o, const struct option_row *row,
                     const char *value, char want[static OPTION_WANT])
 {
@@ -310,8 +312,8 @@ bool option_set_fit(struct options *o, const struct option_row *row,
     return true;
 }
 
-/* Parses a size. Stores 1 for a size of 0, because 0 selects the default of the
- * library. */
+/* Parses a size. Stores 1 for a size of 0, because in the fields 0 means the
+ * default. */
 bool option_set_bytes(struct options *o, const struct option_row *row,
                       const char *value, char want[static OPTION_WANT])
 {
@@ -384,8 +386,8 @@ bool option_set_bias(struct options *o, const struct option_row *row,
     return true;
 }
 
-/* Sets the order of the samplers, given as NAME;NAME;..., or as one letter for
- * each with --sampler-seq. */
+/* Sets the samplers and their order, given as NAME;NAME;..., or with
+ * --sampler-seq as one letter for each. */
 bool option_set_samplers(struct options *o, const struct option_row *row,
                          const char *value, char want[static OPTION_WANT])
 {
@@ -434,8 +436,8 @@ bool option_set_breaker(struct options *o, const struct option_row *row,
     return true;
 }
 
-/* Appends `v` to the list, and the numbers up to `last` that follow from
- * adding `step` or multiplying by `factor`. */
+/* Appends `v` to the list, and the numbers that follow it up to `last`. Each is
+ * the one before it, multiplied by `factor` and increased by `step`. */
 static bool append_range(struct option_list *l, int64_t v, int64_t last,
                          int64_t step, int64_t factor)
 {
@@ -495,7 +497,8 @@ bool option_set_list(struct options *o, const struct option_row *row,
     }
 }
 
-/* Appends a prompt and a generation, N,N. */
+/* Appends two numbers of tokens to the list, given as N,N: those of a prompt
+ * and of the generation after it. */
 bool option_set_pair(struct options *o, const struct option_row *row,
                      const char *value, char want[static OPTION_WANT])
 {
@@ -513,7 +516,8 @@ bool option_set_pair(struct options *o, const struct option_row *row,
     return true;
 }
 
-/* Sets a list of decimal numbers. */
+/* Appends comma-separated decimal numbers to the list, after those of earlier
+ * uses of the option. */
 bool option_set_numbers(struct options *o, const struct option_row *row,
                         const char *value, char want[static OPTION_WANT])
 {

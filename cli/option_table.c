@@ -56,7 +56,7 @@ WORDS(formats_of_reasoning, [THOUGHTS_AUTO] = "auto", [THOUGHTS_NONE] = "none",
 WORDS(efforts, "default", "none", "minimal", "low", "medium", "high", "xhigh",
       "max");
 WORDS(on_off, "on", "off");
-/* option_set_cache_format maps these words to formats. */
+/* The order is that of `formats` in option_set_cache_format. */
 WORDS(cache_formats, "f16", "f32", "bf16", "q8_0", "q5_1", "q5_0", "q4_1",
       "q4_0", "iq4_nl");
 WORDS(layer_counts, "auto", "all");

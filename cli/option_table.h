@@ -28,14 +28,15 @@ enum { OPTION_BARE = 1 << 23 };
  * OPTION_COMMA, a comma-separated list counts as several values. */
 enum { OPTION_MANY = 1 << 29, OPTION_COMMA = 1 << 30 };
 
-/* Checks `value` (NULL for flags without one) and stores it in *o. If it is
- * invalid, returns false and writes what would be valid to `want`: "a whole
+/* Checks `value` and stores it in *o. `value` is NULL for flags. If it is
+ * invalid, returns false and describes valid values in `want`, such as "a whole
  * number from 1 to 64". */
 typedef bool option_set_fn(struct options *o, const struct option_row *row,
                            const char *value, char want[static OPTION_WANT]);
 
 /* The command reads the file that the option names, so it must not write that
- * file. An option with IDS names a file after an @. */
+ * file. If row.arg is IDS, the option names a file only if its value begins
+ * with an @. */
 enum { OPTION_READS = 1 << 24 };
 
 /* The command writes the file that the option names. With OPTION_STREAMS, the
@@ -47,56 +48,66 @@ enum {
     OPTION_STATE = 1 << 27
 };
 
-/* An option, or a heading, which has no name. The commands of a heading are
- * those of the options below it. */
+/* An option or, without a name, a heading of --help. A heading is printed if
+ * any option below it is. */
 struct option_row {
-    const char *name[3]; /* short, long, an alias */
-    /* name of the value, FILE or DIR for a path; NULL if the option has no
-     * value */
+    const char *name[3]; /* short name, long name, another name; NULL for those
+                            that the option does not have */
+    /* Word for the value in --help; FILE or DIR if it is a path. NULL if the
+     * option has no value. */
     const char *arg;
-    /* the default, as typed or in words; NULL if off or none */
+    /* The default for --help, as a user would type it or in words; NULL for
+     * flags that are off and options without default. */
     const char *value;
-    /* sentences, of which --help prints the first; the text of a heading */
+    /* For an option, sentences for --help, which prints only the first. For a
+     * heading, its text. */
     const char *help;
-    unsigned commands; /* bits 1 << enum command, and OPTION_* above */
+    unsigned commands; /* set of bits: 1 << enum command for each command that
+                          has the option, and the OPTION_* above */
     option_set_fn *set;
-    size_t offset; /* of the field in struct options */
-    double lo, hi; /* range of a number */
-    /* the words that are valid values, ending with NULL; in the order of the
-     * enumeration, if the field is one */
+    size_t offset; /* offset in struct options of the field that `set`
+                      changes */
+    double lo, hi; /* the least and the greatest value, if it is a number */
+    /* The values that are allowed, if they are words; NULL after the last. If
+     * the field has the type of an enumeration, they are in its order. */
     const char *const *words;
 };
 
 extern const struct option_row option_table[];
 extern const int n_option_row;
 
-/* Returns the row of the option `name`, if one of `commands` has it, or NULL.
- * `commands` is a set of bits, as in the rows. */
+/* Returns the row of the option `name` if any of `commands` has this option,
+ * else NULL. `commands` is a set of bits 1 << enum command. */
 const struct option_row *option_find(const char *name, unsigned commands);
 
 /* The effect that an option of llama.cpp has here. */
 enum llama_effect {
-    LLAMA_WORKS,  /* the option table has it */
-    LLAMA_MEANS,  /* it is the option `text` here, with the value `example` */
-    LLAMA_UNSETS, /* it takes back the flag `text` */
-    LLAMA_PASSED, /* it changes no result, and is passed over */
-    LLAMA_REFUSED /* it would change a result, or asks for something else */
+    LLAMA_WORKS,  /* the option table has it, with the same meaning */
+    LLAMA_MEANS,  /* it becomes the option `text` of the option table, with the
+                     value `example` */
+    LLAMA_UNSETS, /* it removes the flag `text` that was given before */
+    LLAMA_PASSED, /* it changes no result, so it is ignored, with a note */
+    LLAMA_REFUSED /* it would change a result, or requests something else, so it
+                     is rejected */
 };
 
 /* An option of llama.cpp, or several that are treated alike. */
 struct llama_option {
-    unsigned commands; /* bits 1 << enum command: serve for llama-server, run
-                          for llama-cli, bench for llama-bench */
+    unsigned commands; /* set of bits 1 << enum command: CMD_SERVE for
+                          llama-server, CMD_RUN for llama-cli, CMD_BENCH for
+                          llama-bench */
     enum llama_effect here;
     const char *names; /* all spellings, separated by blanks */
-    /* A valid value; NULL for a flag. If it ends with |, the value may be left
-     * out. */
+    /* A valid value. NULL for a flag, which has no value. If the text ends with
+     * |, the value may be left out. */
     const char *example;
     /* Environment variables with the same effect, separated by blanks; NULL if
-     * none. The flag of a variable after ! is set if it is false. */
+     * none. A variable after ! is inverse: it sets the flag if its value is
+     * false. */
     const char *variables;
-    /* Words for readers: a difference (may be NULL), the reason why nothing
-     * changes, or what to do instead; for MEANS and UNSETS the option's name */
+    /* For MEANS and UNSETS, the name of an option of the option table. For
+     * WORKS, a difference for the documentation; may be NULL. For PASSED and
+     * REFUSED, the reason, or what to do instead. */
     const char *text;
 };
 
@@ -104,20 +115,24 @@ extern const struct llama_option llama_options[];
 extern const int n_llama_option;
 
 bool llama_may_lack_value(const struct llama_option *l);
-/* Returns the row of an option of llama.cpp that the option table does not
- * have, preferably one of `command`'s tool; NULL if there is none. */
+/* Returns the row of an option that llama.cpp has and the option table has not;
+ * NULL if there is none. A row of the tool that corresponds to `command` has
+ * precedence. */
 const struct llama_option *llama_find(const char *name, enum command command);
-/* Appends the words to *to, with the options of llama.cpp replaced by options
- * of the table. Prints a note that names the options passed over. Prints an
- * error and returns its code if one is refused, or memory runs out. */
+/* Appends the words argv[argc] to *to. Replaces those options that only
+ * llama.cpp has by options of the option table. Prints a note that names the
+ * ignored ones. If an option is rejected, or if out of memory, prints an error
+ * and returns its exit code. */
 enum exit_code llama_rewrite(struct word_list *to, enum command command,
                              int argc, char **argv);
-/* Appends the option of llama.cpp that `variable` stands for, if there is one
- * and the words do not give it themselves. Errors as above. */
+/* Appends the option for which the environment variable `variable` stands to
+ * *to, if there is one and the words argv[argc] do not have it. Errors are
+ * those of llama_rewrite. */
 enum exit_code llama_variable(struct word_list *to, enum command command,
                               const char *variable, const char *value, int argc,
                               char **argv);
-/* Appends the options of the environment's variables, then the words. */
+/* Appends the options of all environment variables that are set to *to, then
+ * the words argv[argc]. */
 enum exit_code llama_environment(struct word_list *to, enum command command,
                                  int argc, char **argv);
 
@@ -129,8 +144,9 @@ struct environment_row {
 extern const struct environment_row environment_table[];
 extern const int n_environment_row;
 
-/* Prints on standard error that `name` is not an option of `command`, with the
- * replacement or the most similar option. Always returns EXIT_USAGE. */
+/* Prints on standard error that `name` is not an option of `command`. Names the
+ * command that has it, or else the most similar option. Always returns
+ * EXIT_USAGE. */
 enum exit_code option_unknown(enum command command, const char *name);
 
 #endif

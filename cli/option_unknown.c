@@ -47,8 +47,9 @@ static int distance(const char *a, const char *b)
 static const char *nearest(enum command command, const char *name)
 {
     const char *best = NULL;
-    int found = (int)strlen(name) / 4 + 2; /* larger distances are
-                                              not misspellings */
+    int found = (int)strlen(name) / 4 + 2; /* the distance must be below this
+                                              for `name` to count as a
+                                              misspelling */
 
     for (int i = 0; i < n_option_row; i++) {
         for (int k = 0; k < 3; k++) {

@@ -1,6 +1,6 @@
-/* Parses the words after a command by the rows of option_table.c. An option
- * that takes a value takes the next word, whatever it is (`-n -1`, `-p -`);
- * `--name=value` is equivalent. Letters cannot be bundled, because many of
+/* Parses the words after a command by the rows of option_table.c. The value of
+ * an option is the next word, even if that begins with a dash (`-n -1`, `-p
+ * -`). `--name=value` is equivalent. Letters cannot be bundled, because many of
  * llama.cpp's names are letters after one dash. */
 #include "option_table.h"
 #include "printable.h"
@@ -46,8 +46,8 @@ static void set_defaults(struct options *o, enum command command)
         o->pl.cpu = cpu;
 }
 
-/* Passes a value to the setter of the row. For an option that `plait bench`
- * measures with several values, also appends each value to o->axis. */
+/* Passes a value to the setter of the row. If `plait bench` accepts several
+ * values of the option, also appends each of them to o->axis. */
 static bool take_value(struct options *o, const struct option_row *row,
                        const char *value, char want[static OPTION_WANT])
 {
@@ -203,9 +203,12 @@ void options_free(struct options *o)
     o->sampling.n_dry_breaker = 0;
 }
 
-enum { COLUMN = 26, COLUMNS = 79 }; /* start of the text; line width */
+/* COLUMN: where the second column begins; COLUMNS: greatest length of a
+ * line. */
+enum { COLUMN = 26, COLUMNS = 79 };
 
-/* A name that does not fit the first column is printed on a line of its own. */
+/* If the name does not fit in the first column, the text begins on the next
+ * line. */
 void options_print_row(const char *name, const char *text)
 {
     int width = printf("  %s", name);
@@ -230,7 +233,8 @@ void options_print_row(const char *name, const char *text)
     }
 }
 
-/* Returns true if both names and the argument fit the first column. */
+/* Returns true if the short name, the long name and the argument fit in the
+ * first column. */
 static bool fits(const struct option_row *row)
 {
     size_t arg = row->arg != NULL ? strlen(row->arg) + 1 : 0;

@@ -81,7 +81,7 @@ struct option_numbers {
 
 struct option_row;
 
-/* One value of an option that may have several (bench). */
+/* A value of an option that `plait bench` accepts several times. */
 struct option_axis {
     const struct option_row *row;
     char *value; /* owned */
@@ -89,34 +89,38 @@ struct option_axis {
 
 struct options {
     enum command command;
-    /* pl.tensor_split points into split[]; pl's overrides are owned by this
-     * struct */
+    /* pl.tensor_split is set by session_settings to split[]; pl.overrides is
+     * owned, its strings are borrowed */
     pl_options pl;
-    pl_sampling sampling; /* its arrays are owned by this struct */
-    /* True for each field of `sampling` that an option has set, at the field's
-     * offset. */
+    pl_sampling sampling; /* its arrays are owned, their strings borrowed */
+    /* sampling_given[offsetof(pl_sampling, FIELD)] is true if an option has set
+     * this field of `sampling`. */
     bool sampling_given[sizeof(pl_sampling)];
     double split[OPTION_MAX_DEVICES];
 
-    /* Borrowed from argv; NULL if not given. */
-    const char *model; /* `fetched` if the next line names a model */
+    /* Unless noted, the strings below are borrowed from `words`, and are NULL
+     * if the option was not given. */
+    const char *model; /* points to `fetched` if an option of the next line
+                          named the model */
     const char *hf_repo, *hf_file, *hf_token, *model_url;
-    const char *prompt; /* "-" is standard input */
+    const char *prompt; /* text; "-" means standard input */
     const char *file, *binary_file;
     const char *output;
     const char *tokens;                        /* ids or @FILE */
-    const char *chat_template, *template_text; /* of a file; itself or a name */
+    const char *chat_template, *template_text; /* path of a template file; the
+                                                  text of a template, or the
+                                                  name of one */
     const char *messages, *tools, *kwargs, *system, *system_file;
-    const char *reasoning_effort; /* NULL for the default */
+    const char *reasoning_effort; /* NULL to leave it to the chat template */
     enum option_thoughts {
         THOUGHTS_AUTO,
         THOUGHTS_NONE,
         THOUGHTS_DEEPSEEK,
         THOUGHTS_LEGACY
     } reasoning_format;
-    int reasoning_budget; /* in tokens; -1 for no limit */
+    int reasoning_budget; /* limit of reasoning in tokens; -1 for none */
     int embd_normalize;
-    struct word_list stops; /* texts to stop at */
+    struct word_list stops; /* stop strings */
     enum option_reasoning {
         REASONING_AUTO,
         REASONING_ON,
@@ -127,31 +131,40 @@ struct options {
     const char *host, *api_key, *api_key_file, *alias, *cert_file,
         *cert_key_file, *api_prefix, *cors_origin, *allowed_hosts, *cache_dir,
         *slot_dir;
-    uint64_t cache_ram, cache_disk; /* 0 for the default, 1 for no memory */
+    uint64_t cache_ram, cache_disk; /* in bytes; 0 for the default, 1 for none;
+                                       cache_ram UINT64_MAX: all memory that is
+                                       available */
     int port, n_parallel, n_waiting, timeout_s, socket_s, ping_s;
     bool embeddings;
     enum option_pooling {
-        POOLING_AUTO, /* that of the model's file, else the last token's */
+        POOLING_AUTO, /* the pooling that the model's file names, else
+                         POOLING_LAST */
         POOLING_LAST,
         POOLING_MEAN,
         POOLING_CLS,
         POOLING_NONE
     } pooling;
     const char *models_dir, *models_preset;
-    float prefill_share; /* of a step; 0 for the server's default */
+    float prefill_share; /* fraction of a step's tokens that prompts may have
+                            while tasks decode; 0 for the server's default */
     int n_models, models_wait_s, sleep_idle_s;
     bool no_autoload, at_start, pinned;
-    struct word_list words; /* the options, without those of llama.cpp */
+    struct word_list words; /* the words of the command line, in which options
+                               that only llama.cpp has are replaced
+                               (llama_rewrite); owned */
     const char *trace;
     const char *svg;
     const char *shape, *type;
-    char *fetched; /* owned: path of the downloaded model */
+    char *fetched; /* owned: path of the model that fetch_model downloaded */
 
-    /* bench measures each combination of these. */
-    struct option_axis axis[OPTION_MAX_AXIS]; /* in the order given */
+    /* The values of options that `plait bench` accepts several times. It
+     * measures each combination of them. */
+    struct option_axis axis[OPTION_MAX_AXIS]; /* in the order of the command
+                                                 line */
     int n_axis;
     struct option_list n_prompt, n_gen, n_depth, n_seq;
-    struct option_list n_pair; /* a prompt, a generation, and so on */
+    struct option_list n_pair; /* pairs of numbers: prompt, generation, prompt,
+                                  generation ... */
     int n_round;
     enum option_form {
         FORM_MD,
@@ -166,14 +179,19 @@ struct options {
     struct option_numbers rate;
     struct option_list concurrency;
     int n_request, seconds; /* 0 if not given */
-    float prefix;           /* share of a prompt that others have, too */
+    float prefix;           /* fraction of each prompt that other prompts begin
+                               with, too */
     int n_prefix;           /* different shared beginnings */
-    float max_first_ms, max_between_ms; /* 0 for no limit */
+    float max_first_ms, max_between_ms; /* limits in milliseconds of the time to
+                                           the first token and between tokens,
+                                           for goodput; 0 for none */
     bool chat;
 
-    int64_t n_predict; /* -1 for no limit */
-    int64_t n_batch;   /* tokens passed to the engine at once; 0 for n_ubatch */
-    int64_t n_chunks;  /* windows to measure; -1 for all */
+    int64_t n_predict; /* limit of generated tokens; -1 for none */
+    int64_t n_batch;   /* limit of tokens in one call of the engine; 0 for
+                          n_ubatch */
+    int64_t n_chunks;  /* number of windows that perplexity measures; -1 for
+                          all */
     bool random_seed;
     bool ignore_eos;
     bool single_turn;
@@ -181,7 +199,8 @@ struct options {
     bool interactive;
     bool no_display_prompt;
     bool show_special;
-    bool convert; /* convert a state's cache to this engine's formats */
+    bool convert; /* convert the caches in a loaded state to the cache formats
+                     of this engine */
     bool no_escape;
     bool no_special;
     bool ids_only;
@@ -195,7 +214,7 @@ struct options {
 };
 
 /* Parses argv[0 .. argc-1], the words that follow `command`, into *o. Stops at
- * --help and --help-all. Sets o->pl.cpu from the environment. Returns
+ * --help and --help-all. Sets o->pl.cpu to the variable PLAIT_CPU. Returns
  * EXIT_DONE, or prints an error and returns EXIT_USAGE. The caller must call
  * options_free in both cases. */
 enum exit_code options_parse(struct options *o, enum command command, int argc,
@@ -209,15 +228,15 @@ void options_print(enum command command, bool all);
 void options_print_row(const char *name, const char *text);
 
 const char *command_name(enum command command);
-/* Returns the command name that is one typing error away from `word`, or
- * NULL. */
+/* Returns the name of the command most similar to `word`, with at most two
+ * typing errors; NULL if there is none. */
 const char *command_nearest(const char *word);
-/* Returns the first command that has all options among these words, or
- * N_COMMAND if there is none. */
+/* Returns the first command that has all the options in argv[argc]; N_COMMAND
+ * if there is none. */
 enum command command_of_options(int argc, char **argv);
 
-/* Prints "plait run: " and the message on standard error and returns `code`.
- * For N_COMMAND the prefix is "plait: ". */
+/* Prints "plait COMMAND: " and the message on standard error, and returns
+ * `code`. For N_COMMAND the prefix is "plait: ". */
 enum exit_code cli_error(enum command command, enum exit_code code,
                          const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));

@@ -175,8 +175,9 @@ int main(int argc, char **argv)
     } else if (code == EXIT_DONE) {
         code = whole_check(&o);
         if (code == EXIT_DONE &&
-            (c != CMD_SERVE || !serve_has_many(&o))) /* the server downloads its
-                                                        models on demand */
+            (c != CMD_SERVE || !serve_has_many(&o))) /* the server downloads
+                                                        several models itself,
+                                                        on demand */
             code = fetch_model(&o);
         if (code == EXIT_DONE && o.fetched != NULL)
             code = whole_check(&o);

@@ -1,12 +1,12 @@
-/* Prints messages and text of other origin. A terminal must not execute escape
- * sequences that, for example, a file name contains. */
+/* Makes messages and text of other origin safe to print. A terminal must not
+ * execute escape sequences that, for example, a file name contains. */
 #include "printable.h"
 
 #include <string.h>
 
-/* Returns the length in bytes of the printable character at `s`; 0 if there is
- * none. Printable are ASCII without control characters, and well-formed UTF-8
- * (RFC 3629) without U+0080 to U+009F, which are control characters, too. */
+/* Returns the length in bytes of the printable character at `s`; 0 if `s` does
+ * not begin with one. ASCII characters and well-formed UTF-8 (RFC 3629) are
+ * printable, except control characters, among which are U+0080 to U+009F. */
 static size_t printable(const char *s)
 {
     const unsigned char *p = (const unsigned char *)s;

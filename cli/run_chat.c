@@ -1,9 +1,9 @@
 /* plait run as a chat, with messages and a chat template. The model always sees
  * exactly what `plait render` prints for the messages. Each turn renders the
- * whole conversation, keeps the tokens of its beginning that the sequence
- * already contains, and computes the rest. If the context is too small, the
- * oldest turns are left out. The content of an answer is written to standard
- * output, its reasoning to standard error. */
+ * whole conversation to a prompt. The tokens with which both the sequence and
+ * the prompt begin are kept, and the rest is computed. If the context is too
+ * small, the oldest turns are left out. The content of an answer is written to
+ * standard output, its reasoning to standard error. */
 #include "chat_commands.h"
 #include "line_editor.h"
 #include "printable.h"
@@ -21,13 +21,17 @@ struct chat {
     struct run *r;
     const pl_template *form;
     char *extra;       /* variables of the template; owned */
-    json_t *system;    /* the message of --system, or NULL */
+    json_t *system;    /* the message of --system; owned; NULL if none */
     json_t *messages;  /* all, for /save */
-    size_t n_left_out; /* messages left out, after the system messages */
-    struct line_editor *editor; /* NULL if lines are read without it */
-    bool reasons;               /* reasoning is being shown */
-    bool refused;               /* the template cannot render the messages */
-    bool quits;                 /* the user ended the chat */
+    size_t n_left_out; /* number of messages left out of prompts, after the
+                          system messages */
+    struct line_editor *editor; /* NULL if lines are read from standard input
+                                   directly */
+    bool reasons;               /* reasoning was printed, and its end was not
+                                   marked yet */
+    bool refused;               /* the template did not render the last
+                                   messages */
+    bool quits;                 /* the user entered /quit or /exit */
 };
 
 static enum exit_code no_memory(void)
@@ -56,8 +60,9 @@ static pl_status render(const pl_template *form, const json_t *messages,
     return s;
 }
 
-/* Sets *out to the template's variables as JSON, from --kwargs and --reasoning.
- * `reasons` is the value of the reasoning switch. */
+/* Sets *out to the variables of the template as JSON, from --kwargs,
+ * --reasoning and --reasoning-effort. If --reasoning is given, `reasons` turns
+ * reasoning on or off. */
 static enum exit_code variables(const struct options *o, bool reasons,
                                 char **out)
 {
@@ -85,8 +90,8 @@ static enum exit_code variables(const struct options *o, bool reasons,
     return *out != NULL ? EXIT_DONE : no_memory();
 }
 
-/* Checks that the template has a reasoning switch: with the switch on and off,
- * its prompts must differ. */
+/* Checks that the template has a switch for reasoning, that is, that a prompt
+ * with reasoning on differs from one with reasoning off. */
 static enum exit_code check_reasoning(const struct chat *c)
 {
     const struct options *o = c->r->o;
@@ -142,8 +147,8 @@ static pl_status tokenize(struct run *r, const char *text, size_t len,
     return PL_OK;
 }
 
-/* Sets the content of the sequence to these n tokens. Keeps the common
- * beginning and computes the rest. */
+/* Makes these n tokens the contents of the sequence. Keeps the tokens at the
+ * beginning that are the same, and computes the rest. */
 static enum stop hold(struct run *r, const int32_t *ids, int64_t n)
 {
     int64_t held = pl_seq_length(r->s.engine, 0), same = 0;
@@ -187,7 +192,8 @@ static void show_part(void *chat, const pl_reply_part *p)
 {
     struct chat *c = chat;
 
-    if (c->r->o->show_special) /* take_piece prints all text */
+    if (c->r->o->show_special) /* write_piece then prints all text, with
+                                  markers */
         return;
     if (p->kind == PL_REPLY_REASONING) {
         if (!c->reasons && term_colors())
@@ -310,8 +316,8 @@ static pl_status make_prompt(struct chat *c, struct prompt *p)
     return s;
 }
 
-/* Leaves out the oldest turn, which ends before the next user message. Returns
- * false if only one turn is left. */
+/* Leaves out the oldest turn that is not left out yet, up to the next user
+ * message. Returns false if only one turn is left. */
 static bool leave_turn_out(struct chat *c)
 {
     size_t lead = count_lead(c), i = lead + c->n_left_out + 1;
@@ -325,10 +331,10 @@ static bool leave_turn_out(struct chat *c)
     return true;
 }
 
-/* Creates a prompt that leaves room for an answer: an eighth of the context, or
- * -n tokens if that is less. If not even that fits, leaves out turns until the
- * prompt is at most three quarters of the context, so that the next turns fit,
- * too. */
+/* Makes a prompt that leaves space for an answer: an eighth of the context, or
+ * -n tokens if that is less. If this does not fit, leaves out turns until the
+ * prompt has at most three quarters of the context, so that the next turns fit
+ * without leaving out more. */
 static pl_status fit_prompt(struct chat *c, struct prompt *p)
 {
     const int64_t n_ctx = c->r->s.n_ctx, limit = c->r->o->n_predict;
@@ -406,7 +412,7 @@ static bool chat_turn(struct chat *c, enum exit_code *code)
                   r->n_refused, r->s.n_ctx, 2 * r->n_refused);
     if (stop == STOP_FAILED && c->refused && isatty(0)) {
         cli_error(CMD_RUN, EXIT_DONE, "%s", r->err.message);
-        stop = STOP_END; /* another message may be valid */
+        stop = STOP_END; /* the template may accept another message */
     }
     if (stop == STOP_FAILED)
         *code = report(r->o, r->status, &r->err);
@@ -415,7 +421,8 @@ static bool chat_turn(struct chat *c, enum exit_code *code)
 
 /* ---- commands ------------------------------------------------------------ */
 
-/* A command. Returns true if the model must then generate an answer. */
+/* Runs a command of the chat; `file` is its argument, "" if none. Returns true
+ * if the model must then generate an answer. */
 typedef bool command_fn(struct chat *c, const char *file);
 
 static bool chat_clear(struct chat *c, const char *file)
@@ -601,8 +608,9 @@ static bool next_line(struct chat *c, struct input *line, const char *prompt,
     }
 }
 
-/* Appends a line to a message, without its newline. Returns true if the line
- * ends with a backslash, which continues the message in the next line. */
+/* Appends a line to a message, without the newline. If the line ends with a
+ * backslash, replaces that by a newline and returns true, because the message
+ * continues in the next line. */
 static bool join(struct input *message, const struct input *line)
 {
     size_t n = line->len;
@@ -613,7 +621,7 @@ static bool join(struct input *message, const struct input *line)
     goes_on = n > 0 && line->s[n - 1] == '\\';
     s = realloc(message->s, message->len + n + 2);
     if (s == NULL)
-        return false; /* out of memory: the message ends here */
+        return false; /* if out of memory, the message ends before this line */
     message->s = s;
     memcpy(s + message->len, line->s, n);
     message->len += n;

@@ -7,7 +7,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* A grammar that an option gives: either `text` or `file` is set. */
+/* An option that gives a grammar. `text` or `file` is set if the option was
+ * given, else both are NULL. */
 struct source {
     const char *option, *text, *file;
     pl_grammar_form form;
@@ -34,7 +35,8 @@ static enum exit_code check_source(const struct options *o,
     return EXIT_DONE;
 }
 
-/* Prints what of a schema is not enforced, a line each. */
+/* Prints the notes, a line each, on those parts of a schema that the grammar
+ * does not enforce. */
 static void print_notes(const char *notes)
 {
     while (*notes) {

@@ -35,9 +35,9 @@ static unsigned char *put4(unsigned char *p, uint32_t v)
     return p + sizeof(v);
 }
 
-/* Restores tokens and logits from a note. Ignores a note that does not match
- * the sequence: the state can still be continued, but only with a given
- * text. */
+/* Restores tokens and logits from a note of make_note. Ignores a note that does
+ * not match the sequence. Without tokens and logits the state can still be
+ * continued, but only by a text that the user gives. */
 static void read_note(struct run *r, const unsigned char *p, size_t bytes)
 {
     int64_t n, n_logits;
@@ -69,8 +69,8 @@ static void read_note(struct run *r, const unsigned char *p, size_t bytes)
         r->n_seen = n;
 }
 
-/* Sets *note to a note of the sequence, malloc'ed. Sets it to NULL and returns
- * PL_OK if the tokens of the sequence are not all known. */
+/* Sets *note to the note for the sequence, malloc'ed. If not all tokens of the
+ * sequence are known, sets it to NULL and returns PL_OK. */
 static pl_status make_note(struct run *r, unsigned char **note, size_t *bytes)
 {
     int64_t n = pl_seq_length(r->s.engine, 0);
@@ -144,8 +144,10 @@ enum exit_code run_save_state(struct run *r)
                run_prefill(r, &r->pending, 1, NULL) != STOP_END) {
         s = r->status;
     }
-    c = whole_compare(o, "--state-save", o->state_save); /* files may differ
-                                                            by now */
+    c = whole_compare(o, "--state-save", o->state_save); /* Check again, because
+                                                            the files may have
+                                                            been replaced since
+                                                            whole_check. */
     if (c != EXIT_DONE)
         return c;
     if (s == PL_OK)

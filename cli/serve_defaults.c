@@ -1,4 +1,4 @@
-/* The fields that requests have by default. See serve_defaults.h. */
+/* Makes the default fields of requests from options. See serve_defaults.h. */
 #include "serve_defaults.h"
 
 #include "input.h"
@@ -11,7 +11,8 @@ static bool set(json_t *to, const char *name, json_t *value)
     return json_object_set_new(to, name, value) == 0;
 }
 
-/* Sets the variables of the chat template. */
+/* Sets chat_template_kwargs, the variables of the chat template. *valid is
+ * false if --kwargs is not a JSON object. */
 static bool set_variables(json_t *to, const struct options *o, bool *valid)
 {
     json_t *j =
@@ -31,7 +32,8 @@ static bool set_variables(json_t *to, const struct options *o, bool *valid)
     return set(to, "chat_template_kwargs", j) && ok;
 }
 
-/* Sets the field `name` to a text, or to the contents of a file. */
+/* Sets the field `name` to a text or, if `text` is NULL, to the contents of a
+ * file, if one is given. *valid is false if the file cannot be read. */
 static bool set_text(json_t *to, const char *name, const struct options *o,
                      const char *text, const char *file, bool *valid)
 {
@@ -74,7 +76,8 @@ static bool set_stops(json_t *to, const struct options *o)
         json_decref(list);
         return true;
     }
-    /* the protocols have different names for it */
+    /* the name of the field is "stop" or "stop_sequences", depending on the
+     * protocol */
     return ok && json_object_set(to, "stop", list) == 0 &&
            set(to, "stop_sequences", list);
 }

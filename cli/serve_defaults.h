@@ -1,5 +1,5 @@
-/* The options of `plait serve` that stand for a field of each request, such as
- * --reasoning-format. */
+/* The options of `plait serve` that set default values for fields of requests,
+ * such as --ignore-eos. */
 #ifndef CLI_SERVE_DEFAULTS_H
 #define CLI_SERVE_DEFAULTS_H
 
@@ -7,9 +7,9 @@
 
 #include <jansson.h>
 
-/* Sets *out to an object with the fields, which a request has unless it says
- * otherwise; see request_rules.defaults. The caller releases it in all
- * cases. */
+/* Sets *out to an object with the fields that are added to requests without
+ * them; see request_rules.defaults. The caller releases it, also after an
+ * error. */
 pl_status serve_defaults(json_t **out, const struct options *o, pl_err *err);
 
 #endif

@@ -72,9 +72,9 @@ static pl_status open_template(struct service *v, const struct options *o,
 /* ---- memory -------------------------------------------------------------- */
 
 /* Returns the default of --cache-ram: an eighth of the host memory, at most 8
- * GiB, divided by the number of models loaded at once. A server on a shared
- * machine should leave most memory to others, and a container may have less
- * than the machine. */
+ * GiB, divided by the number of models loaded at once. Most memory is left to
+ * other programs, because the machine may be shared. The host memory is that of
+ * the container, if there is one. */
 static uint64_t default_ram(const struct serve_models *all)
 {
     const uint64_t most = (uint64_t)8 << 30;
@@ -82,18 +82,18 @@ static uint64_t default_ram(const struct serve_models *all)
     pl_err err;
 
     if (pl_host_memory(&bytes, NULL, &err) != PL_OK)
-        return 0; /* creating the engine reports the error */
+        return 0; /* pl_engine_create reports the error later */
     bytes = bytes / 8 < most ? bytes / 8 : most;
     return bytes / (uint64_t)(all->most > 0 ? all->most : 1);
 }
 
-/* Returns the host memory that the prefix cache of a model may use, in
- * bytes. */
+/* Returns the limit in bytes of the prefix cache of a model in host memory. */
 static uint64_t ram_of(const struct serve_models *all, const struct options *o)
 {
-    if (o->cache_ram == 1) /* option_set_bytes stores 1 for 0 */
+    if (o->cache_ram == 1) /* option_set_bytes stores 1 for --cache-ram 0 */
         return 0;
-    if (o->cache_ram == UINT64_MAX) { /* -1: what is available */
+    if (o->cache_ram == UINT64_MAX) { /* --cache-ram -1: as much as is
+                                         available */
         uint64_t available = 0;
         pl_err err;
 
@@ -103,7 +103,8 @@ static uint64_t ram_of(const struct serve_models *all, const struct options *o)
     return o->cache_ram == 0 ? default_ram(all) : o->cache_ram;
 }
 
-/* Returns by how many bytes the caches of all loaded models may still grow. */
+/* Returns the bytes by which the prefix caches of all loaded models may still
+ * grow in host memory. */
 static uint64_t promised_bytes(const struct serve_models *all)
 {
     uint64_t sum = 0;
@@ -124,9 +125,10 @@ static uint64_t promised_bytes(const struct serve_models *all)
 
 /* ---- loading ------------------------------------------------------------- */
 
-/* Creates the engine of a model. `all` contains the loaded models, for whose
- * caches memory is reserved; NULL if there is only one model. Sets *piece to
- * the number of tokens passed to the engine at once. */
+/* Creates the engine of a model. Reserves host memory for the prefix caches of
+ * all models in `all` that are loaded, and of this one; `all` is NULL if there
+ * is only one model. Sets *piece to the limit of tokens in one call of the
+ * engine. */
 static pl_status load(struct service *v, const struct options *o,
                       const struct serve_models *all,
                       const volatile int *cancel, int64_t *piece, pl_err *err)
@@ -153,8 +155,11 @@ static pl_status load(struct service *v, const struct options *o,
         pl.host_reserve = promised_bytes(all) + ram_of(all, o);
     s = pl_engine_create(&v->engine, v->model, &pl, err);
     term_progress_end(&progress);
-    if (s == PL_OK && (o->cache_dir || o->slot_dir)) /* here an error
-                                                        fails the load */
+    if (s == PL_OK && (o->cache_dir || o->slot_dir)) /* Computes the checksum of
+                                                        the weights now, which
+                                                        files of caches and
+                                                        slots need, so that an
+                                                        error fails the load. */
         s = pl_engine_sum(v->engine, cancel, err);
     if (s != PL_OK)
         return s;
@@ -205,8 +210,8 @@ static pl_status start_loop(struct service *v, const struct options *o,
     return loop_create(&v->loop, v->engine, v->words, &lo, err);
 }
 
-/* Sets the pooling of embeddings: that of the option, else of the file, else
- * the last token's. */
+/* Sets the pooling of embeddings to that of the option, else to that of the
+ * model's file, else to that of the last token. */
 static pl_status set_pooling(struct service *v, const struct options *o,
                              pl_err *err)
 {

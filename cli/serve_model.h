@@ -8,23 +8,26 @@
 
 #include <stdatomic.h>
 
-/* The object that the member `own` of a struct model_about points to. */
+/* State of a model of `plait serve`: the target of model_about.own. */
 struct serve_entry {
     struct service *service; /* borrowed; NULL if not loaded */
-    const struct options *o; /* borrowed, or points to `own` */
+    const struct options *o; /* options of the model; borrowed, or points to
+                                `own` */
     struct options own;
-    bool at_start; /* load it when the server starts */
+    bool at_start; /* the model is loaded when the server starts */
 };
 
-/* All models; their caches share the host memory. */
+/* All models of the server. The prefix caches of those that are loaded share
+ * the host memory. */
 struct serve_models {
     struct serve_entry *entry; /* borrowed, [n] */
     atomic_int n;              /* grows (serve_list_scan) */
-    int most;                  /* maximum number loaded at once */
+    int most;                  /* limit of models loaded at once */
     struct serve_list *list;   /* borrowed */
 };
 
-/* Callbacks for struct models_options; `user` is a struct serve_models. */
+/* The callbacks `open` and `close` of struct models_options; `user` is a struct
+ * serve_models. */
 pl_status serve_model_open(void *user, const struct model_about *about,
                            const volatile int *cancel, struct service **out,
                            pl_err *err);

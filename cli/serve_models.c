@@ -1,7 +1,7 @@
 /* Creates the list of models from the command line. The options of a model come
- * from three sources, of which later ones take precedence: section [*] of the
- * presets, the section of the model, and the command line. The words of all
- * three go through the parser of the command line. */
+ * from three sources: section [*] of the presets, the section of the model, and
+ * the command line. Later sources take precedence. All options are parsed as
+ * words of a command line. */
 #include "serve_models.h"
 
 #include "cmd.h"
@@ -29,8 +29,8 @@ static enum exit_code no_memory(void)
 
 /* ---- the command line ---------------------------------------------------- */
 
-/* Returns true if the option names the file of a model. Each such option on the
- * command line adds a model. */
+/* Returns true if the option names a model: its file, repository or URL. Each
+ * such option on the command line adds a model. */
 static bool names_model(const struct option_row *row)
 {
     return row->offset == offsetof(struct options, model) ||
@@ -98,8 +98,8 @@ static char *name_of_file(const char *path)
     return strndup(at, n);
 }
 
-/* Returns the name of the file of a URL, as name_of_file() does. It contains
- * no query and no password, because it is displayed. */
+/* Returns the name of the file that a URL names, as name_of_file() does. It is
+ * shown to clients, so it contains no query and no password. */
 static char *name_of_url(const char *url)
 {
     char buf[HUB_SHOWN];
@@ -139,7 +139,7 @@ static struct serve_named *add_named(struct serve_list *l, char *name)
 /* ---- -m and -hf ---------------------------------------------------------- */
 
 /* Gives a model the names of --alias, separated by commas. The first replaces
- * its name. */
+ * the model's name, the others become aliases. */
 static bool set_alias(struct serve_named *m, const char *names)
 {
     bool ok = true, first = true;
@@ -166,7 +166,8 @@ static bool set_alias(struct serve_named *m, const char *names)
 static enum exit_code read_line(struct serve_list *l, const struct options *o)
 {
     struct walk w = {.word = o->words.v, .n = o->words.n};
-    const char *alias = NULL; /* of the next model */
+    const char *alias = NULL; /* value of an --alias before the first model,
+                                 which names that model */
     struct serve_named *m = NULL;
     bool ok = true;
 
@@ -204,8 +205,8 @@ static enum exit_code read_line(struct serve_list *l, const struct options *o)
 
 /* ---- a folder ------------------------------------------------------------ */
 
-/* Returns true for the first or only file of a model. Later files of a split
- * model and image projectors (mmproj) do not count. */
+/* Returns true if the name is that of a model file. For a split model, this is
+ * the first file only. Image projectors (mmproj) are not models. */
 static int is_model_file(const struct dirent *d)
 {
     size_t n = strlen(d->d_name);
@@ -232,14 +233,14 @@ static void free_list(struct dirent **list, int n)
     free(list);
 }
 
-/* Returns the file of a model of the folder. */
+/* Returns the path of the file of a model that was found in the folder. */
 static const char *file_of(const struct serve_named *m)
 {
     return m->own.v[1];
 }
 
-/* Returns the index of the model of the folder with this file, or -1. `l` may
- * be NULL. */
+/* Returns the index of the model in `l` that was found in the folder with this
+ * file; -1 if there is none. `l` may be NULL. */
 static int find_file(const struct serve_list *l, const char *path)
 {
     for (int i = 0; l != NULL && i < l->n; i++)
@@ -258,8 +259,8 @@ static bool add_file(struct serve_list *l, char *name, const char *path)
     return word_list_add(&m->own, "--model") && word_list_add(&m->own, path);
 }
 
-/* Counts the n files of a folder of which `is` is true. Sets *file to the path
- * of the first, malloc'ed; NULL if there is none. */
+/* Counts those of the n files of a folder for which is(path) returns true. Sets
+ * *file to the path of the first, malloc'ed; NULL if there is none. */
 static int count_models(const char *folder, struct dirent **in, int n,
                         bool (*is)(const char *path), char **file)
 {
@@ -279,8 +280,9 @@ static int count_models(const char *folder, struct dirent **in, int n,
     return n_model;
 }
 
-/* Returns the path of the model in a folder with these n files, malloc'ed; NULL
- * if there is none. Prints a note if there are several. */
+/* Returns the path of the model among the n files of a subfolder, malloc'ed;
+ * NULL if there is none, or if several files may be models. Prints a note in
+ * the latter case. */
 static char *pick_model(const struct serve_list *l, const char *folder,
                         struct dirent **in, int n)
 {
@@ -309,8 +311,8 @@ static char *pick_model(const struct serve_list *l, const char *folder,
     return NULL;
 }
 
-/* Adds the model of a subfolder that contains one, maybe beside other GGUF
- * files. */
+/* Adds the model in a subfolder, if the subfolder contains exactly one,
+ * possibly with other GGUF files. */
 static bool add_folder(struct serve_list *l, const char *name, const char *path)
 {
     struct dirent **in = NULL;
@@ -382,8 +384,8 @@ static int parse_bool(const char *s)
     return -1;
 }
 
-/* Appends the option of llama.cpp of a preset's key, or its variable
- * LLAMA_ARG_*, to the words `to`. */
+/* Appends to `to` the option for which a preset's key stands: an option that
+ * only llama.cpp has, or a variable LLAMA_ARG_*. */
 static enum exit_code read_llama_key(struct word_list *to, const char *file,
                                      const struct preset_key *k)
 {
@@ -417,9 +419,9 @@ static enum exit_code read_llama_key(struct word_list *to, const char *file,
     return llama_rewrite(to, CMD_SERVE, 2, words);
 }
 
-/* Appends the option of a preset's key to the words `to`. A switch that is
- * false is appended to `off` instead; if `off` is NULL, it is left out, because
- * false is the default. */
+/* Appends the option that a preset's key names to the words `to`. A flag that
+ * is set to false is appended to `off` instead. If `off` is NULL, it is left
+ * out, because flags are off by default. */
 static enum exit_code read_key(struct word_list *to, struct word_list *off,
                                const char *file, const struct preset_key *k)
 {
@@ -499,8 +501,8 @@ static enum exit_code read_presets(struct serve_list *l,
     return c;
 }
 
-/* Fills m->told, the options that clients may see, from m->args. Hides
- * secrets. */
+/* Fills m->told from m->args: the options that clients may see, with secrets
+ * replaced. */
 static bool fill_shown_args(struct serve_named *m)
 {
     bool ok = true;
@@ -520,8 +522,9 @@ static bool fill_shown_args(struct serve_named *m)
 
 /* ---- the list ------------------------------------------------------------ */
 
-/* Returns the path or repository of the model as clients see it, malloc'ed.
- * Returns NULL if the options name no model, or if out of memory. */
+/* Returns the path, repository or URL of the model, in the form that clients
+ * may see, malloc'ed. NULL if the options name no model, or if out of
+ * memory. */
 static char *path_of(const struct options *o)
 {
     char buf[HUB_SHOWN];
@@ -608,8 +611,8 @@ static enum exit_code make_one(struct serve_list *l, const struct options *o)
     return EXIT_DONE;
 }
 
-/* Allocates the arrays, with space for models that are added later, so that the
- * elements do not move. */
+/* Allocates the arrays, with space for the models that serve_list_scan may add,
+ * because pointers to the elements must stay valid. */
 static bool reserve(struct serve_list *l)
 {
     size_t n = (size_t)l->n + (l->folder != NULL ? SERVE_MORE : 0);
@@ -678,7 +681,9 @@ static void entry_fini(struct serve_list *l, int i)
 
 /* ---- changes of the folder ----------------------------------------------- */
 
-/* Adds a model that was found, and takes ownership of what *found has. */
+/* Adds a model that a scan of the folder found to `l` and `m`, and takes
+ * ownership of the contents of *found. If that fails, adds the model's file to
+ * l->rejected. */
 static void add_found(struct serve_list *l, struct models *m,
                       struct serve_named *found)
 {

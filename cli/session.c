@@ -1,4 +1,4 @@
-/* A model on devices, for commands that compute. */
+/* Opens and runs a model on devices, for commands that compute. */
 #include "session.h"
 #include "printable.h"
 
@@ -19,9 +19,9 @@ enum exit_code report(const struct options *o, pl_status s, const pl_err *err)
                      err->message);
 }
 
-static int out_errno; /* of the first failed write */
+static int out_errno; /* errno of the first failed write; 0 if none */
 
-/* Writes without stdio, which drops buffered data if a signal interrupts a
+/* Writes directly, because stdio drops buffered data if a signal interrupts a
  * write. Ctrl-C must end an answer but not lose output. */
 void write_out(void *user, const char *text, size_t len)
 {
@@ -50,7 +50,8 @@ enum exit_code finish_out(const struct options *o)
 {
     if (flush_out())
         return EXIT_DONE;
-    if (out_errno == EPIPE) /* the reader, such as `| head`, is done */
+    if (out_errno == EPIPE) /* the reader of the pipe, such as `head`, has
+                               ended */
         return EXIT_PIPE;
     return cli_error(o->command, EXIT_FAILED, "writing standard output: %s",
                      out_errno != 0 ? strerror(out_errno) : "write error");
@@ -62,7 +63,8 @@ enum exit_code finish_out(const struct options *o)
  * similar engines. */
 static bool was_said(const char *text)
 {
-    static char *said[32]; /* further ones are repeated */
+    static char *said[32]; /* warnings that find no space here are printed each
+                              time */
     size_t i = 0;
 
     for (; i < sizeof(said) / sizeof(said[0]) && said[i] != NULL; i++)
@@ -216,7 +218,8 @@ void session_sampling(pl_sampling *s, const struct options *o,
         s->n_step = file.n_step;
         memcpy(s->step, file.step, sizeof(s->step));
     }
-    /* The file's other fields are numbers of four bytes. */
+    /* The fields before n_step are numbers of four bytes, so they can be
+     * compared one by one. */
     for (size_t i = 0; i < offsetof(pl_sampling, n_step); i += 4) {
         char *to = (char *)s + i;
 

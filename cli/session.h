@@ -1,5 +1,6 @@
-/* Shared by commands that compute: a model on devices with one sequence, and
- * the conversion of a library error to a message and an exit code. */
+/* Shared by commands that compute: a model with an engine on devices and one
+ * sequence, and the conversion of a library error to a message and an exit
+ * code. */
 #ifndef CLI_SESSION_H
 #define CLI_SESSION_H
 
@@ -8,32 +9,34 @@
 #include "term.h"
 
 struct session {
-    pl_options pl; /* o->pl with log and progress set */
+    pl_options pl; /* o->pl, with log, progress and trace set */
     pl_model *model;
     pl_engine *engine;
     const pl_tokenizer *words; /* borrowed from the model */
     int64_t n_vocab;
     int64_t n_ctx;
-    int64_t piece; /* tokens passed to the engine at once */
+    int64_t piece; /* limit of the tokens in one call of the engine */
     struct term_progress progress;
     const struct options *o;
     struct whole_file trace; /* for --trace */
 };
 
-/* Copies the library's options of `o` to *pl, with one sequence and no log.
- * Sets *piece to the number of tokens passed to the engine at once. */
+/* Sets *pl to the library's options in `o`, with one sequence and no log. Sets
+ * *piece to the limit of the tokens in one call of the engine. */
 void session_settings(pl_options *pl, int64_t *piece, const struct options *o);
 /* Opens only the model, which suffices to plan and to tokenize. The caller must
  * call session_close in all cases. */
 enum exit_code session_open(struct session *s, const struct options *o);
-/* Loads the engine; s->pl may have been changed since session_open. */
+/* Creates the engine with the options s->pl, which the caller may have changed
+ * since session_open. */
 enum exit_code session_load(struct session *s, const struct options *o);
 /* Closes the session. Returns `c`, or the exit code of an error that occurs
  * while closing. */
 enum exit_code session_close(struct session *s, enum exit_code c);
 
-/* Sets *s to the sampling of `o`. What no option has set is as the model's file
- * recommends; prints a warning for what it recommends in vain. */
+/* Sets *s to the sampling options in `o`. Fields that no option has set get the
+ * values that the model's file recommends. Prints a warning if a recommended
+ * value cannot be used. */
 void session_sampling(pl_sampling *s, const struct options *o,
                       const pl_model *m);
 
@@ -41,14 +44,16 @@ void session_sampling(pl_sampling *s, const struct options *o,
 enum exit_code session_require_tokenizer(const struct session *s,
                                          const struct options *o);
 
-/* Appends tokens to sequence 0, `piece` at a time. Shows progress named `what`
- * unless NULL. Stores the logits [n_vocab] of the last token in `logits` unless
- * NULL. pl_engine_decode gets `cancel`. */
+/* Appends n tokens to sequence 0, at most s->piece in one call of the engine.
+ * Shows progress under the name `what` unless NULL. Stores the logits [n_vocab]
+ * of the last token in `logits` unless NULL. `cancel` is passed to
+ * pl_engine_decode. */
 pl_status session_feed(struct session *s, const int32_t *ids, int64_t n,
                        float *logits, const char *what,
                        const volatile int *cancel, pl_err *err);
 
-/* Prints the message of a failed library call and returns its exit code. */
+/* Prints the message of a library call that failed with status `s`, and returns
+ * the exit code for it. */
 enum exit_code report(const struct options *o, pl_status s, const pl_err *err);
 
 /* A pl_write_fn that writes to standard output. */

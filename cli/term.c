@@ -94,9 +94,9 @@ static volatile sig_atomic_t interrupts_allowed;
 static volatile sig_atomic_t last; /* the last signal; 0 if none */
 static volatile sig_atomic_t ends; /* a signal other than Ctrl-C was received */
 
-/* Counts a signal; exits if the limit was reached before. SIGTERM and SIGHUP
- * are usually not sent twice, so one of them counts as all presses of Ctrl-C
- * that are allowed. */
+/* Counts a signal, or ends the process if the limit was reached before. SIGTERM
+ * and SIGHUP are usually sent only once, so one of them raises the count to the
+ * limit. */
 static void on_interrupt(int sig)
 {
     if (term_interrupts >= interrupts_allowed)
@@ -141,8 +141,8 @@ void term_init(void)
         sigaction(SIGHUP, &a, NULL); /* nohup ignores SIGHUP */
     a.sa_handler = on_alarm;
     sigaction(SIGALRM, &a, NULL);
-    /* Ignored, so that writing to a closed pipe or beyond the file size limit
-     * fails with an error, which is reported. */
+    /* SIGPIPE and SIGXFSZ are ignored, so that writing to a closed pipe or
+     * beyond the file size limit fails with an error, which is reported. */
     a.sa_handler = SIG_IGN;
     sigaction(SIGPIPE, &a, NULL);
     sigaction(SIGXFSZ, &a, NULL);

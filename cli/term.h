@@ -1,7 +1,7 @@
 /* The terminal: a progress line, colors, and signals that end the process.
  *
- * Progress is written to standard error, only if that is a terminal that can
- * redraw a line, and only for work that takes over a second. */
+ * Progress is written to standard error if that is a terminal that can redraw a
+ * line, and if the work takes more than a second. */
 #ifndef CLI_TERM_H
 #define CLI_TERM_H
 
@@ -32,12 +32,13 @@ void term_progress_end(struct term_progress *p);
 void term_status(struct term_progress *p, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
 
-/* Sets how many presses of Ctrl-C the process counts before the next one ends
- * it at once. The initial limit is 0: every press ends the process. SIGTERM and
- * SIGHUP count as `limit` presses. The exit code is 128 plus the signal's
- * number, 130 for Ctrl-C. */
+/* Sets how many presses of Ctrl-C are only counted. The next press ends the
+ * process at once. The initial limit is 0, so every press ends the process.
+ * SIGTERM and SIGHUP raise the count to `limit`. The exit code is 128 plus the
+ * signal's number, 130 for Ctrl-C. */
 int term_interrupts_count(int limit); /* returns the previous limit */
-/* Sets the count to 0, unless a SIGTERM or SIGHUP was received. */
+/* Sets the count to 0, unless a SIGTERM or SIGHUP was received; then sets it to
+ * the limit. */
 void term_interrupts_reset(void);
 /* Sets the count to 0 even after a SIGTERM or SIGHUP, so that the last work
  * before the end, such as running requests, is not cancelled. */
@@ -45,8 +46,8 @@ void term_interrupts_clear(void);
 /* The count of signals since the last reset. A nonzero value cancels
  * pl_engine_decode. */
 extern volatile int term_interrupts;
-/* Returns `code`, except for EXIT_INTERRUPTED: then returns the exit code of
- * the last signal. */
+/* Returns `code`. For EXIT_INTERRUPTED returns the exit code of the last signal
+ * instead, if there was one. */
 int term_exit_code(int code);
 
 /* Installs handlers for SIGINT, SIGTERM and SIGHUP. Writes to a closed pipe
@@ -54,6 +55,6 @@ int term_exit_code(int code);
  * ignores stays ignored. Descriptors 0 to 2 are open afterwards. */
 void term_init(void);
 
-double term_seconds(void); /* of a monotonic clock */
+double term_seconds(void); /* monotonic clock, in seconds */
 
 #endif

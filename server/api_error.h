@@ -22,7 +22,8 @@ struct api_error {
     char param[96];    /* path of the invalid field, such as
                           "messages[2].content"; "" if none */
     char message[512]; /* NUL-terminated */
-    /* If the prompt is too long for the context: the tokens of both; else 0 */
+    /* Number of tokens of a prompt that is too long, and of the context. Both
+     * are 0 for all other errors. */
     int64_t n_prompt, n_ctx;
 };
 
@@ -39,8 +40,8 @@ bool api_error_set_overflow(struct api_error *r, int64_t n_prompt,
                             int64_t n_ctx);
 /* Fills *r from a library error: err->message, and the HTTP status that
  * corresponds to `s`. PL_FULL means that the request exceeds a limit, so it
- * gives 400: clients send a request that got 429 again. Always returns
- * false. */
+ * gives 400, not 429, after which clients would send the same request again.
+ * Always returns false. */
 bool api_error_set_status(struct api_error *r, pl_status s, const pl_err *err);
 /* Returns the string for the "type" field of the error object. It depends on
  * the error and the protocol. */

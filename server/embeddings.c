@@ -14,8 +14,8 @@
 
 enum {
     MOST_TEXTS = 2048,
-    MOST_NUMBERS = 1 << 24, /* most values of all rows, if they are not
-                               pooled */
+    MOST_NUMBERS = 1 << 24, /* limit of the values in all vectors of a request,
+                               if pooling is EMBEDDINGS_NONE */
 };
 
 /* A text of a request, which is one task, and its result. */
@@ -24,10 +24,10 @@ struct embedded {
     double *sum;  /* sum of rows for EMBEDDINGS_MEAN; owned, [d_model] */
     float *row;   /* the vector, or with EMBEDDINGS_NONE all rows; owned,
                      [rows_of()][d_model] */
-    char *json;   /* part of the response made of `row`, which is then freed;
-                     owned */
+    char *json;   /* JSON of `row`, a part of the response; once it is set,
+                     `row` is freed; owned */
     int64_t n;    /* number of tokens */
-    int64_t seen; /* number of rows received */
+    int64_t seen; /* number of rows that the loop has passed so far */
 };
 
 struct embeddings {
@@ -38,11 +38,13 @@ struct embeddings {
     double arrival_s; /* by loop_now */
     double load_s;    /* seconds for which the request waited for its model */
     bool base64;
-    bool cut; /* a text that is too long for the context is truncated */
+    bool cut; /* texts that are too long for the context are truncated, not
+                 rejected ("truncate") */
     int norm;
     int64_t width, n_number; /* width: values of a row; n_number: values of all
-                                rows kept */
-    int64_t kept;            /* values of a row that are returned */
+                                vectors of the request */
+    int64_t kept;            /* the response has the first `kept` values of each
+                                vector */
     atomic_bool gone;
     bool failed;
     struct api_error why; /* set if `failed` */
@@ -157,8 +159,8 @@ static int64_t rows_of(const struct embedded *t)
     return t->of->service->pooling == EMBEDDINGS_NONE ? t->n : 1;
 }
 
-/* Returns the vector of a text or, for /embedding, the list of its vectors.
- * NULL if out of memory. */
+/* Returns the JSON of a text's result: for /embedding a list of vectors, else
+ * one vector. NULL if out of memory. */
 static json_t *vectors(const struct embedded *t)
 {
     const struct embeddings *g = t->of;
@@ -192,9 +194,9 @@ static bool check_numbers(struct embedded *t)
         (int)(t - g->text) + 1, g->service->name);
 }
 
-/* Makes the part of the response for one text when its task ends, and frees the
- * vector. This delays the loop, but only a little; making all parts together at
- * the end of the request could take seconds. */
+/* Makes the JSON of a text's vector when its task ends, and frees the vector.
+ * This delays the loop only a little. Making all of them together at the end of
+ * the request could take seconds. */
 static bool write_part(struct embedded *t)
 {
     struct embeddings *g = t->of;
@@ -368,8 +370,9 @@ static bool read_form(struct embeddings *g, const struct fields *f)
     int64_t norm = g->as == EMBEDDINGS_AS_OLLAMA_ONE ? -1 : 2;
     bool cut = g->as >= EMBEDDINGS_AS_OLLAMA;
 
-    /* The first values of a vector are one, too, for models that were trained
-     * so (Matryoshka Representation Learning). */
+    /* Clients may request only the first values of a vector. These are a vector
+     * too, if the model was trained for it (Matryoshka Representation
+     * Learning). */
     g->kept = g->width;
     if (!field_choice(f, "encoding_format", formats, 2, &format) ||
         !field_int(f, "embd_normalize", -1, 100, &norm) ||

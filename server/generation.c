@@ -30,22 +30,25 @@ struct choice {
     struct stops stops;
     pl_reply *reply;  /* parser of the output; NULL if not a conversation */
     bool prompt_sent; /* response_prompt was called */
-    bool broken;      /* memory was short, or the client disconnected, so the
-                         text is incomplete */
-    bool called;      /* a tool call has begun */
-    bool full;        /* the output is complete: it continued after the only
-                         call that is allowed */
-    bool begins;      /* the parser is being fed request.begun */
-    bool cut;         /* the output is complete: a limit of its lines is
-                         reached */
-    bool indents;     /* the text is within the blanks that begin a line */
-    int64_t n_blank;  /* how many there were */
-    size_t n_begun;   /* bytes of request.begun skipped in the content */
+    bool broken;      /* part of the output is lost, because memory was short or
+                         the client disconnected */
+    bool called;      /* the output contains a tool call, complete or not */
+    bool full;        /* the output ends here, because the model continued after
+                         the only call that the request allows */
+    bool begins;      /* begin_reply is passing request.begun to the parser, so
+                         the parts that it emits are not sent */
+    bool cut;         /* the output ends here, because of request.n_indent or
+                         request.max_s */
+    bool indents;     /* the current line has only blanks so far */
+    int64_t n_blank;  /* bytes of the current line so far */
+    size_t n_begun;   /* bytes of request.begun that skip_begun removed so
+                         far */
     int64_t n_prompt, n_cached;
     int64_t n_thought; /* tokens of reasoning so far */
-    int32_t *forced;   /* [n_forced], tokens that end the reasoning; owned */
+    int32_t *forced;   /* [n_forced], tokens of the text that ends reasoning
+                          (on_forced); owned */
     int64_t n_forced, at_forced;
-    /* times by loop_now: of the beginning of its prompt, of its first and its
+    /* times by loop_now of the first progress report, the first token and the
      * last token; 0 if not reached */
     double began_s, first_token_s, last_token_s;
 };
@@ -55,21 +58,24 @@ struct generation {
     struct http_request *r;
     struct request request;
     struct response *response;
-    pl_grammar *grammar; /* taken from service->grammars; NULL if none */
-    bool reasons;        /* the grammar also covers reasoning before the
+    pl_grammar *grammar; /* from grammars_take, returned when the generation
+                            ends; NULL if none */
+    bool reasons;        /* `grammar` also describes the reasoning before the
                             answer */
     char *prompt;        /* rendered conversation; owned; NULL if none */
-    int32_t **ids;       /* tokens of each prompt; owned with its elements,
-                            [request.n_prompt]; NULL if not made yet */
-    struct text *texts;  /* texts of the prompts, as above; empty if nobody
-                            gets them */
+    int32_t **ids;       /* ids[p]: the tokens of prompt p; [request.n_prompt],
+                            owned with its elements; NULL if not tokenized
+                            yet */
+    struct text *texts;  /* [request.n_prompt], owned; texts of the prompts,
+                            empty if the response does not contain them */
     double arrival_s;    /* time of arrival, by loop_now */
     double load_s;       /* seconds for which the request waited for its
                             model */
     double last_sent_s;  /* time when data was last sent, by loop_now */
     atomic_bool gone;    /* the client has disconnected */
     bool begun;          /* http_begin was called */
-    bool answered;       /* the request `r` has been answered */
+    bool answered;       /* `r` was answered by http_respond: with an error, or
+                            with a body that is not streamed */
     int n_left;          /* number of tasks that have not ended */
     int n_choice;
     struct choice choice[]; /* [n_choice] */
@@ -103,8 +109,8 @@ static bool write_out(void *user, const void *data, size_t n)
 {
     struct generation *g = user;
 
-    if (g->answered) /* the request was rejected because another choice
-                        failed */
+    if (g->answered) /* the task of another choice failed, so `r` has an error
+                        response */
         return false;
     g->last_sent_s = loop_now();
     if (g->request.stream) {
@@ -131,8 +137,8 @@ static void set_gone(void *user)
 
 /* ---- output of a choice -------------------------------------------------- */
 
-/* Removes from *part the text that is request.begun, because the client already
- * has it. */
+/* Removes from *part the next bytes of request.begun, because the client
+ * already has this text. */
 static void skip_begun(struct choice *c, pl_reply_part *part)
 {
     const char *begun = c->of->request.begun;
@@ -140,7 +146,7 @@ static void skip_begun(struct choice *c, pl_reply_part *part)
 
     for (; part->len > 0 && c->n_begun < n; c->n_begun++) {
         if (*part->text != begun[c->n_begun]) {
-            c->n_begun = n; /* the text differs, so skip no more */
+            c->n_begun = n; /* the parser changed the text: send the rest */
             return;
         }
         part->text++;
@@ -170,8 +176,8 @@ static void send_part(void *user, const pl_reply_part *part)
         c->broken |= !response_part(c->of->response, c->index, part);
 }
 
-/* Returns how many bytes of the text are within the limits of lines
- * (request.n_indent, request.max_s), and sets c->cut if these end it. */
+/* Returns how many bytes of the text to send. Sets c->cut if the output must
+ * end after them, because of request.n_indent or request.max_s. */
 static size_t limit_lines(struct choice *c, const char *text, size_t len)
 {
     const struct request *a = &c->of->request;
@@ -194,7 +200,7 @@ static size_t limit_lines(struct choice *c, const char *text, size_t len)
     return n;
 }
 
-/* Handles output that is not part of a stop string. A stop_write_fn. */
+/* Sends output that stop_add has released. A stop_write_fn. */
 static bool take_text(void *user, const char *text, size_t len)
 {
     struct choice *c = user;
@@ -217,8 +223,9 @@ static bool is_written(const struct choice *c)
 
 enum { N_TOKEN = 1 + REQUEST_MAX_TOP };
 
-/* Sets the bytes of n tokens, as the vocabulary has them. Returns their memory,
- * which the caller frees; NULL if out of memory. */
+/* Sets the bytes and lengths of n tokens to those of the vocabulary. Returns
+ * the memory that holds the bytes, which the caller frees; NULL if out of
+ * memory. */
 static char *name_tokens(const pl_tokenizer *words, struct response_token *t,
                          int n)
 {
@@ -236,9 +243,9 @@ static char *name_tokens(const pl_tokenizer *words, struct response_token *t,
     return names;
 }
 
-/* Fills t[0] for a token and t[1 ...] for its alternatives. Without logits, the
- * token has no probability. Returns the memory of their bytes, which the caller
- * frees; NULL if out of memory. */
+/* Fills t[0] for token `id` and t[1 ...] for its alternatives. Without logits,
+ * the token has no probability. Returns the memory that holds the tokens'
+ * bytes, which the caller frees; NULL if out of memory. */
 static char *describe(const struct choice *c, int32_t id, const float *logits,
                       struct response_token t[static N_TOKEN])
 {
@@ -273,7 +280,8 @@ static bool send_token(struct choice *c, int32_t id, const float *logits)
     return ok;
 }
 
-/* Returns true if the tokenizer put this token before the prompt's text. */
+/* Returns true if token `at` of the prompt is the BOS token that the tokenizer
+ * added before the text. */
 static bool is_added(const struct choice *c, int64_t at, int32_t id)
 {
     const struct generation *g = c->of;
@@ -285,8 +293,8 @@ static bool is_added(const struct choice *c, int64_t at, int32_t id)
            id == pl_tokenizer_bos(g->service->words);
 }
 
-/* Sends token `at` of the prompt, and its probability after the tokens before
- * it; `logits` is NULL for the first. */
+/* Sends token `at` of the prompt. `logits` are those after the token before it,
+ * which give its probability; NULL for the first token. */
 static void send_prompt_token(struct choice *c, int64_t at, const float *logits)
 {
     const struct generation *g = c->of;
@@ -355,8 +363,8 @@ static bool on_token(void *user, int32_t id, const float *logits)
     return !c->broken && !is_written(c);
 }
 
-/* Returns the next of the tokens that end reasoning which has reached its
- * limit, or -1. */
+/* Returns the next token to force, or -1 if the model may choose. Tokens are
+ * forced to end reasoning at its limit (request.think_tokens). */
 static int32_t on_forced(void *user)
 {
     struct choice *c = user;
@@ -372,7 +380,8 @@ static int32_t on_forced(void *user)
         c->forced = NULL;
         c->at_forced = c->n_forced = 0;
     }
-    if (!over || c->n_forced > 0 || /* that did not end it */
+    if (!over || c->n_forced > 0 || /* the forced tokens did not end the
+                                       reasoning */
         pl_tokenize(c->of->service->words, end, strlen(end), PL_PARSE_SPECIAL,
                     &c->forced, &c->n_forced, NULL) != PL_OK ||
         c->n_forced == 0)
@@ -380,9 +389,9 @@ static int32_t on_forced(void *user)
     return c->forced[c->at_forced++];
 }
 
-/* Returns true if the grammar applies from here on. A grammar describes the
- * content or tool calls, so it does not apply to reasoning before them, unless
- * it covers that, too. */
+/* Returns true if the grammar applies from the next token on. A grammar
+ * describes the content or tool calls. So reasoning before them is
+ * unconstrained, unless the grammar also describes it (g->reasons). */
 static bool on_grammar_applies(void *user)
 {
     const struct choice *c = user;
@@ -414,8 +423,9 @@ static enum response_end_reason finish_reason(const struct choice *c,
     return why == FINISH_LENGTH || c->cut ? RESPONSE_LENGTH : RESPONSE_ENDED;
 }
 
-/* Emits the rest of a choice's text, held back until its end was known. Returns
- * false if the text is incomplete because memory was short. */
+/* Sends the text of a choice that is still held back as an incomplete
+ * character, or as the possible beginning of a stop string or marker. Returns
+ * false if part of the output is lost (c->broken). */
 static bool finish_text(struct choice *c, const struct task_report *report)
 {
     const char *rest = pl_detokenize_flush(c->text);
@@ -490,21 +500,23 @@ static void on_end(void *user, const struct task_report *report)
     if (c->broken || !ended || !finish_text(c, report) ||
         !send_end(c, report)) {
         fail_all(g, &why);
-        atomic_store(&g->gone, true); /* cancels the other tasks */
+        atomic_store(&g->gone, true); /* poll_client then cancels the other
+                                         tasks */
     }
     if (--g->n_left > 0)
         return;
     if (g->begun)
         http_end(g->r);
     else if (!g->answered)
-        service_reject(g->r, &why); /* the client has left */
+        service_reject(g->r, &why); /* nothing was sent, because the client has
+                                       disconnected */
     generation_free(g);
 }
 
 /* ---- creation and submission --------------------------------------------- */
 
 /* Puts the tokens of request.context before those of a rendered conversation,
- * without the BOS token that these may begin with. */
+ * without the BOS token with which the conversation may begin. */
 static bool add_context(const struct generation *g, int32_t **ids, int64_t *n,
                         struct api_error *why)
 {
@@ -540,9 +552,10 @@ static bool read_prompt(const struct generation *g, int p, int32_t **ids,
     return g->request.n_context == 0 || add_context(g, ids, n, why);
 }
 
-/* Feeds request.begun, which the client already has, to the reply parser. The
- * parser may hold back the end of it, as a possible beginning of a marker. That
- * text is emitted later and skipped by skip_begun. */
+/* Passes request.begun to the reply parser without sending it, because the
+ * client already has it. The parser may hold back the end of this text as the
+ * possible beginning of a marker. It emits the held-back text later, and
+ * skip_begun removes it. */
 static pl_status begin_reply(struct choice *c, pl_err *err)
 {
     const char *begun = c->of->request.begun;
@@ -571,8 +584,9 @@ static bool make_choice(struct generation *g, int index, struct api_error *why)
         s = pl_reply_create(
             &c->reply, g->service->form, g->prompt, strlen(g->prompt) - n_begun,
             g->request.tools ? g->request.tools : "[]", send_part, c, &err);
-    if (s == PL_OK && c->reply) /* so that whole responses are the same as
-                                   streamed ones */
+    if (s == PL_OK && c->reply) /* The parser emits calls in pieces even without
+                                   a stream, so that whole responses equal
+                                   streamed ones. */
         pl_reply_in_pieces(c->reply);
     if (s == PL_OK && c->reply && g->request.schema)
         pl_reply_of_document(c->reply);
@@ -595,8 +609,10 @@ static void making_fini(struct making *m)
     free(m->how);
 }
 
-/* Sets the text of prompt p, if the response needs it: for "echo" as the
- * request has it, otherwise with the special tokens that were added. */
+/* Sets g->texts[p] if the response needs the text of prompt p. For
+ * /v1/completions, which need it for "echo" and "__verbose", it is the
+ * request's own text. For the others it is the text of all tokens, with special
+ * ones that were added. */
 static bool keep_text(struct generation *g, int p, int64_t n,
                       struct api_error *why)
 {
@@ -733,9 +749,9 @@ static bool make_response(struct generation *g, struct api_error *why)
     return s == PL_OK || api_error_set_status(why, s, &err);
 }
 
-/* Sets the grammar that constrains the output to tool calls. If `content`, a
- * JSON Schema, is given, the grammar also allows a document of that schema
- * instead. */
+/* Sets the grammar that admits only tool calls. If `content`, a JSON Schema, is
+ * not NULL, the grammar also admits a document of that schema instead of
+ * calls. */
 static pl_status set_tool_grammar(struct generation *g, const char *content,
                                   pl_err *err)
 {
@@ -753,8 +769,8 @@ static pl_status set_tool_grammar(struct generation *g, const char *content,
     return s;
 }
 
-/* Names in a header of the response what the schemas require and the grammar
- * does not enforce. */
+/* Adds the header Plait-Warning, which names those parts of the schemas that
+ * the grammar does not enforce. */
 static void send_notes(struct generation *g)
 {
     const char *notes = pl_grammar_notes(g->grammar);
@@ -773,8 +789,8 @@ static void send_notes(struct generation *g)
         http_set_header(g->r, "Plait-Warning", line);
 }
 
-/* Sets the grammar of the field that constrains the content, if there is
- * one. */
+/* Sets the grammar of the request's schema, grammar or regular expression, if
+ * it has one. */
 static bool set_content_grammar(struct generation *g, struct api_error *why)
 {
     const struct request *a = &g->request;
@@ -811,8 +827,8 @@ static bool set_grammar(struct generation *g, struct api_error *why)
         return api_error_set(why, 400, "unsupported_value", "tool_choice",
                              "tool_choice: %s", err.message);
     }
-    /* If no grammar can be made for the tool calls, the grammar allows only the
-     * document, no calls. */
+    /* If no grammar of calls and document can be made, the grammar admits only
+     * the document. */
     return (g->request.schema && g->request.tools &&
             set_tool_grammar(g, g->request.schema, &err) == PL_OK) ||
            set_content_grammar(g, why);
@@ -826,8 +842,8 @@ static bool has_role(const json_t *messages, size_t i, const char *role)
     return own && !strcmp(own, role);
 }
 
-/* Removes the oldest turn of a conversation: the messages from the first one
- * that is not the system's up to the next one of the user. Returns false if
+/* Removes the oldest turn of a conversation: the first message that is not from
+ * the system, and those after it up to the next user message. Returns false if
  * there is only one turn, or if out of memory. */
 static bool drop_turn(char **messages)
 {
@@ -851,10 +867,10 @@ static bool drop_turn(char **messages)
     return true;
 }
 
-/* Renders the conversation. Leaves out the oldest turns while it is too long
- * for the context, if the request allows that. A quarter of the context, or the
- * request's limit if that is less, is left for the answer. If a single turn is
- * too long, the loop rejects it. */
+/* Renders the conversation. If the request allows it (drop_turns), leaves out
+ * the oldest turns until the rest fits in the context. A quarter of the
+ * context, or max_tokens if that is less, is kept free for the answer. A single
+ * turn that is too long is rejected later, in make_task_params. */
 static bool render(struct generation *g, struct api_error *why)
 {
     const struct service *v = g->service;
@@ -900,7 +916,8 @@ static void respond_loaded(struct service *v, struct http_request *r,
     request_fini(a);
 }
 
-/* Logs what a request expects and does not get. */
+/* Logs options of the request that have no effect, and a "num_ctx" that is
+ * larger than the context. */
 static void log_ignored(struct service *v, const struct request *a)
 {
     char text[400];

@@ -31,9 +31,10 @@ static struct grammars_entry *find(struct grammars *g, pl_grammar_form form,
     return NULL;
 }
 
-/* Returns an entry for a new grammar: a free one, or the least recently used
- * one that is not in use, or an added one. The old contents of the entry are
- * moved to *old. NULL if out of memory. */
+/* Returns an entry for a new grammar: a free one; or, if there are
+ * GRAMMARS_KEPT or more, the least recently used one that is not in use; or an
+ * added one. The old contents of the entry are moved to *old. NULL if out of
+ * memory. */
 static struct grammars_entry *evict_for(struct grammars *g,
                                         struct grammars_entry *old)
 {
@@ -78,9 +79,10 @@ static pl_grammar *use(struct grammars *g, pl_grammar_form form,
     return e->grammar;
 }
 
-/* Adds the new grammar *made to the cache and returns it, in use. If another
- * thread has added the same grammar meanwhile, returns that. Leaves in *made
- * what the caller must free. NULL if out of memory. */
+/* Adds the new grammar *made to the cache, counts a use of it, and returns it.
+ * If another thread has added the same grammar meanwhile, returns that one
+ * instead. *made then holds what the caller must free. NULL if out of
+ * memory. */
 static pl_grammar *keep(struct grammars *g, struct grammars_entry *made)
 {
     struct grammars_entry old = {0}, *e;

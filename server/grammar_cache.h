@@ -32,7 +32,7 @@ void grammars_fini(struct grammars *g); /* requires that no grammar is in use */
 pl_status grammars_take(struct grammars *g, pl_grammar_form form,
                         const char *text, const char *name, pl_grammar **out,
                         pl_err *err);
-void grammars_give(struct grammars *g, pl_grammar *grammar); /* ends a use; NULL
-                                                                is allowed */
+/* Ends the use that grammars_take began. NULL is allowed. */
+void grammars_give(struct grammars *g, pl_grammar *grammar);
 
 #endif

@@ -18,8 +18,8 @@
 enum {
     N_WORKER = 4,
     MAX_PEM = 1 << 20,
-    SLOWEST = 1024, /* least bytes per second of a body that takes longer than
-                       timeout_s */
+    SLOWEST = 1024, /* if a body takes longer than timeout_s, the least bytes
+                       per second at which it must arrive */
 };
 
 pl_status http_fail(pl_err *err, pl_status s, const char *fmt, ...)
@@ -104,8 +104,8 @@ static enum MHD_Result on_body(struct http_request *r, const char *data,
     double due = o->timeout_s + (double)r->n_body / SLOWEST;
     pl_status s;
 
-    /* Content-Length was checked before, but a chunked body has no such
-     * header */
+    /* An announced length was checked before (check_body_size), but a chunked
+     * body announces none. */
     if (*len > o->max_body - r->n_body)
         return reject_body(r, MHD_HTTP_CONTENT_TOO_LARGE, "Content Too Large",
                            "the request body is too large; send a smaller one");
@@ -189,8 +189,8 @@ static void on_completed(void *user, struct MHD_Connection *c, void **context,
     http_unwatch(r);
     r->connection = NULL;
     r->suspended = false;
-    r->dropped = all; /* the rest of a response to HEAD, whose headers were
-                         sent */
+    r->dropped = all; /* a HEAD request ends after its headers, so discard the
+                         data of the response that is left */
     left = !all && !r->early;
     pthread_mutex_unlock(&r->lock);
     http_set_busy(r->h, r->fd, false);
@@ -210,8 +210,8 @@ static void on_connection(void *user, struct MHD_Connection *c, void **context,
                       ->connect_fd);
 }
 
-/* Keeps paths and arguments percent-encoded, because they are split before they
- * are decoded. Called by libmicrohttpd, which would decode them. */
+/* Leaves *s percent-encoded, which libmicrohttpd would have this function
+ * decode. Paths and arguments must be split before they are decoded. */
 static size_t on_unescape(void *user, struct MHD_Connection *c, char *s)
 {
     (void)user, (void)c;
@@ -368,8 +368,8 @@ static pl_status start_daemon(struct http *h, pl_err *err)
     return s;
 }
 
-/* Raises the limit of open files to this many, or as far as is allowed: shells
- * usually set it to 1024, which includes model files and devices. */
+/* Raises this process's limit of open files to `n`, or as far as is allowed.
+ * Shells usually set it to 1024, and it also counts model files and devices. */
 static void raise_limit(rlim_t n)
 {
     struct rlimit limit;
@@ -477,8 +477,8 @@ void http_drain(struct http *h)
     http_wake(h);
 }
 
-/* Returns a request that http_stop has not handled yet and marks it as handled.
- * The caller gets a reference. NULL if there is none. */
+/* Returns the next request that http_stop has not cut off yet, and marks it as
+ * cut off. The caller gets a reference. NULL if there is none. */
 static struct http_request *next_to_cut(struct http *h)
 {
     struct http_request *r;
@@ -494,8 +494,9 @@ static struct http_request *next_to_cut(struct http *h)
     return r;
 }
 
-/* libmicrohttpd requires that all connections are resumed before it stops. No
- * connection is suspended once `stopping` is set. */
+/* libmicrohttpd requires that all connections are resumed before it stops. So
+ * http_request_leave resumes them. No connection is suspended once `stopping`
+ * is set. */
 void http_stop(struct http *h)
 {
     struct http_request *r;

@@ -20,7 +20,7 @@ struct http_request;
 
 typedef void http_handler_fn(void *user, struct http_request *r);
 
-enum { HTTP_OPEN = 1 }; /* a flag: the route needs no API key */
+enum { HTTP_OPEN = 1 }; /* value of http_route.flags: no API key is needed */
 
 /* A method and path, and the function that handles such requests. A GET route
  * also handles HEAD. OPTIONS is answered by the HTTP layer itself. */
@@ -60,7 +60,8 @@ struct http_options {
     size_t max_bodies;   /* Most bytes of all bodies in memory together, without
                             the first 64 KiB of each; 0 for 4 times max_body. */
     int max_connections; /* most open connections; 0 for 1024 */
-    int max_of_address;  /* connections per client address; 0 for any number */
+    int max_of_address;  /* limit of open connections from one client address; 0
+                            for none */
     /* Seconds after which a connection that transfers no byte in either
      * direction is closed, except while a handler works on its request; 0 for
      * 600. A request head must be complete within twice this time. A body that

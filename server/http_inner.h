@@ -20,16 +20,19 @@
 
 enum {
     HTTP_MAX_SEGMENT = 16, /* most segments of a path; "/a/b" has two */
-    HTTP_MAX_LINGER = 64,  /* most lingering connections at once */
+    HTTP_MAX_LINGER = 64,  /* limit of lingering connections (struct
+                              http_linger) */
     HTTP_MAX_LISTEN = 16,  /* most addresses to listen on */
     HTTP_N_HAND = 4,       /* number of handler threads */
     HTTP_LINGER_BYTES = 64 << 20,
-    HTTP_HEAD_BYTES = 32 << 10, /* memory for a request line and headers */
-    HTTP_SMALL_BODY = 64 << 10, /* bytes of a body not counted in body_bytes */
+    HTTP_HEAD_BYTES = 32 << 10, /* limit of a request line and headers in
+                                   memory */
+    HTTP_SMALL_BODY = 64 << 10, /* of each body, the first bytes that are not
+                                   counted in http.body_bytes */
 };
 
-/* Seconds after which a client that was rejected with 429 or 503 tries again,
- * unless the handler says otherwise. */
+/* Value of Retry-After, in seconds, for requests that are rejected with 429 or
+ * 503, unless the handler sets one. */
 #define HTTP_RETRY_S "5"
 
 struct http_pair {
@@ -42,7 +45,8 @@ struct http_pair {
 struct http_linger {
     int fd; /* owned, a duplicate of the connection's socket */
     double until;
-    size_t n_left; /* bytes that will still be discarded */
+    size_t n_left; /* number of bytes that may still be received and
+                      discarded */
 };
 
 struct http {
@@ -53,14 +57,15 @@ struct http {
     void *user;
 
     struct MHD_Daemon *daemon;
-    char said[256]; /* libmicrohttpd's last error message while it starts */
+    char said[256]; /* last error message of libmicrohttpd, kept only until the
+                       server runs */
     bool running;
     int port;
     bool loopback; /* listens on loopback addresses or Unix sockets alone */
     int listen_fd[HTTP_MAX_LISTEN]; /* [n_listen], closed by the listening
                                        thread */
     int n_listen;
-    int watch_fd; /* epoll set of the sockets of suspended requests */
+    int watch_fd; /* epoll set of the sockets of suspended connections */
     int wake_fd;  /* eventfd that wakes the listening thread */
     pthread_t thread;
     bool has_thread;
@@ -74,27 +79,32 @@ struct http {
     pthread_mutex_t lock;                   /* guards the following fields */
     pthread_cond_t wake;                    /* signalled when a request is
                                                queued */
-    struct http_request *queue, *queue_end; /* requests for the handler threads,
-                                               linked by `behind` */
-    bool no_more;                           /* no more requests are queued */
+    struct http_request *queue, *queue_end; /* queue of the handler threads,
+                                               linked by http_request.behind */
+    bool no_more;                           /* http_hand accepts no more
+                                               requests */
     struct http_request *first;             /* list of all requests */
     int n_request, n_connection;
-    size_t body_bytes; /* size of all bodies, without the first HTTP_SMALL_BODY
-                          of each */
-    /* Indexed by socket, [n_idle]: the time since which a connection has had no
-     * request; HTTP_BUSY while it has one; 0 if the socket is not a connection
-     * of this server. */
+    /* Sum of the capacities of all request bodies, without the first
+     * HTTP_SMALL_BODY bytes of each. */
+    size_t body_bytes;
+    /* Indexed by socket descriptor, [n_idle]: the http_now time since which a
+     * connection has had no request; HTTP_BUSY while it has one; HTTP_CLOSING
+     * once it is being closed; 0 if the descriptor is not a connection of this
+     * server. */
     double *idle;
-    int n_idle, max_fd; /* max_fd: the highest socket ever used */
-    int n_closing;      /* connections that are closed for new ones */
+    int n_idle, max_fd; /* max_fd: the highest descriptor of any connection so
+                           far */
+    int n_closing;      /* number of connections marked HTTP_CLOSING */
     struct http_linger linger[HTTP_MAX_LINGER];
     int n_linger;
 };
 
-/* A value of http.idle: greater than any time, so such a connection is never
- * idle for too long. */
+/* Marks a connection with a request in http.idle. It is greater than any time,
+ * so the connection never counts as idle for too long. */
 #define HTTP_BUSY 1e300
-/* The same, of a connection that is being closed for a new one. */
+/* Marks a connection in http.idle that is being closed to make space for a new
+ * one. It is greater than any time, too. */
 #define HTTP_CLOSING 2e300
 
 enum http_kind { HTTP_NO_RESPONSE, HTTP_WHOLE, HTTP_PARTS };
@@ -103,11 +113,11 @@ struct http_request {
     struct http *h;
     struct http_request *next, *prev; /* guarded by h->lock */
     struct http_request *behind;      /* guarded by h->lock */
-    http_handler_fn *act;             /* set by http_hand; NULL for the route's
-                                         handler */
+    http_handler_fn *act;             /* set by http_hand; if NULL, the route's
+                                         handler is called */
     void *act_user;
-    bool cut;         /* guarded by h->lock; http_stop has handled the
-                         request */
+    bool cut;         /* guarded by h->lock; http_stop has cut the request
+                         off */
     atomic_int n_ref; /* references: of the connection, of the request's owner,
                          and of threads that inspect it */
 
@@ -126,15 +136,18 @@ struct http_request {
     bool old;       /* the request uses HTTP/1.0 */
     bool close;     /* close the connection after the response, because the
                        framing of further requests cannot be trusted */
-    char said[512]; /* buffer of an error message that contains names */
+    char said[512]; /* buffer for an error message that names parts of the
+                       request */
     char *body;     /* owned, [n_body], NUL-terminated; NULL if empty */
     size_t n_body, cap_body;
     double began;
 
-    /* Used only by the libmicrohttpd worker of the connection. */
+    /* The following fields are used only by the libmicrohttpd worker of the
+     * connection. */
     bool handed;   /* the request was passed to a handler */
     bool has_body; /* the headers announce a body */
-    bool early;    /* the request was rejected before its body was read */
+    bool early;    /* an error response was sent before the whole body was
+                      received */
 
     pthread_mutex_t lock; /* guards the following fields */
     pthread_cond_t notified;
@@ -144,15 +157,15 @@ struct http_request {
     bool watched, suspended;
     bool gone;    /* the client has disconnected */
     bool broken;  /* memory was short, so the connection must be cut */
-    bool dropped; /* discard the rest of the response, of a HEAD request */
+    bool dropped; /* the rest of the response is discarded, because the request
+                     is HEAD */
     bool queued, ended;
     enum http_kind kind;
     int status;
     char *type;             /* Content-Type; owned; NULL if none */
     struct http_pair *line; /* response headers; owned with their strings */
     int n_line;
-    char *data; /* owned, [cap]; bytes from ... end - 1 of the response are
-                   unsent */
+    char *data; /* owned, [cap]; data[from ... end - 1] is not sent yet */
     size_t from, end, cap;
     void (*on_gone)(void *user);
     void *gone_user;
@@ -186,8 +199,8 @@ void http_forget_fd(struct http *h, int fd);
  * clients, or removes it. Caller holds r->lock. */
 void http_watch(struct http_request *r);
 void http_unwatch(struct http_request *r);
-/* Keeps a connection open for a while with a duplicate of `fd` (struct
- * http_linger). Called before the connection is closed. */
+/* Keeps a connection open for at most LINGER_S seconds by a duplicate of `fd`
+ * (struct http_linger). Called before libmicrohttpd closes `fd`. */
 void http_keep_open(struct http *h, int fd);
 
 /* ---- http_worker.c: handlers --------------------------------------------- */
@@ -203,8 +216,8 @@ void http_dispatch(struct http_request *r);
 
 /* ---- http_request.c: requests -------------------------------------------- */
 
-/* Creates a request from its head, with one reference, which the connection
- * owns. Returns NULL if out of memory. */
+/* Creates a request from its head, with one reference, which on_completed
+ * drops. Returns NULL if out of memory. */
 struct http_request *http_request_create(struct http *h,
                                          struct MHD_Connection *c,
                                          const char *method, const char *url,
@@ -238,7 +251,8 @@ int http_route_find(struct http_request *r, const char **message);
  * suspends the connection until there is one. Returns MHD_NO if the connection
  * must be cut. */
 enum MHD_Result http_proceed(struct http_request *r);
-/* Makes h->error's error response the response of the request and ends it. */
+/* Makes the body of h->error for this status and message the response of the
+ * request, and ends the request. */
 void http_reject(struct http_request *r, int status, const char *message);
 /* Resumes the connection if it is suspended. Caller holds r->lock. */
 void http_resume(struct http_request *r);

@@ -25,12 +25,12 @@
 enum {
     LINGER_S = 5,
     LOOK_MS = 1000, /* milliseconds between checks for slow clients */
-    BUSY_MS = 100,  /* milliseconds until accepting is tried again without space
-                       for connections */
+    BUSY_MS = 100,  /* milliseconds between checks of lingering connections, and
+                       until accepting is tried again after it failed */
 };
 #define SPARE_S                                                                \
-    0.2 /* seconds for which a connection must have been idle before
-                       it is closed for a new one */
+    0.2 /* seconds for which a connection must have been idle before it is
+           closed for a new one */
 
 /* ---- listening sockets --------------------------------------------------- */
 
@@ -104,8 +104,9 @@ static bool is_left_over(const struct sockaddr_un *a)
     return refused;
 }
 
-/* The same for the path of a Unix socket. Replaces a socket that a server left
- * over, but no other file. */
+/* Returns a Unix socket that listens at `path`; -1 with errno set on failure.
+ * Replaces a socket file that no server listens on any more, but no other
+ * file. */
 static int listen_at_path(const char *path)
 {
     struct sockaddr_un a = {.sun_family = AF_UNIX};
@@ -151,7 +152,8 @@ static bool is_loopback(int fd)
     return ntohl(four.sin_addr.s_addr) >> 24 == IN_LOOPBACKNET;
 }
 
-/* Listens on a host name or address, at h->port. */
+/* Listens on the first address of a host name at which that is possible, at
+ * h->port. */
 static pl_status listen_on_host(struct http *h, const char *host, bool both,
                                 pl_err *err)
 {
@@ -239,8 +241,8 @@ void http_unlisten(struct http *h)
 /* ---- new connections ----------------------------------------------------- */
 
 /* Counts a new connection. Returns false if its descriptor is too large for
- * h->idle. A descriptor may be counted already: if memory was short,
- * libmicrohttpd closed the old connection without notification. */
+ * h->idle. A descriptor may be counted already: when memory is short,
+ * libmicrohttpd closes a connection without a call of on_connection. */
 static bool count(struct http *h, int fd)
 {
     bool known = fd < h->n_idle;
@@ -282,9 +284,9 @@ void http_set_busy(struct http *h, int fd, bool busy)
 
 /* Closes connections whose clients send a request head or a TLS handshake too
  * slowly; libmicrohttpd closes only those that send nothing. While the server
- * drains, stops reading from idle connections, but answers requests already
- * received. Returns true if there are connections, so that it must be called
- * again in a second. */
+ * drains, shuts down reading from connections that are idle for drain_s, so
+ * that requests already received are still answered. Returns true if any
+ * connection is open; then it must be called again in a second. */
 static bool close_slow_clients(struct http *h)
 {
     bool drains = atomic_load(&h->draining);
@@ -321,10 +323,11 @@ static bool is_closing(struct http *h)
     return closing;
 }
 
-/* Closes the connection that has had no request for the longest time, but at
- * least SPARE_S, because a new one is pending. So clients that keep connections
- * open lock nobody out. Its descriptor is free once libmicrohttpd has noticed,
- * and the next one is closed only then. Returns false if there is none. */
+/* Makes space for a pending connection: closes the one that has had no request
+ * for the longest time, at least SPARE_S seconds. So clients that keep idle
+ * connections open lock nobody out. A descriptor becomes free only when
+ * libmicrohttpd notices, so at most one connection is being closed at a time.
+ * Returns false if none was closed. */
 static bool close_idlest(struct http *h)
 {
     double least = http_now() - SPARE_S;
@@ -346,8 +349,8 @@ static bool close_idlest(struct http *h)
 }
 
 /* Accepts all pending connections within the limit. Returns false if there is
- * no space for them, or the system has run out of sockets or memory, and no
- * connection is being closed for them. */
+ * no space for them, or the system is out of descriptors or memory, and
+ * close_idlest found nothing to close. */
 static bool accept_clients(struct http *h, int listen_fd)
 {
     if (!has_room(h))
@@ -368,7 +371,8 @@ static bool accept_clients(struct http *h, int listen_fd)
         if (!count(h, fd))
             close(fd);
         else if (MHD_add_connection(h->daemon, fd, a, n) != MHD_YES)
-            http_forget_fd(h, fd); /* libmicrohttpd has closed fd */
+            http_forget_fd(h, fd); /* MHD_add_connection closes fd if it
+                                      fails */
     }
     return true;
 }
@@ -398,9 +402,9 @@ void http_unwatch(struct http_request *r)
     r->watched = false;
 }
 
-/* Handles clients that the epoll set reports as disconnected. References are
- * taken with the lock held: a request that is reported then is still in the
- * set, so it still exists. */
+/* Handles clients that the epoll set reports as disconnected. Takes references
+ * with the lock held. A reported request is still in the set, and removing it
+ * needs the lock, so the request still exists. */
 static void check_disconnects(struct http *h)
 {
     struct epoll_event e[64];

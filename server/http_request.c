@@ -1,6 +1,6 @@
 /* The request object: a copy of the request's head and body, because the
- * connection may be closed first. Also its references, and the notification
- * that its client has disconnected. */
+ * connection may be closed before the request ends. Also counts references, and
+ * calls the owner back when the client disconnects. */
 #include "http_inner.h"
 
 #include <stdlib.h>
@@ -13,7 +13,8 @@
  * counts them, the second copies them. Trailing blanks of header values are
  * removed. */
 struct gather {
-    struct http_pair *pair; /* where to copy to; NULL to count only */
+    struct http_pair *pair; /* destination of the copies; NULL while only
+                               counting */
     int n;
     char *text;
     size_t n_text;
@@ -85,8 +86,8 @@ static int hex(char c)
     return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
-/* Decodes %XX sequences in place. A sequence that is malformed or means NUL is
- * left as it is, and false is returned. */
+/* Decodes %XX sequences in place. Sequences that are malformed or mean NUL are
+ * left as they are. Returns false if there was one. */
 static bool decode(char *s)
 {
     bool good = true;
@@ -284,8 +285,8 @@ bool http_has_room(struct http *h, size_t len)
     return room;
 }
 
-/* Sets the counted capacity of the request's body to `cap` bytes. Returns
- * false, without a change, if all bodies together would exceed the limit. */
+/* Sets r->cap_body to `cap` and adds the difference to http.body_bytes. Returns
+ * false, without a change, if all bodies together would exceed max_bodies. */
 static bool count_body(struct http_request *r, size_t cap)
 {
     struct http *h = r->h;

@@ -106,9 +106,9 @@ static struct MHD_Response *prepare(struct http_request *r)
     return response;
 }
 
-/* Queues the response without holding r->lock. libmicrohttpd holds a lock of
- * the response while it calls `take`, which locks r->lock, so the opposite
- * order could deadlock. */
+/* Queues the response without holding r->lock, to avoid a deadlock:
+ * libmicrohttpd holds a lock of its response while it calls `take`, which locks
+ * r->lock. */
 enum MHD_Result http_proceed(struct http_request *r)
 {
     struct MHD_Response *response = NULL;

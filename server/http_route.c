@@ -322,12 +322,13 @@ static int framing(const struct http_request *r, const char **message)
                            "send Content-Length";
                 return MHD_HTTP_NOT_IMPLEMENTED;
             }
-            length = coding ? p->value : length; /* so that it is rejected
-                                                    below */
+            length = coding ? p->value : length; /* both are set now, which is
+                                                    rejected below */
             coding = p->value;
         } else if (!strcasecmp(p->name, "Content-Length")) {
             if (length && strcmp(length, p->value) != 0)
-                coding = p->value; /* so that it is rejected below */
+                coding = p->value; /* both are set now, which is rejected
+                                      below */
             length = p->value;
         }
     }

@@ -7,7 +7,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { SHOWN = 80 }; /* most bytes of a value shown in a message */
+/* In error messages, a value is cut off after this many bytes. */
+enum { SHOWN = 80 };
 
 static void name_of(const struct fields *f, const char *name, char out[96])
 {
@@ -88,7 +89,7 @@ bool fields_read(struct fields *f, json_t **root, const char *body, size_t len,
                              "JSON values; send less at once",
                              FIELD_MOST_VALUES);
     *root = json_text_load(body, len, 0, &e);
-    /* For jansson an unknown error also means out of memory. */
+    /* jansson also reports an unknown error if it is out of memory. */
     if (*root == NULL && (json_error_code(&e) == json_error_unknown ||
                           json_error_code(&e) == json_error_out_of_memory))
         return api_error_set_memory(why);

@@ -35,13 +35,14 @@ bool fields_item(const struct fields *f, const char *name, const json_t *list,
 bool fields_within(const struct fields *f, const char *name,
                    struct fields *within);
 
-/* Returns the value of a field; NULL if absent. All values that these functions
- * return are borrowed from the parsed request. */
+/* Returns the value of a field; NULL if absent. Every value that a function of
+ * this file returns is borrowed from the parsed request. */
 const json_t *field(const struct fields *f, const char *name);
 
-/* Set *out to the value of a field of this type. `least` and `most` are its
- * allowed range. If the field is absent, *out is unchanged and they return
- * true. They return false after rejecting an invalid field. */
+/* Set *out to the value of the field `name`, which must have the function's
+ * type. `least` and `most` are the allowed range. If the field is absent, *out
+ * is unchanged and they return true. If it is invalid, they reject the request
+ * and return false. */
 bool field_bool(const struct fields *f, const char *name, bool *out);
 bool field_int(const struct fields *f, const char *name, int64_t least,
                int64_t most, int64_t *out);
@@ -51,16 +52,17 @@ bool field_text(const struct fields *f, const char *name, const char **out);
 bool field_list(const struct fields *f, const char *name, const json_t **out);
 bool field_object(const struct fields *f, const char *name, const json_t **out);
 /* Sets *out to the index of the field's value, a string, in `allowed` [n].
- * Absent and invalid fields are treated as above. */
+ * Treats absent and invalid fields as field_int does. */
 bool field_choice(const struct fields *f, const char *name,
                   const char *const *allowed, int n, int *out);
 /* Returns true if the field is present, else rejects the request and returns
  * false. */
 bool field_need(const struct fields *f, const char *name);
 
-/* Reject a request because of a field: field_wrong because its value is invalid
- * ("must be ALLOWED"), field_unsupported because `what` is not supported
- * ("images are"). Both return false. */
+/* Reject a request because of field `name`: field_wrong because its value is
+ * invalid, with a message that says "must be ALLOWED", field_unsupported
+ * because `what` is not supported, for example "images are". Both return
+ * false. */
 bool field_wrong(const struct fields *f, const char *name, const json_t *value,
                  const char *allowed);
 bool field_unsupported(const struct fields *f, const char *name,

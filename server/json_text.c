@@ -128,10 +128,12 @@ json_t *json_text(const char *s, size_t n)
 
 /* The state of a scan at a position in a JSON text. */
 struct within {
-    struct text open; /* closing brackets of the open lists and objects */
+    struct text open; /* for each open list or object its closing bracket,
+                         innermost last */
     bool in_string, escaped;
-    bool is_key;  /* the present or next string is a key */
-    bool in_word; /* within a number, true, false or null */
+    bool is_key;  /* the string that begins or has begun is a key of an
+                     object */
+    bool in_word; /* the position is in a number, true, false or null */
     size_t end;   /* offset after the last complete value */
 };
 
@@ -210,16 +212,19 @@ bool json_text_close(const char *s, size_t n, struct text *out)
  * integer of more than 64 bits. */
 #define WIDE_MARK "\xef\xb7\x90"
 
-/* A copy of a JSON text with other spellings of some of its parts. */
+/* Makes a copy of a JSON text in which some parts are replaced. */
 struct respelled {
     const char *s; /* [n], the text */
     size_t n;
-    size_t from; /* what is before it has been copied */
+    size_t from; /* offset in `s`: the bytes before it are in `out`, copied or
+                    replaced */
     struct text out;
-    bool changed, failed; /* failed: out of memory */
+    bool changed, failed; /* changed: a part was replaced; failed: out of
+                             memory */
 };
 
-/* Replaces the text from `at` to `end`. */
+/* Appends to the copy the text up to `at`, and `as` in place of the part from
+ * `at` to `end`. */
 static void respell(struct respelled *r, size_t at, size_t end, const char *as)
 {
     r->failed |= !text_add(&r->out, r->s + r->from, at - r->from) ||
@@ -243,8 +248,8 @@ static int escape_at(const struct respelled *r, size_t at)
                                                                      : -1;
 }
 
-/* Goes past the escape at `at` in a string, and returns where its last
- * character is. Half a surrogate pair becomes U+FFFD. */
+/* Handles the escape at r->s[at], in a string: half a surrogate pair is
+ * replaced by U+FFFD. Returns the offset of the last byte of the escape. */
 static size_t pass_escape(struct respelled *r, size_t at)
 {
     int first = escape_at(r, at), next;
@@ -258,8 +263,8 @@ static size_t pass_escape(struct respelled *r, size_t at)
     return at + 5;
 }
 
-/* Goes past the number at `at`, and returns where its last character is. An
- * integer of more than 64 bits becomes a string. */
+/* Handles the number at r->s[at]: an integer that needs more than 64 bits
+ * becomes a string. Returns the offset of the last byte of the number. */
 static size_t pass_number(struct respelled *r, size_t at)
 {
     const char *most =

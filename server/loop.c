@@ -9,7 +9,8 @@
 #include <string.h>
 #include <time.h>
 
-/* most bytes of the logits of prompts in a step (task_params.prompt_logits) */
+/* limit of the logits of prompts in one step, in bytes
+ * (task_params.prompt_logits) */
 enum { LOGIT_BYTES = 64 << 20 };
 
 double loop_now(void)
@@ -110,8 +111,8 @@ void loop_finish_task(struct loop *l, struct task *w, enum task_finish why,
     loop_tiers_cancel(l, w);
     if (w->at == TASK_RUNNING)
         loop_save_slot_tokens(l, w);
-    task_free(w); /* before `end` is called, which may release the grammar that
-                     the sampler uses */
+    task_free(w); /* freed first, because `end` may release the grammar that the
+                     sampler uses */
     j.end(j.user, &r);
 }
 
@@ -194,8 +195,8 @@ static pl_status task_create(struct task **out, const struct loop *l,
     return PL_OK;
 }
 
-/* Estimates the seconds until a slot is free: the mean step time per task so
- * far, limited to 1 ... 60. */
+/* Estimates the seconds until a slot is free: the time of all steps so far,
+ * divided by the number of tasks so far, limited to 1 ... 60. */
 static double retry_after_s(const struct loop *l)
 {
     double per_task_s =
@@ -308,8 +309,8 @@ static void run_pending_calls(struct loop *l)
         pthread_mutex_unlock(&l->lock);
         a->status = a->act(a->user, l->e, a->err);
         pthread_mutex_lock(&l->lock);
-        a->done = true; /* from here on its owner may return, and *a is
-                           invalid */
+        a->done = true; /* from here on loop_run_between_steps may return, and
+                           *a is invalid */
         pthread_cond_broadcast(&l->done);
     }
 }
@@ -354,8 +355,8 @@ static void *loop_thread(void *user)
     return NULL;
 }
 
-/* Returns the number of logits of prompts that take LOGIT_BYTES, but at most as
- * many as a step has tokens. */
+/* Returns how many rows of logits take LOGIT_BYTES, but at most the number of
+ * tokens of a step. */
 static int64_t usual_rows(const struct loop *l)
 {
     int64_t n = LOGIT_BYTES / (int64_t)sizeof *l->logits / l->n_vocab;

@@ -27,7 +27,8 @@ enum task_finish {
 /* The state of the client of a task. */
 enum client_state {
     CLIENT_READY,
-    CLIENT_BACKLOGGED, /* must read its output first; the task is paused */
+    CLIENT_BACKLOGGED, /* the client has too much unread output; the task is
+                          paused */
     CLIENT_GONE
 };
 
@@ -35,14 +36,15 @@ enum client_state {
 struct task_report {
     enum task_finish why;
     pl_err err; /* set for FINISH_ERROR */
-    /* in tokens; n_cached: prompt tokens that were found in the cache;
-     * n_written: generated */
+    /* Numbers of tokens; n_cached: prompt tokens found in the cache, on the
+     * devices or in a tier; n_written: generated tokens. */
     int64_t n_prompt, n_cached, n_written;
     double queue_s, prompt_s, written_s;
 };
 
-/* Callbacks of a task. The loop's thread calls them between steps. Their time
- * delays all tasks, so they must neither wait nor call the loop. */
+/* Callbacks of a task, also called its listener. The loop's thread calls them
+ * between steps. The time that they take delays all tasks, so they must neither
+ * wait nor call the loop. */
 struct task_callbacks {
     /* Reports that `done` of the prompt's `total` tokens are in the sequence,
      * of which `cached` were found in the cache. Called before the first step
@@ -50,9 +52,9 @@ struct task_callbacks {
      * computed prompt tokens, so always when the prompt is complete. May be
      * NULL. */
     void (*progress)(void *user, int64_t done, int64_t total, int64_t cached);
-    /* Passes the logits [n_vocab] that follow prompt token `at`, and so predict
-     * the next one. Only called for tasks with prompt_logits, once for each
-     * token but the last, in order. */
+    /* Passes the logits [n_vocab] that the model computed at prompt token `at`,
+     * which predict the next token. Only called for tasks with prompt_logits,
+     * once for each prompt token but the last, in order. */
     void (*prompt_logits)(void *user, int64_t at, const float *logits);
     /* Passes a sampled token and the logits [n_vocab] it was sampled from. Not
      * called for the end-of-text token that ends a task. Returns false to stop
@@ -63,8 +65,9 @@ struct task_callbacks {
      * Until then no end-of-text token is sampled. NULL if the grammar applies
      * from the beginning. */
     bool (*grammar_applies)(void *user);
-    /* Returns the token that must come next, or -1 if it is to be sampled. A
-     * grammar that applies has precedence. NULL if all are sampled. */
+    /* Returns the token that must come next, or -1 if the next token is to be
+     * sampled. A grammar that applies has precedence. NULL if all tokens are
+     * sampled. */
     int32_t (*forced)(void *user);
     /* Returns the client's state. Called before every step, including while the
      * task waits. NULL if the client is always ready. */
@@ -74,26 +77,29 @@ struct task_callbacks {
     void (*end)(void *user, const struct task_report *report);
     void *user;
     /* Passes the row of prompt token `at`: the output of the last norm,
-     * [d_model]. Only called for tasks that return rows, in token order. `at` 0
-     * means that the prompt was started again, and that rows passed before are
-     * invalid. */
+     * [d_model]. Only called for tasks that return rows, in token order. A
+     * second call with `at` 0 means that the prompt is computed again, and that
+     * the rows passed before are invalid. */
     void (*row)(void *user, int64_t at, const float *row);
 };
 
-/* The rows that a task returns (see task_callbacks.row). A task that returns
- * rows generates no tokens; it ends with its prompt. */
+/* The rows that a task passes to task_callbacks.row: none, that of its last
+ * token, or all. A task with rows generates no tokens; it ends with its
+ * prompt. */
 enum task_rows { TASK_NO_ROW, TASK_LAST_ROW, TASK_ALL_ROWS };
 
 struct task_params {
     const int32_t *prompt; /* copied */
     int64_t n_prompt;      /* at least 1 */
-    int64_t max_tokens;    /* most to generate; -1 for as many as fit in the
-                              context */
+    int64_t max_tokens;    /* limit of generated tokens; -1 for as many as fit
+                              in the context */
     const pl_sampling *sampling; /* NULL for the defaults */
-    pl_grammar *grammar; /* constrains the output, and must outlive the task;
-                            NULL if none */
-    /* Never sample an end-of-text token. Where a grammar applies, it ends the
-     * task as usual, because it may be the only token that is allowed. */
+    pl_grammar *grammar;         /* constrains the output
+                                    (task_callbacks.grammar_applies); borrowed
+                                    until `end` is called; NULL if none */
+    /* End-of-text tokens are never sampled, so the task does not end by itself.
+     * Once a grammar applies, they are sampled as usual, because the grammar
+     * may allow no other token. */
     bool ignore_end;
     bool no_cache;       /* compute the whole prompt, without cached prefixes */
     bool prompt_logits;  /* pass the logits of the prompt's tokens to the
@@ -101,10 +107,10 @@ struct task_params {
     enum task_rows rows; /* requires loop_options.d_model > 0 */
     int slot;            /* the only slot that it may use; -1 for any */
     uint64_t client;     /* identifies the client, see http_client */
-    double time_s;       /* limit in seconds including the time in the queue; 0
-                            if none */
-    /* Called once the whole prompt is in sequence `seq`, if max_tokens is 0.
-     * `user` is that of the listener. Such a task does not change the tokens
+    double time_s;       /* seconds after which the task ends with
+                            FINISH_TIMEOUT, from loop_add on; 0 for no limit */
+    /* Called if max_tokens is 0, once the whole prompt is in sequence `seq`.
+     * `user` is listener.user. A task with `keep` does not change the tokens
      * remembered for its slot (loop_slot_tokens). May be NULL. */
     void (*keep)(void *user, pl_engine *e, int seq);
     struct task_callbacks listener;
@@ -112,20 +118,20 @@ struct task_params {
 
 struct loop_options {
     int n_seq;           /* number of sequences of the engine that tasks may
-                            use */
+                            use, which is the number of slots */
     int max_waiting;     /* most tasks that may wait; 0 for 16 times n_seq */
     int64_t step;        /* most tokens per step, the size of the engine's
                             micro-batch */
     int64_t chunk;       /* most prompt tokens per step while any task decodes;
                             0 for a quarter of `step`, at least 32 */
-    int64_t max_rows;    /* most logits of prompts per step
-                            (task_params.prompt_logits), at least n_seq; 0 for
-                            as many as take 64 MiB */
+    int64_t max_rows;    /* limit of the logits of prompts in a step
+                            (task_params.prompt_logits), in rows of n_vocab; at
+                            least n_seq; 0 for as many as take 64 MiB */
     struct tiers *tiers; /* storage for cached prefixes; borrowed; NULL if
                             none */
-    /* Seconds that a task waits for the result of a tier lookup, and then for
-     * each page; 0 for 5. It does not wait for a stalled disk
-     * (tiers_disk_stalled). */
+    /* Seconds that a task waits for the result of its lookup in the tiers, and
+     * then for each page that was found; 0 for 5. It does not wait for a
+     * stalled disk (tiers_disk_stalled). */
     double look_s;
     int64_t d_model; /* length of the rows that the engine keeps
                         ("result_norm"); 0 if it keeps none */
@@ -141,21 +147,26 @@ struct loop_options {
 /* Counters since the loop began, except that fields marked "now" are current
  * values. */
 struct loop_counts {
-    int n_waiting, n_running, n_preempted; /* now; the states of preempted tasks
-                                              are in host memory */
+    int n_waiting, n_running, n_preempted; /* current numbers of tasks; the
+                                              states of preempted ones are in
+                                              host memory */
     uint64_t n_task, n_rejected, n_failed, n_preemptions;
     uint64_t n_step, n_prompt, n_cached, n_written;
-    uint64_t n_busy; /* sum over all steps of their tasks */
+    uint64_t n_busy; /* number of tasks with tokens in a step, summed over all
+                        steps */
     uint64_t messages, message_bytes, copy_bytes; /* see pl_counters */
     pl_cache_counters cache;                      /* now */
     double step_s;                                /* seconds in engine steps */
-    double overhead_s; /* seconds between engine steps: scheduling, callbacks */
+    double overhead_s; /* seconds of steps outside the engine: scheduling,
+                          loading pages, callbacks */
     /* prompt tokens loaded from tiers, included in n_cached */
     uint64_t n_restored;
-    double restore_s; /* seconds for loading these, between steps */
+    double restore_s; /* seconds of loading them into sequences, between
+                         steps */
 };
 
-/* A slot as the route /slots shows it; token counts are those of its task. */
+/* The state of a slot, as the route /slots shows it. The numbers of tokens are
+ * those of the task in it. */
 struct loop_slot {
     uint64_t id_task; /* id of the task in the slot; 0 if idle */
     int64_t n_prompt, n_done, n_written;
@@ -189,8 +200,8 @@ pl_status loop_run_between_steps(struct loop *l,
                                  void *user, pl_err *err);
 void loop_counts(struct loop *l, struct loop_counts *out);
 /* Sets *token to a malloc'ed copy of a slot's remembered tokens, and *n to
- * their number, which may be 0. They are those of its last task or of
- * loop_slot_restore. Returns false if out of memory. */
+ * their number, which may be 0. The remembered tokens are those of the slot's
+ * last task or of loop_slot_restore. Returns false if out of memory. */
 bool loop_slot_tokens(struct loop *l, int slot, int32_t **token, int64_t *n);
 /* Forgets a slot's remembered tokens and returns how many they were. */
 int64_t loop_slot_erase(struct loop *l, int slot);
@@ -200,7 +211,8 @@ int64_t loop_slot_erase(struct loop *l, int slot);
 pl_status loop_slot_restore(struct loop *l, int slot, const int32_t *token,
                             int64_t n, const void *state, size_t bytes,
                             pl_err *err);
-/* Copies the first n slots to `slot` and returns how many there are in all. */
+/* Copies the state of the first n slots to slot[]. Returns how many slots there
+ * are in all. */
 int loop_slots(struct loop *l, struct loop_slot *slot, int n);
 /* Copies the counters of the first n devices, as of the last step. Returns how
  * many devices there are in all. */

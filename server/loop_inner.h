@@ -12,38 +12,46 @@
 enum task_state {
     TASK_WAITING,   /* waits for a sequence */
     TASK_RUNNING,   /* has a sequence */
-    TASK_PREEMPTED, /* its sequence's state is in `saved` */
+    TASK_PREEMPTED, /* has no sequence; its state is in `saved` */
 };
 
 /* A task, from loop_add to its end. Members marked "guarded" are accessed with
  * loop.lock held; all others belong to the loop's thread. */
 struct task {
     uint64_t id;
-    /* params.prompt and params.sampling are NULL here, because their data was
-     * copied */
+    /* params.prompt and params.sampling are NULL; `text` and `sampler` were
+     * made of them */
     struct task_params params;
     pl_sampler *sampler;
-    bool grammar_active; /* the sampler applies the task's grammar */
+    bool grammar_active; /* the sampler constrains tokens by params.grammar */
     enum task_state at;  /* guarded */
     enum client_state client_state;
     int seq;       /* its sequence, if TASK_RUNNING */
     int32_t *text; /* owned, [n_text]: prompt and generated tokens */
     int64_t n_text, max_text;
-    int64_t n_done; /* tokens computed or loaded, the length of its sequence */
+    int64_t n_done; /* number of tokens of `text` that are computed or loaded;
+                       the length of its sequence */
     int64_t n_cached, n_written;
-    int64_t n_shared; /* part of n_cached found on the devices, not in a tier */
+    int64_t n_shared; /* the part of n_cached that was found on the devices; the
+                         rest was loaded from a tier */
     bool counted;     /* n_cached was added to loop_counts */
-    bool started;     /* the listener knows that its prompt is begun */
-    int64_t n_told;   /* prompt tokens whose logits the listener has */
-    void *saved;      /* owned; set if TASK_PREEMPTED */
+    bool started;     /* the listener was told that the first step of the prompt
+                         begins */
+    int64_t n_told;   /* number of prompt tokens whose logits were passed to the
+                         listener */
+    void *saved;      /* owned; the saved state of a TASK_PREEMPTED, else
+                         NULL */
     size_t saved_bytes;
     double arrival_s, admitted_s, first_token_s; /* times by loop_now; 0 if not
                                                     reached */
     bool tiers_searched;   /* its prompt was looked up in the tiers */
-    double tiers_deadline; /* when it stops waiting for the tiers */
-    /* its lookup in the tiers; owned; NULL if none, or if finished */
+    double tiers_deadline; /* time by loop_now at which it stops waiting for the
+                              lookup, or for the next page */
+    /* The lookup of its prompt in the tiers; owned; NULL if there is none, or
+     * once its pages are loaded. */
     struct tiers_lookup *search;
-    int n_loaded; /* pages of the lookup that its sequence has */
+    int n_loaded; /* number of pages of the lookup's result that its sequence
+                     contains */
 };
 
 /* The tokens remembered for a slot (loop_slot_tokens). */
@@ -75,8 +83,9 @@ struct loop {
     pthread_t thread;
     bool started;
     pthread_mutex_t lock;
-    pthread_cond_t wake;         /* the loop's thread has something to do */
-    pthread_cond_t done;         /* a loop_call is done */
+    pthread_cond_t wake;         /* signalled when the loop's thread has
+                                    something to do */
+    pthread_cond_t done;         /* signalled when a loop_call is done */
     bool stops;                  /* guarded */
     struct loop_call *loop_call; /* guarded; queue of calls */
     bool is_lost;                /* guarded; a device has failed */
@@ -85,8 +94,8 @@ struct loop {
     /* All tasks in order of arrival. Only the loop's thread removes tasks, and
      * only with the lock held. */
     struct task **task;         /* owned, [n_task]; guarded */
-    int n_task, max_task;       /* max_task: most tasks in all states
-                                   together */
+    int n_task, max_task;       /* max_task: limit of waiting, running and
+                                   preempted tasks together */
     uint64_t last_id;           /* guarded */
     struct schedule schedule;   /* guarded */
     struct loop_counts counts;  /* guarded */
@@ -101,17 +110,19 @@ struct loop {
     struct schedule_entry *plan; /* [n_seq] */
     int n_run;
     bool *taken;          /* [n_seq]: true if the sequence is in use */
-    uint64_t *client;     /* [max_task]: scratch list of clients */
+    uint64_t *client;     /* [max_task]: scratch memory for the clients of
+                             tasks */
     int32_t *token, *seq; /* [max_batch] */
     uint8_t *wanted;
     int64_t max_batch;
     struct ahead ahead; /* computes masks of tasks with an active grammar */
     float *logits;      /* [n_seq + max_rows][n_vocab] */
-    int64_t max_rows;   /* most logits of prompts in a step, at least n_seq */
-    int32_t *path;      /* owned, [n_ctx]: the tokens up to the end of a page
-                           that is being stored in the tiers */
-    float *row;         /* [max_batch][d_model]; NULL if the engine keeps no
-                           rows */
+    int64_t max_rows;   /* limit of the logits of prompts in a step, in rows of
+                           n_vocab; at least n_seq */
+    int32_t *path;      /* [n_ctx]: the tokens of a prefix, up to the end of the
+                           page that is being copied to the tiers */
+    float *row;         /* [max_batch][d_model]: the rows of a step; NULL if the
+                           engine keeps none */
     bool *rows;         /* [n_seq]: true if task run[i] returns rows */
 };
 
@@ -127,13 +138,14 @@ bool loop_tiers_lookup(struct loop *l, struct task *w);
 /* Returns true while a task waits for the result of its lookup. Takes no
  * lock. */
 bool loop_tiers_is_pending(const struct loop *l, const struct task *w);
-/* Starts loading the pages that were found. Called after the task's sequence
- * got the cached prefix that is on the devices. */
+/* Starts loading the pages that the lookup found. Called after pl_seq_share has
+ * given the task's sequence the cached prefix that is on the devices. */
 void loop_tiers_start(struct loop *l, struct task *w);
-/* Returns true while a task's pages are being loaded from the tiers. Until then
- * it is left out of steps. */
+/* Returns true while a task's pages are being loaded from the tiers. Meanwhile
+ * the task takes part in no steps. */
 bool loop_tiers_is_loading(const struct task *w);
-/* Loads pages for a limited time. Returns true if it loaded any. */
+/* Loads pages of all tasks that wait for some, for a limited time. Returns true
+ * if it loaded any. */
 bool loop_tiers_load(struct loop *l);
 /* Ends loading because the task will be preempted. Trims its sequence to a
  * length at which it can continue. */
@@ -143,11 +155,12 @@ void loop_tiers_cancel(struct loop *l, struct task *w);
 /* Copies cached pages to the tiers for `seconds`, but at least one page if the
  * tiers have space. Returns true if it copied any. */
 bool loop_tiers_offload(struct loop *l, double seconds);
-/* Returns true if the tiers cannot take pages for now. */
+/* Returns true if there are tiers and they take no pages for now. */
 bool loop_tiers_backlogged(struct loop *l);
 
 /* Remembers the tokens of a task that leaves its slot, and takes ownership of
- * w->text. In loop_slots.c. */
+ * w->text. Does neither if no tokens were computed, or if the task has
+ * params.keep. In loop_slots.c. */
 void loop_save_slot_tokens(struct loop *l, struct task *w);
 
 /* Copies the engine's counters to loop_counts, where other threads can read

@@ -66,9 +66,9 @@ struct restore {
     size_t bytes;
 };
 
-/* Restores the state into a free sequence and then empties it, which makes its
- * contents a cached prefix. A loop_run_between_steps callback; `user` is a
- * struct restore. */
+/* Restores a saved state into a free sequence and then empties the sequence,
+ * which makes the state a cached prefix. A loop_run_between_steps callback;
+ * `user` is a struct restore. */
 static pl_status restore(void *user, pl_engine *e, pl_err *err)
 {
     const struct restore *r = user;

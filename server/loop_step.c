@@ -76,8 +76,8 @@ static int find_free_slot(const struct loop *l, const struct task *w)
 }
 
 /* Returns true if the KV cache has space for the task's tokens and 64 generated
- * ones. Space for the uncomputed tokens of each running task, and 64 more, is
- * reserved. This margin avoids preempting a task soon after admission. A task
+ * ones. For each running task, space for its uncomputed tokens and 64 more is
+ * reserved, so that no task is preempted soon after the admission. A task
  * always fits if no other runs. */
 static bool fits_in_cache(struct loop *l, const struct task *w)
 {
@@ -145,9 +145,9 @@ static struct task *pick_next_task(struct loop *l)
     return next;
 }
 
-/* Returns a paused task to preempt, NULL if there is none. If `w`, unless NULL,
- * requires a slot that is busy, only the task in this slot is considered. Else
- * returns the newest. */
+/* Returns a paused task to preempt; NULL if there is none. `w` is the task that
+ * needs a slot, or NULL. If it requires a slot that is busy, only the task in
+ * that slot is considered. Otherwise returns the newest paused task. */
 static struct task *find_paused_task(struct loop *l, const struct task *w)
 {
     bool named = w && w->params.slot >= 0 && find_free_slot(l, w) < 0;
@@ -180,7 +180,8 @@ static bool resume(struct loop *l, struct task *w)
     }
     free(w->saved);
     w->saved = NULL;
-    if (s == PL_OK) /* needed only to cache its prefix, so errors are ignored */
+    if (s == PL_OK) /* The tokens are needed only to cache this sequence as a
+                       prefix later, so errors are ignored. */
         pl_seq_set_tokens(l->e, w->seq, w->text, w->n_done, NULL);
     if (s != PL_OK)
         loop_finish_task(l, w, FINISH_ERROR, &err);
@@ -200,7 +201,7 @@ static void start_prefill(struct loop *l, struct task *w)
 }
 
 /* Preempts a task: swaps its sequence out to host memory. A task that has no
- * tokens in its sequence waits again from the start. */
+ * tokens in its sequence becomes a waiting task again. */
 static void preempt(struct loop *l, struct task *w)
 {
     pl_err err;
@@ -261,8 +262,8 @@ static bool is_decoding(const struct task *w)
     return w->n_written > 0 && w->n_text - w->n_done == 1;
 }
 
-/* Returns true if the logits or the row after token `at` of the task are
- * needed. */
+/* Returns true if the model's output at token `at` of the task, logits or a
+ * row, is needed. */
 static bool is_wanted(const struct task *w, int64_t at)
 {
     return at + 1 == w->n_text || w->params.rows == TASK_ALL_ROWS ||
@@ -270,8 +271,9 @@ static bool is_wanted(const struct task *w, int64_t at)
             at + 1 < w->params.n_prompt);
 }
 
-/* Returns the number of tokens that the task still has to compute before it
- * decodes, limited if the logits of all of them are needed. */
+/* Returns how many tokens of the task to compute before it decodes. If the
+ * logits of all prompt tokens are needed, at most as many as the task's share
+ * of max_rows. */
 static int64_t prefill_left(const struct loop *l, const struct task *w)
 {
     int64_t left = w->n_text - w->n_done, most = l->max_rows / l->n_run;
@@ -374,7 +376,8 @@ static void preempt_for_pages(struct loop *l, const pl_err *err)
     struct task *victim = find_paused_task(l, NULL);
     int n = 0;
 
-    if (l->counts.n_running == 1) { /* counting tasks with and without rows */
+    if (l->counts.n_running == 1) { /* n_running counts all running tasks, with
+                                       and without rows */
         if (l->run[0]->n_written > 0)
             loop_finish_task(l, l->run[0], FINISH_LENGTH, NULL);
         else
@@ -443,10 +446,9 @@ static int32_t sample_only(struct task *w, float *logits, int32_t id)
     return sampled;
 }
 
-/* Samples the next token of a task, unless one is forced. Returns -1 with *err
- * set if that fails. While the grammar of a task does not apply yet, no
- * end-of-text token is sampled; nor by tasks that ignore it, unless their
- * grammar asks for it. */
+/* Returns the next token of a task, forced or sampled; -1 with *err set on
+ * failure. End-of-text tokens are not sampled before the task's grammar
+ * applies, nor if the task has ignore_end and no active grammar. */
 static int32_t sample_next(const struct loop *l, struct task *w, float *logits,
                            pl_err *err)
 {
@@ -507,9 +509,10 @@ static void emit_next_token(struct loop *l, struct task *w, float *logits)
     }
 }
 
-/* Updates the public state of a task's slot, and the counters, by `n_prompt`
- * prompt tokens computed in this step. Cached tokens are counted at the task's
- * first step, because fewer may be used than were found. */
+/* Updates the state of the task's slot that /slots shows, and adds `n_prompt`,
+ * the prompt tokens computed in this step, to the counters. Cached tokens are
+ * counted only at the task's first step, because fewer may be loaded than were
+ * found. */
 static void publish_slot(struct loop *l, struct task *w, int64_t n_prompt)
 {
     const int64_t most = w->params.max_tokens, all = w->params.n_prompt;
@@ -534,8 +537,8 @@ static void publish_slot(struct loop *l, struct task *w, int64_t n_prompt)
     pthread_mutex_unlock(&l->lock);
 }
 
-/* Passes a task's rows of this step to its listener and advances *row past
- * them. Ends the task if its prompt is complete. */
+/* Passes the rows that a task has in this step to its listener, and advances
+ * *row past them. Ends the task if its prompt is complete. */
 static void emit_embedding_rows(struct loop *l, struct task *w, int64_t n_now,
                                 const float **row)
 {
@@ -552,8 +555,8 @@ static void emit_embedding_rows(struct loop *l, struct task *w, int64_t n_now,
     loop_finish_task(l, w, FINISH_EOG, NULL);
 }
 
-/* Passes the logits of a task's prompt tokens in this step, the last n_now that
- * were computed, to its listener. Advances *logits past them. */
+/* Passes the logits of a task's last n_now computed tokens, which are prompt
+ * tokens of this step, to its listener. Advances *logits past them. */
 static void emit_prompt_logits(const struct loop *l, struct task *w,
                                int64_t n_now, float **logits)
 {
@@ -568,7 +571,7 @@ static void emit_prompt_logits(const struct loop *l, struct task *w,
     }
 }
 
-/* Tells the listeners of prompts that this step begins. */
+/* Calls the progress callback of tasks whose prompt begins in this step. */
 static void report_starts(struct loop *l)
 {
     for (int i = 0; i < l->n_run; i++) {
@@ -583,8 +586,8 @@ static void report_starts(struct loop *l)
     }
 }
 
-/* Handles the results of a step that decode_batch computed, with the same
- * arguments. Logits or rows are in the order of tasks. */
+/* Handles the results of decode_batch, which was called with the same
+ * arguments. The rows in l->logits or l->row are in the order of the tasks. */
 static void emit_results(struct loop *l, int from, int to, bool rows)
 {
     const float *row = l->row;
@@ -661,9 +664,9 @@ static void retry_one_by_one(struct loop *l, bool rows, const pl_err *why)
     }
 }
 
-/* Updates the tasks' n_done from the engine after a failed step. If a sequence
- * has advanced but its logits or rows are lost, it is emptied, and its tokens
- * are computed again. */
+/* Sets the tasks' n_done to the lengths of their sequences after a failed step.
+ * If a sequence has advanced but its logits or rows were lost, empties it, so
+ * that its tokens are computed again. */
 static void resync_lengths(struct loop *l)
 {
     for (int i = 0; i < l->n_run; i++) {
@@ -672,9 +675,10 @@ static void resync_lengths(struct loop *l)
         int64_t left;
 
         w->n_done = pl_seq_length(l->e, w->seq);
-        if (w->n_done == w->n_text || /* its logits are lost */
+        if (w->n_done == w->n_text || /* the logits to sample from are lost */
             ((l->rows[i] || w->params.prompt_logits) &&
-             w->n_done != before)) { /* those of earlier tokens are lost */
+             w->n_done != before)) { /* logits or rows of prompt tokens are
+                                        lost */
             pl_seq_trim(l->e, w->seq, 0, NULL, NULL);
             w->n_done = 0;
         }

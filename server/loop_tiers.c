@@ -2,12 +2,13 @@
  * tiers between steps, a few at a time. They are loaded from the tiers before a
  * task's first step.
  *
- * The prompt of a waiting task is looked up once, when a slot is free for it.
- * While it waits for the result, other tasks are admitted. After admission, the
- * pages found are loaded into its sequence as they are read. This is done
- * between steps, for a limited time, so that other tasks are not delayed much.
- * Then the task takes part in steps. If anything fails, the rest of its prompt
- * is computed. */
+ * The prompt of a waiting task is looked up in the tiers once, when a slot is
+ * free for the task. While the task waits for the result, other tasks are
+ * admitted. After admission, the pages that were found are loaded into its
+ * sequence, as threads of the tiers read them. This is done between steps, for
+ * a limited time, so that other tasks are not delayed much. After the last page
+ * the task takes part in steps. If a lookup or load fails, the rest of its
+ * prompt is computed. */
 #include "loop_inner.h"
 
 #include <inttypes.h>
@@ -95,8 +96,9 @@ bool loop_tiers_lookup(struct loop *l, struct task *w)
     length = pl_prefix_match_length(l->e, w->text, w->n_text);
     enough = w->n_text - 1 - length < TIER_TOKENS;
     w->search = tiers_search(l->o.tiers, w->text, w->n_text, length, wake, l);
-    if (enough) /* the tiers have little to add; the lookup only marks pages as
-                   used */
+    if (enough) /* The tiers can add less than a page, so nothing is loaded. The
+                   lookup was started only because it marks the tiers' copies of
+                   the cached pages as used. */
         loop_tiers_cancel(l, w);
     return w->search != NULL;
 }

@@ -1,5 +1,5 @@
 /* Writes the state of the engine as JSON for the web UI: counters since the
- * start, of which the UI shows the differences. metrics.c writes the same for
+ * start, from which the UI computes rates. metrics.c writes the same for
  * Prometheus. */
 #include "service.h"
 
@@ -48,8 +48,8 @@ static json_t *slots_json(struct loop *l, int64_t n_ctx)
     return list;
 }
 
-/* Returns a list of the cache tiers, of which there is only the devices', with
- * the numbers of its pages. */
+/* Returns the list of cache tiers with their numbers of pages. It has one
+ * entry, the cache on the devices. */
 static json_t *cache_json(const struct loop_counts *c)
 {
     return json_pack("[{s:s, s:I, s:I, s:I}]", "tier", "devices", "pages",

@@ -87,7 +87,8 @@ void ahead_end(struct ahead *a)
         return;
     prepare_all(a);
     pthread_mutex_lock(&a->lock);
-    a->due = false; /* in case the worker has not begun this step */
+    a->due = false; /* the worker may not have begun this step; it must not
+                       begin it now */
     while (a->busy)
         pthread_cond_wait(&a->done, &a->lock);
     pthread_mutex_unlock(&a->lock);

@@ -26,8 +26,8 @@ struct ahead {
 bool ahead_init(struct ahead *a, int most);
 void ahead_fini(struct ahead *a); /* called between steps; {0} is allowed */
 
-/* Adds a sampler whose mask is needed after the step. It must not be used until
- * ahead_end. */
+/* Adds a sampler whose mask is needed after the step. The sampler must not be
+ * used until ahead_end. */
 void ahead_add(struct ahead *a, pl_sampler *s);
 void ahead_begin(struct ahead *a);
 /* Called after the step: computes the remaining masks on this thread and waits

@@ -194,8 +194,8 @@ static void write_tiers(struct writer *w, const struct loop_counts *c,
             "Pages dropped without being written to disk.");
 }
 
-/* Writes a counter with a sample for each device. `field` is its offset, that
- * of a double, in pl_device_counters. */
+/* Writes a counter with a sample for each device. `field` is the offset of a
+ * double in pl_device_counters. */
 static void of_devices(struct writer *w, const struct metrics_now *now,
                        const char *name, size_t field, const char *help)
 {
@@ -251,7 +251,7 @@ static void write_ends(struct writer *w, const struct metrics *m)
               why[i], m->n_end[i]);
 }
 
-/* Writes a metric under llama-server's name. */
+/* Writes a metric of one sample, with the prefix of llama-server's names. */
 static void llama(struct writer *w, const char *name, const char *type,
                   double v, const char *help)
 {
@@ -267,9 +267,9 @@ static double per(double a, double b)
     return b > 0 ? a / b : 0;
 }
 
-/* Writes what llama-server's metrics have, under its names, for dashboards made
- * for it. As there, the rates are those of the tasks that ended since the last
- * call, and the counters of speculation are 0 without it. */
+/* Writes the metrics of llama-server under its names, for dashboards made for
+ * it. As there, rates cover the tasks that ended since the last request for
+ * metrics. The counters of speculation are 0, because there is none. */
 static void write_llama(struct writer *w, struct metrics *m,
                         const struct loop_counts *c)
 {

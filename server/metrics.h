@@ -7,8 +7,8 @@
 
 #include <pthread.h>
 
-/* A histogram. The upper bounds of the buckets are in metrics.c; the last
- * bucket has none. */
+/* A histogram. n[i] counts the values greater than bound i - 1 and at most
+ * bound i. The bounds are in metrics.c; the last bucket has none. */
 enum { METRICS_BUCKETS = 16 };
 struct histogram {
     uint64_t n[METRICS_BUCKETS + 1];
@@ -18,8 +18,9 @@ struct histogram {
 
 /* Sums over tasks that ended. */
 struct metrics_sums {
-    /* tokens computed of prompts, and generated after the first of a task; the
-     * seconds for them */
+    /* n_prompt: prompt tokens that were computed, in prompt_s seconds;
+     * n_written: tokens generated after the first of each task, in written_s
+     * seconds */
     double n_prompt, prompt_s, n_written, written_s;
 };
 
@@ -27,15 +28,19 @@ struct metrics {
     pthread_mutex_t lock;
     struct histogram queue;  /* seconds from a task's arrival to its
                                 admission */
-    struct histogram prompt; /* seconds from there to its first token */
+    struct histogram prompt; /* seconds from a task's admission to its first
+                                token */
     struct histogram first;  /* seconds from its arrival to its first token */
     struct histogram next;   /* seconds between two tokens of a task */
-    /* Tokens per second of a task: prompt_rate for its prompt without cached
-     * tokens, `rate` for its generated tokens after the first. */
+    /* Tokens per second of a task: prompt_rate for the prompt tokens that it
+     * computed, `rate` for the tokens that it generated after the first. */
     struct histogram prompt_rate, rate;
-    uint64_t n_end[FINISH_ERROR + 1]; /* number of tasks, by enum task_finish */
-    struct metrics_sums sums, read;   /* read: as metrics_write saw them last */
-    int64_t n_most; /* most tokens that a task had, prompt and output */
+    uint64_t n_end[FINISH_ERROR + 1]; /* number of tasks that ended, by enum
+                                         task_finish */
+    struct metrics_sums sums, read;   /* read: the sums at the last
+                                         metrics_write */
+    int64_t n_most; /* the greatest number of tokens of a task, prompt and
+                       output together */
 };
 
 /* Current counters of other modules, which metrics_write formats. */

@@ -7,7 +7,7 @@
 #include <string.h>
 #include <time.h>
 
-enum { MORE_MODELS = 1000 }; /* most models that scans may add */
+enum { MORE_MODELS = 1000 }; /* limit of the models that models_add adds */
 
 static pl_status fail(pl_err *err, pl_status s, const char *form, ...)
     __attribute__((format(printf, 3, 4)));
@@ -139,7 +139,8 @@ static size_t untagged(const char *name)
     return n > n_tag && strcmp(name + n - n_tag, tag) == 0 ? n - n_tag : n;
 }
 
-/* Returns true if two names are equal or, if `loose`, differ by that tag. */
+/* Returns true if two names are equal or, if `loose`, differ only by the tag
+ * ":latest". */
 static bool same_name(const char *a, const char *b, bool loose)
 {
     size_t n = untagged(a);
@@ -201,8 +202,8 @@ bool models_reject_name(const struct models *m, const char *name,
 
 /* ---- creation and destruction -------------------------------------------- */
 
-/* Appends a model. Names of hidden models are in use, too, because their files
- * may come back. */
+/* Appends a model. No other model may have its name, not even a hidden one,
+ * because the file of a hidden model may reappear. */
 static pl_status append(struct models *m, const struct model_about *about,
                         pl_err *err)
 {
@@ -339,7 +340,8 @@ void models_cancel(struct models *m)
 {
     if (m->has_keeper)
         pthread_join(m->keeper, NULL);
-    m->has_keeper = false; /* from here on no service is freed */
+    m->has_keeper = false; /* the loader has ended, so no service is freed from
+                              here on */
     for (int i = 0; i < m->n; i++)
         if (m->model[i].service)
             loop_stop(m->model[i].service->loop);
@@ -355,11 +357,13 @@ void models_free(struct models *m)
     for (int i = 0; m->model && i < m->n; i++) {
         struct model *a = &m->model[i];
 
-        a->unload_pending = true; /* so that waiting requests are rejected */
+        a->unload_pending = true; /* makes models_is_ready false, so that
+                                     waiting requests are rejected */
         fail(&a->why, PL_CANCELLED, "the server is stopping");
         models_dispatch_waiting(m, a);
         if (a->service)
-            m->o.close(m->o.user, a->service); /* waits until it has no users */
+            m->o.close(m->o.user, a->service); /* waits until the service has no
+                                                  users */
         free(a->past);
         json_decref(a->file);
         free(a->props);

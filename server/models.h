@@ -37,13 +37,15 @@ struct model_about {
     /* further names that requests may use, [n_alias] */
     const char *const *alias;
     int n_alias;
-    const char *path;        /* a file name, or a repository of a hub */
-    const char *const *args; /* its command line options, [n_args] */
+    const char *path;        /* file name of the model, or its repository on a
+                                hub */
+    const char *const *args; /* command line options of the model, [n_args];
+                                shown in lists of models */
     int n_args;
-    int idle_s;  /* unload it after being idle for this many seconds; 0 for
-                    never */
-    bool pinned; /* unload it only if a client requests that */
-    void *own;   /* used only by the callbacks of models_options */
+    int idle_s;  /* seconds without a request after which the model is unloaded;
+                    0 for never */
+    bool pinned; /* the model is unloaded only if a client requests that */
+    void *own;   /* pointer of models_options.open, which alone interprets it */
 };
 
 struct models_options {
@@ -52,19 +54,20 @@ struct models_options {
     bool any_name;   /* there is one model, and the name in a request is
                         ignored */
     /* Models are loaded only by /models/load and by requests with
-     * ?autoload=true. Other requests wait for a model only if its load has
-     * already been requested; else they are rejected. */
+     * ?autoload=true. Other requests for a model that is not loaded wait only
+     * if its load was already requested; else they are rejected. */
     bool no_autoload;
-    /* Seconds after which a model in use is evicted for a waiting one (see
-     * above); 0 for 30. They are counted from when the waiting model was
-     * requested or when the other was loaded, whichever is later. */
+    /* Seconds after which a model in use is evicted for a model that requests
+     * wait for (see above); 0 for 30. They begin when the waiting requests
+     * first asked for a load or when the model in use was loaded, whichever is
+     * later. */
     double wait_s;
-    double moment_s; /* seconds that a load waits for a model to become idle
-                        when memory is short; 0 for 0.5 */
+    double moment_s; /* if memory is short, seconds that a load waits for
+                        another model to become idle; 0 for 0.5 */
     /* Loads a model; called on the loader thread. If it returns NO_MEMORY,
-     * NO_DEVICE_MEMORY or FULL, it is called again after another model was
-     * unloaded, if one can be. Another thread may set *cancel to nonzero; then
-     * it should soon return CANCELLED or success. */
+     * NO_DEVICE_MEMORY or FULL, another model is unloaded, if possible, and
+     * `open` is called again. Another thread may set *cancel to nonzero; then
+     * `open` should soon return CANCELLED or success. */
     pl_status (*open)(void *user, const struct model_about *about,
                       const volatile int *cancel, struct service **out,
                       pl_err *err);
@@ -79,28 +82,29 @@ struct models_options {
     void *log_user;
 };
 
-/* Creates the table of n models and starts the loader thread. `routes` are
- * those of each model (service_routes); models_routes returns these and the
+/* Creates the table of n models and starts the loader thread. `routes` are the
+ * routes of a service (service_routes). models_routes returns them after the
  * table's own routes. BAD_ARGUMENT: two models have the same name or alias.
  * Other errors: NO_MEMORY. */
 pl_status models_create(struct models **out, const struct model_about *about,
                         int n, const struct models_options *o,
                         const struct http_route *routes, int n_route,
                         pl_err *err);
-/* Adds a model. BAD_ARGUMENT: the name or an alias is in use. FULL: there are
- * 1,000 more models than at the beginning. Called by the scan callback only. */
+/* Adds a model. BAD_ARGUMENT: the name or an alias is in use. FULL: 1,000
+ * models were added since models_create. Called by the scan callback only. */
 pl_status models_add(struct models *m, const struct model_about *about,
                      pl_err *err);
-/* Hides model i, in the order in which they were added, because its file is
- * gone, or shows it again. A hidden model is not listed, requests do not find
- * it, and it is unloaded when its requests have ended. */
+/* Hides model i because its file is gone, or shows it again. i is its index in
+ * the order of models_create and models_add. A hidden model is not listed, and
+ * requests do not find it. If it is loaded, it is unloaded when its requests
+ * have ended. */
 void models_hide(struct models *m, int i, bool hidden);
-/* Ends all requests that are being computed, or wait for a model. Streams end
- * with an error that says that the server is stopping. Called after
- * models_drain. */
+/* Waits until the loader thread has ended, then ends all requests of loaded
+ * models. Streams end with an error that says that the server is stopping.
+ * Called after models_drain. */
 void models_cancel(struct models *m);
-/* Stops loading: cancels a load in progress. The loader then rejects requests
- * that wait for a model. */
+/* Stops loading: cancels a load in progress. The loader thread then rejects all
+ * requests that wait for a model, and ends. */
 void models_drain(struct models *m);
 /* Rejects requests that still wait, unloads all models, and frees the table.
  * Called after http_stop. NULL is allowed. */

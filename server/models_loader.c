@@ -34,10 +34,12 @@ static void unload(struct models *m, struct model *a, const char *why)
 
     a->state = MODEL_UNLOADING;
     pthread_mutex_unlock(&m->lock);
-    service_settle(v); /* so that the totals below include pending writes */
-    past = models_saved_totals(v, a->past); /* a->past is changed only here */
+    service_settle(v); /* writes to the tiers are finished first, so that their
+                          counters are in the totals below */
+    past = models_saved_totals(v, a->past); /* only this thread changes
+                                               a->past */
     pthread_mutex_lock(&m->lock);
-    while (a->n_use > 0) /* wait for threads that read its metrics */
+    while (a->n_use > 0) /* threads may be reading the service's metrics */
         pthread_cond_wait(&m->wake, &m->lock);
     a->service = NULL;
     if (past) {
@@ -129,10 +131,10 @@ static bool lacks_memory(pl_status s)
     return s == PL_NO_MEMORY || s == PL_NO_DEVICE_MEMORY || s == PL_FULL;
 }
 
-/* Returns a model to unload because memory is short; NULL if no model is or
- * becomes idle. Waits a moment for that, because a client may request the next
- * model before its previous request counts as ended. Caller holds the lock,
- * which is released meanwhile. */
+/* Returns an idle model to unload because memory is short; NULL if there is
+ * none. Waits up to moment_s seconds for a model to become idle, because a
+ * client may request the next model before its previous request counts as
+ * ended. Caller holds the lock, which is released meanwhile. */
 static struct model *find_idle_victim(struct models *m)
 {
     const double until = loop_now() + m->o.moment_s;
@@ -221,8 +223,8 @@ static void load(struct models *m, struct model *a)
     models_finish_load(m, a);
 }
 
-/* Returns the model that is first in the load queue and not loaded; NULL if
- * there is none. */
+/* Returns the first model in the load queue that is not loaded; NULL if there
+ * is none. A loaded model is in the queue if its eviction is pending. */
 static struct model *next_model(struct models *m)
 {
     struct model *next = NULL;
@@ -261,9 +263,9 @@ static void fail_all_pinned(struct models *m, struct model *a)
 
 /* ---- eviction ------------------------------------------------------------ */
 
-/* Returns the model that was loaded first among those that are not pinned. NULL
- * if there is none, or if any model is about to be unloaded anyway. Called when
- * all of them are in use. */
+/* Returns the model to evict when all loaded models are in use: the one that
+ * was loaded first among those that are not pinned. NULL if there is none, or
+ * if any model is about to be unloaded anyway. */
 static struct model *oldest_loaded(struct models *m)
 {
     struct model *first = NULL;
@@ -289,8 +291,8 @@ static double eviction_time(const struct models *m, const struct model *a,
     return !a || !first ? 0 : m->o.wait_s + fmax(a->since, first->loaded);
 }
 
-/* Cancels pending evictions, because they are not needed any more. Requests
- * that wait for these models run. */
+/* Cancels all pending evictions, because no model needs the space any more.
+ * Runs the requests that wait for the models that were to be evicted. */
 static void cancel_evictions(struct models *m)
 {
     for (int i = 0; i < m->n; i++) {
@@ -306,8 +308,9 @@ static void cancel_evictions(struct models *m)
     }
 }
 
-/* Starts evicting a model for `a` if requests for `a` have waited long enough.
- * Returns false if they have to wait longer. */
+/* Starts evicting the model of oldest_loaded for `a`, if requests for `a` have
+ * waited long enough. Returns false if they have to wait longer, or if there is
+ * no model to evict. */
 static bool request_eviction(struct models *m, const struct model *a)
 {
     struct model *first = oldest_loaded(m);

@@ -1,10 +1,10 @@
 /* Combines the metrics of all models into one Prometheus text. A label names
- * the model of each sample. The samples of all models in the same family are
- * adjacent, as the format requires.
+ * the model of each sample. The format requires that the samples of a family
+ * are adjacent, so families are merged.
  *
  * The counters of a service start at 0 when it is loaded. When it is unloaded,
  * its metrics text is kept and added to the metrics of the next load. So totals
- * never decrease, whatever they count. */
+ * never decrease. */
 #include "models_inner.h"
 
 #include <inttypes.h>
@@ -48,8 +48,8 @@ static bool add_sample(struct text *out, const char *line, size_t n,
 }
 
 /* Appends the family of metrics that begins at *at, with the label of the model
- * added to its samples. If `bare`, omits its comment lines. Moves *at past the
- * family. */
+ * added to its samples. If `bare`, omits its # HELP and # TYPE lines. Advances
+ * *at to the next family. */
 static bool add_family(struct text *out, const char **at, const char *model,
                        bool bare, bool only)
 {
@@ -122,8 +122,8 @@ static const char *find_sample(const char *text, const char *line)
     return NULL;
 }
 
-/* Appends the sample `a` with the value of `b` added. A maximum, whose name
- * ends in "_max", becomes the greater value. */
+/* Appends sample line `a` with the value of sample line `b` added. If its name
+ * ends in "_max", it gets the greater value instead. */
 static bool add_sum(struct text *out, const char *a, const char *b)
 {
     size_t n = key_of(a), m = key_of(b), end_name = strcspn(a, "{ ");
@@ -269,8 +269,8 @@ static bool write_model(struct model *a, struct text *out)
     return ok;
 }
 
-/* Writes the metrics of the first n_model models that have any. Returns how
- * many these are. */
+/* Writes the metrics of the first n_model models. Skips models that have none.
+ * Returns how many models have metrics. */
 static int write_all(struct models *m, int n_model, struct text *text,
                      struct models_text *part, bool *ok)
 {
@@ -291,7 +291,7 @@ void models_on_metrics(void *user, struct http_request *r)
     struct models *m = user;
     struct text *text, out = {0};
     struct models_text *part;
-    int n_model = m->n; /* read once, because it may grow */
+    int n_model = m->n; /* read once, because a scan may add models meanwhile */
     char began[32];
     bool ok;
     int n;

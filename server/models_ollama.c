@@ -1,7 +1,7 @@
-/* The routes of Ollama's API about models: it lists and describes them, and its
- * requests for text load and unload them (keep_alive). A description comes from
- * the model's file, so that it needs no loaded model. The other routes of this
- * API, which change models, are rejected. */
+/* The routes of Ollama's API about models: lists and descriptions of them, and
+ * requests that load or unload them (keep_alive). A description comes from the
+ * model's file, so that it needs no loaded model. The other routes of this API,
+ * which change models, are rejected. */
 #include "models_inner.h"
 #include "ollama.h"
 
@@ -61,7 +61,8 @@ static struct model *find(struct models *m, const struct http_request *r,
 }
 
 /* Handles a request that generates text or computes embeddings: passes it to
- * its model, or unloads the model if that is all it requests. */
+ * its model, or only unloads the model if keep_alive is 0 and there is no
+ * text. */
 void models_on_ollama(void *models, struct http_request *r)
 {
     struct models *m = models;
@@ -152,8 +153,8 @@ struct about {
     const char *quant;
 };
 
-/* Writes 64 digits that change with the model's file. They are not a
- * checksum. */
+/* Writes 64 hexadecimal digits that change with the path, size and time of the
+ * model's file. They are not a checksum of its contents. */
 static void make_digest(char out[72], const char *path, const struct stat *st)
 {
     char text[64];
@@ -170,7 +171,8 @@ static void make_digest(char out[72], const char *path, const struct stat *st)
     }
 }
 
-/* Returns metadata of a file; NULL if it is absent or an array. */
+/* Returns the value of a metadata key of a file; NULL if it is absent or an
+ * array. */
 static const json_t *meta(const json_t *file, const char *key)
 {
     return json_object_get(
@@ -188,7 +190,7 @@ static void name_size(char out[32], json_int_t n)
         snprintf(out, 32, "%.0fK", (double)n / 1e3);
 }
 
-/* The names of general.file_type. */
+/* The names of the values of the metadata key general.file_type. */
 static const char *const file_types[] = {
     [0] = "F32",      [1] = "F16",     [2] = "Q4_0",    [3] = "Q4_1",
     [7] = "Q8_0",     [8] = "Q5_0",    [9] = "Q5_1",    [10] = "Q2_K",
@@ -233,8 +235,8 @@ static void name_about(struct about *out, const char *name)
              strchr(name, ':') ? "" : ":latest");
 }
 
-/* Fills *out with what the model's file says. Files are read again only if they
- * have changed. The caller calls about_fini. */
+/* Describes a model by its file. A file is read again only if it has changed.
+ * The caller calls about_fini. */
 static void about_init(struct about *out, struct models *m, struct model *a)
 {
     char path[4096];
@@ -319,8 +321,8 @@ static void on_tags(void *models, struct http_request *r)
 
 /* ---- /api/show ----------------------------------------------------------- */
 
-/* Returns true if the options of a model say so, or if it is loaded and
- * computes them. */
+/* Returns true if the options of a model enable embeddings, or if it is loaded
+ * and returns embeddings. */
 static bool has_embeddings(struct models *m, const struct model *a)
 {
     bool has;
@@ -374,8 +376,9 @@ static json_t *capabilities(struct models *m, const struct model *a,
     return list;
 }
 
-/* Returns the metadata of a file by its keys. Arrays are null, as in Ollama's
- * own responses, and the template is a field of its own. */
+/* Returns the metadata of a file as an object. Arrays are null, as in Ollama's
+ * own responses. The chat template is left out, because it is a field of its
+ * own. */
 static json_t *model_info(const json_t *file)
 {
     json_t *all = json_object(), *value;
@@ -392,7 +395,8 @@ static json_t *model_info(const json_t *file)
     return all;
 }
 
-/* Writes the parameters of a Modelfile: the context of a loaded model. */
+/* Writes the only parameter of a model that is reported: num_ctx, the context,
+ * if it is loaded. */
 static void name_parameters(struct models *m, const struct model *a,
                             char text[64])
 {
@@ -443,7 +447,8 @@ struct loaded {
     double idle_s; /* seconds until it is unloaded; -1 for never */
 };
 
-/* Adds up the bytes of the plan's devices. */
+/* Adds the bytes of all devices of the service's plan to out->bytes and, for
+ * accelerators, to out->vram. */
 static void count_bytes(const struct service *v, struct loaded *out)
 {
     struct text t = {0};
@@ -468,7 +473,7 @@ static void count_bytes(const struct service *v, struct loaded *out)
     json_decref(plan);
 }
 
-/* Fills *out for a model. Returns false if it is not loaded. */
+/* Returns true if a model is loaded, and fills *out for it. */
 static bool is_loaded(struct models *m, struct model *a, struct loaded *out)
 {
     bool is;
@@ -477,7 +482,8 @@ static bool is_loaded(struct models *m, struct model *a, struct loaded *out)
     pthread_mutex_lock(&m->lock);
     is = a->state == MODEL_LOADED && a->service && a->service->engine;
     if (is) {
-        models_use(a, 1); /* keeps the service for count_bytes */
+        models_use(a, 1); /* prevents unloading until count_bytes has
+                             returned */
         if (a->idle_s > 0 && !a->about.pinned)
             out->idle_s = a->n_use > 1
                               ? a->idle_s

@@ -25,8 +25,8 @@ static const struct http_route *inner_of(const struct models *m,
     return &m->inner[k];
 }
 
-/* Returns true for a read-only request (any method but POST). It neither loads
- * a model nor keeps it loaded. */
+/* Returns true for a read-only request (any method but POST). Such a request
+ * neither keeps its model loaded nor, without ?autoload=true, loads it. */
 static bool only_looks(const struct http_request *r)
 {
     return strcmp(http_method(r), "POST") != 0;
@@ -45,7 +45,8 @@ void models_run(void *model, struct http_request *r)
         a->requested = ++m->n_request;
         pthread_mutex_unlock(&m->lock);
     }
-    /* The use that the caller began keeps the service loaded. */
+    /* The service stays loaded during the call, because the caller began a use
+     * of it. */
     inner_of(m, r)->handle(a->service, r);
     pthread_mutex_lock(&m->lock);
     models_use(a, -1);
@@ -61,7 +62,7 @@ void models_reject_load(struct http_request *r, const pl_err *err)
     struct api_error why;
 
     api_error_set_status(&why, err->status, err);
-    if (why.status == 400) /* the request itself is valid */
+    if (why.status == 400) /* 400 would blame the request, which is valid */
         why.status = err->status == PL_FULL ? 503 : 500;
     why.code = "model_not_loaded";
     service_reject(r, &why);
@@ -164,7 +165,7 @@ void models_dispatch(struct models *m, struct model *a, struct http_request *r)
 /* ---- finding the model --------------------------------------------------- */
 
 /* Sets *name to the query argument "model" or, if there is none, to the field
- * "model" of the JSON body. It is unchanged if there is neither. *owner is the
+ * "model" of the JSON body. Sets it to NULL if there is neither. *owner is the
  * parsed body, which owns *name; the caller releases it. Returns false with
  * *why filled if the body is invalid. */
 static bool read_name(const struct http_request *r, const char **name,
@@ -194,8 +195,8 @@ static int only_model(const struct models *m)
     return n == 1 ? only : -1;
 }
 
-/* Returns the model of a request; NULL with *why filled if it names none or an
- * unknown one. */
+/* Returns the model of a request; NULL with *why filled if it names an unknown
+ * model, or none although there are several. */
 static struct model *find_model(struct models *m, const struct http_request *r,
                                 struct api_error *why)
 {
@@ -241,7 +242,8 @@ void models_on_request(void *models, struct http_request *r)
 
 /* ---- list of models ------------------------------------------------------ */
 
-/* The names that clients of llama.cpp's server expect. */
+/* State names of llama.cpp's server, which its clients expect. It has none for
+ * a failed load. */
 static const char *const state_names[] = {
     [MODEL_UNLOADED] = "unloaded", [MODEL_LOADING] = "loading",
     [MODEL_LOADED] = "loaded",     [MODEL_UNLOADING] = "unloading",
@@ -325,7 +327,8 @@ static void respond_list(void *user, struct http_request *r)
     respond_json(r, json_pack("{s:s, s:o}", "object", "list", "data", list));
 }
 
-/* A scan reads files, so it is left to a thread that may wait. */
+/* Handles GET /models. A scan for models reads files, so it is left to a
+ * handler thread. */
 static void on_list(void *user, struct http_request *r)
 {
     const struct models *m = user;
@@ -417,8 +420,8 @@ char *models_saved_props(const struct service *v)
     return s;
 }
 
-/* Responds with the properties that a model had when it was unloaded. Returns
- * false if it is loaded, or never was. */
+/* Responds with the properties that an unloaded model had at its last load.
+ * Returns false if the request names no such model. */
 static bool respond_asleep(struct models *m, struct http_request *r)
 {
     struct api_error why;

@@ -7,15 +7,15 @@
 
 #include "json_field.h"
 
-/* The version of Ollama whose API is spoken; clients compare it with those that
- * they need. */
+/* The version of Ollama whose API the server implements. Clients compare it
+ * with the version that they require. */
 #define OLLAMA_VERSION "0.12.11"
 
 enum { OLLAMA_TIME = 40 };
 
 /* Reads "keep_alive", a number of seconds or a text such as "1h30m". Sets
- * *seconds to it, below 0 for no end; it is unchanged if the field is absent.
- * Returns false after rejecting an invalid field. */
+ * *seconds to it, below 0 for unlimited. If the field is absent, *seconds is
+ * unchanged. Returns false after rejecting an invalid field. */
 bool ollama_keep_alive(const struct fields *f, double *seconds);
 /* Returns true if the request generates nothing and only loads its model: its
  * prompt, or its list of messages, is empty. `chats`: it is one of

@@ -7,8 +7,8 @@
 
 typedef bool request_read_fn(struct request_reader *r);
 
-/* The form of errors, and the readers in the order in which they are called, by
- * enum request_kind. */
+/* For each enum request_kind, the form of its errors, and its readers in the
+ * order in which they are called. */
 static const struct {
     enum api_error_shape shape;
     request_read_fn *part[6];
@@ -200,8 +200,8 @@ bool request_set_thinking(struct request_reader *r, bool on)
                              json_string(on ? "enabled" : "disabled"));
 }
 
-/* Returns a string of an object without leading white space; NULL if nothing is
- * left. */
+/* Returns the text of field `name` of an object, without leading white space;
+ * NULL if nothing is left. */
 static const char *trimmed(const json_t *o, const char *name)
 {
     const char *text = json_string_value(json_object_get(o, name));
@@ -211,11 +211,11 @@ static const char *trimmed(const json_t *o, const char *name)
     return text != NULL && *text != '\0' ? text : NULL;
 }
 
-/* Sets a->begun if the conversation ends with a text of the assistant. In chats
- * and /v1/messages this is the beginning of the answer, which the model
- * continues, unless the request sets add_generation_prompt.
- * continue_final_message, vLLM's, demands it, and has reasoning continued that
- * no content follows. */
+/* Sets a->begun if the conversation of a chat or of /v1/messages ends with a
+ * text of the assistant, which the model is to continue. If the request sets
+ * add_generation_prompt, the model generates a new message instead. With vLLM's
+ * field continue_final_message, a request without such a text is rejected, and
+ * reasoning that no content follows is continued, too. */
 static bool read_begun(struct request_reader *r)
 {
     size_t n = json_array_size(r->messages);
@@ -289,8 +289,8 @@ bool request_add_defaults(json_t *body, const json_t *defaults)
     return ok;
 }
 
-/* Sets the default variables of the template that the request has not set, in
- * whatever way. */
+/* Sets those template variables of the server's defaults that the request has
+ * set in no way. */
 static bool add_variables(struct request_reader *r)
 {
     json_t *own =
@@ -346,7 +346,7 @@ bool request_parse(struct request *a, enum request_kind kind, const char *body,
     ok = read_all(&r, body, len);
     log_passed(&r);
     text_free(&r.passed);
-    a->kind = kind; /* readers of Ollama's requests change it */
+    a->kind = kind; /* request_read_ollama changes it */
     ok = ok && check_traits(&r);
     json_decref(r.messages);
     json_decref(r.extra);

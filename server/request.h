@@ -48,26 +48,30 @@ enum request_reasoning {
 
 /* Settings of the server that apply to all requests. */
 struct request_rules {
-    const pl_sampling *sampling; /* default sampling; NULL for the library's */
-    /* Fields that a request has unless it says otherwise; NULL if none. A
-     * grammar or schema is left out of a request with tools or one of its own.
-     */
+    const pl_sampling *sampling; /* sampling of requests that do not set their
+                                    own; NULL for the library's default */
+    /* Fields that are added to each request that does not have them; NULL if
+     * none. A grammar or JSON Schema is not added to a request that has tools,
+     * or a grammar or schema of its own. */
     const json_t *defaults;
-    const pl_tokenizer *words; /* tokenizes the texts of biases; NULL if none,
-                                    and such biases are rejected */
+    const pl_tokenizer *words; /* tokenizes the texts of logit biases; NULL if
+                                  there is no vocabulary, and then such biases
+                                  are rejected */
     int64_t n_vocab;
-    int64_t max_tokens; /* used if a request has no limit; -1 for no limit */
+    int64_t max_tokens; /* limit of generated tokens for requests that set none;
+                           -1 for no limit */
     int max_texts;      /* most tasks of a request, prompts times choices; 0 for
                            128 */
-    uint64_t seed;      /* used if a request has no seed */
-    /* used if a request does not say where reasoning is returned, and if it
-     * does not limit it */
+    uint64_t seed;      /* seed of requests that set none */
+    /* defaults for requests that do not say where reasoning is returned, or do
+     * not limit it */
     enum request_reasoning reasoning;
     bool limits_thinking;
     int64_t think_tokens;
     unsigned can; /* supported features, a set of enum request_need */
-    /* Returns the items of the conversation that ended with a response, as a
-     * new list; NULL if it is unknown. NULL if no conversations are kept. */
+    /* Returns the items of the conversation that ended with the response of
+     * this id, as a new list; NULL if the id is unknown. The field is NULL if
+     * no conversations are kept. */
     json_t *(*recall)(void *user, const char *id);
     void *recall_user;
     pl_log_fn *log; /* NULL for none */
@@ -78,7 +82,7 @@ struct request_rules {
 struct request_piece {
     const char *text; /* [len], borrowed; NULL if the piece is `ids` */
     size_t len;
-    bool plain;   /* text that looks like a special token stays text */
+    bool plain;   /* special tokens are not parsed in `text` */
     int32_t *ids; /* [n_ids], owned */
     int64_t n_ids;
 };
@@ -90,54 +94,60 @@ struct request_prompt {
 
 struct request {
     enum request_kind kind;
-    json_t *body;      /* the parsed JSON, which owns the strings borrowed
-                          below; owned */
-    const char *model; /* name in the request; NULL if none */
-    json_t *earlier;   /* items of the conversation that the request continues;
-                          owned; NULL if none */
+    json_t *body;      /* JSON of the request, owned; it owns the strings that
+                          are borrowed below */
+    const char *model; /* the name of the model in the request; NULL if none */
+    json_t *earlier;   /* for /v1/responses, the items of the conversation that
+                          the request continues; owned; NULL if none */
 
-    /* Either a conversation, with the fields of pl_conversation as owned JSON
-     * strings, or prompts. */
-    char *messages;            /* NULL if there are only prompts */
+    /* A request has either a conversation or prompts. A conversation is in the
+     * fields of pl_conversation, as owned JSON strings. */
+    char *messages;            /* NULL if the request has prompts */
     char *tools;               /* NULL if none */
     char *extra;               /* NULL if none */
-    bool no_generation_prompt; /* the rendered text ends with the last message,
-                                  without the header of a new one */
-    /* text that the answer begins with, from a last message of the assistant;
-     * owned; NULL if none */
+    bool no_generation_prompt; /* the rendered conversation ends with the last
+                                  message, without the header of an answer */
+    /* The beginning of the answer, which the client sent as the last message,
+     * of the assistant. Owned; NULL if none. */
     char *begun;
-    int32_t *context; /* tokens before the prompt, [n_context], owned; NULL if
-                         none */
+    int32_t *context; /* tokens to put before the rendered conversation or
+                         prompt ("context" of Ollama), [n_context], owned; NULL
+                         if none */
     int64_t n_context;
-    bool begun_reasoning;          /* it is reasoning, else content */
+    bool begun_reasoning;          /* `begun` is reasoning, else it is
+                                      content */
     struct request_prompt *prompt; /* [n_prompt], owned */
     int n_prompt;                  /* 1 for a conversation */
 
     int n;              /* choices per prompt; the seed of choice i is
                            sampling.seed + i */
-    int64_t max_tokens; /* -1 for no limit */
-    /* Limits that editors set: the output ends before a line, not the first,
-     * that begins with fewer blanks than n_indent; and at the end of a line if
-     * it took longer than max_s seconds. 0 for no limit. */
+    int64_t max_tokens; /* limit of generated tokens; -1 for no limit */
+    /* Limits that editors set. The output ends before a line that begins with
+     * fewer than n_indent blanks, except the first line. It ends at the first
+     * line end that comes more than max_s seconds after the first token. 0 for
+     * no limit. */
     int64_t n_indent;
     double max_s;
     pl_sampling sampling;
-    int32_t *bias_id;         /* owned, used by sampling */
-    float *bias;              /* owned, used by sampling */
-    const char **dry_breaker; /* used by `sampling`; owned, its strings
+    int32_t *bias_id;         /* owned; sampling.bias_id points to it */
+    float *bias;              /* owned; sampling.bias points to it */
+    const char **dry_breaker; /* owned; `sampling` points to it; its strings are
                                  borrowed */
     const char **stop;        /* [n_stop], owned, its strings borrowed */
     int n_stop;
     bool ignore_end, no_cache;
-    const pl_tokenizer *words; /* that of the rules; borrowed; may be NULL */
+    const pl_tokenizer *words; /* request_rules.words; borrowed; may be NULL */
     int slot;                  /* requested slot (id_slot); -1 for any */
 
     char *schema;        /* JSON Schema of the content; owned; NULL if none */
-    const char *grammar; /* GBNF grammar; NULL if none */
-    bool regex;          /* `grammar` is a regular expression instead */
-    char *choices;       /* owned: a grammar that was made of choices */
+    const char *grammar; /* grammar of the content, GBNF unless `regex`; NULL if
+                            none */
+    bool regex;          /* `grammar` is a regular expression */
+    char *choices;       /* owned; the GBNF grammar that was made of a list of
+                            choices, to which `grammar` then points; else
+                            NULL */
     char format[64];     /* the field that has the schema or the grammar */
-    bool must_call;      /* the answer must call a tool */
+    bool must_call;      /* the answer must be a tool call */
     bool think;          /* Ollama: the answer must begin with reasoning */
     const char *call;    /* name of the tool that must be called; NULL for
                             any */
@@ -148,9 +158,11 @@ struct request {
     bool stream, usage; /* usage: a stream ends with a usage object */
     bool progress;      /* a stream reports the progress of the prompt */
     bool probs;         /* return the probability of each generated token */
-    int n_top;          /* number of alternatives to return with it, at most
+    int n_top;          /* number of alternatives of each token whose
+                           probabilities are returned, at most
                            REQUEST_MAX_TOP */
-    bool prompt_probs;  /* return those of the prompt's tokens, too */
+    bool prompt_probs;  /* the response also has the probabilities of the
+                           prompt's tokens */
     bool ids;           /* return the ids of generated tokens */
     bool echo;          /* return the prompt before the generated text */
     bool timings;       /* each event of a stream has the timings so far */
@@ -158,14 +170,16 @@ struct request {
     enum request_reasoning reasoning;
     bool limits_thinking; /* reasoning ends after think_tokens tokens */
     int64_t think_tokens;
-    const char *effort; /* effort of reasoning that is replaced if the template
-                           rejects it; NULL if none */
+    /* The effort of reasoning that the request set. If the template rejects it,
+     * other efforts are tried. NULL if there is none to replace. */
+    const char *effort;
     bool drop_turns; /* the oldest turns of a conversation that is too long for
                         the context are left out */
     bool load_only;  /* only loads its model; has no prompt */
-    int64_t num_ctx; /* the context that it expects; 0 if it gives none */
-    char passed_over[160]; /* names of options that have no effect, for the
-                              log; "" if none */
+    int64_t num_ctx; /* the context size that the client expects (num_ctx of
+                        Ollama); 0 if it sends none */
+    char passed_over[160]; /* names of options that the request has but the
+                              server ignores, for the log; "" if none */
 };
 
 /* Parses a request body of a protocol into *a. Returns false with *why filled

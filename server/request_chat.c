@@ -13,12 +13,13 @@ static bool is_one_of(const char *s, const char *const *list)
     return *list != NULL;
 }
 
-/* Types of content that are reasoning; request_read_reasoning reads them. */
+/* The types of parts of content that are reasoning. read_reasoning reads these
+ * parts. */
 static const char *const reasons[] = {"thinking", "redacted_thinking",
                                       "reasoning", NULL};
 
-/* Appends the text of part i of `list`, the value of field `name`; see
- * request_join_text. */
+/* Appends the text of item i of `list`, which is the value of field `name`.
+ * Other arguments are as in request_join_text. */
 static bool join_part(const struct fields *f, const char *name,
                       const json_t *list, size_t i, const char *const *types,
                       struct text *out)
@@ -59,7 +60,8 @@ static bool is_reasoning(const json_t *part)
     return type != NULL && is_one_of(type, reasons);
 }
 
-/* Appends a result of a tool that is neither text nor parts, as JSON. */
+/* Appends a tool's result as JSON, because it is neither a string nor a list of
+ * parts. */
 static bool add_json(const struct fields *f, const json_t *v, struct text *out)
 {
     char *s = json_text_dump(v, JSON_ENCODE_ANY);
@@ -107,8 +109,8 @@ bool request_set_text(const struct fields *f, json_t *object, const char *key,
            api_error_set_memory(f->why);
 }
 
-/* Returns true if the JSON values in a text with call arguments are within the
- * limit for all calls of the request, and counts them. The values of the
+/* Counts the JSON values in a text of call arguments. Returns false if all such
+ * texts of the request together exceed FIELD_MOST_VALUES. The values of the
  * request itself are counted separately. */
 static bool has_room(struct request_reader *r, const char *text, size_t len)
 {
@@ -120,13 +122,14 @@ static bool has_room(struct request_reader *r, const char *text, size_t len)
     return true;
 }
 
-/* Returns the object of a JSON text that was cut, as far as it goes, or that
- * more text follows. NULL if nothing can be made of it. */
+/* Returns the object that a JSON text describes, although the text was cut off,
+ * or more text follows the object. Closes what is open in a text that was cut
+ * off. NULL if that fails. */
 static json_t *repaired(const char *s, size_t n)
 {
     struct text whole = {0}, closed = {0};
     bool quoted = false;
-    size_t escape = n; /* where the last escape begins */
+    size_t escape = n; /* offset of the last escape in a string; n if none */
     json_t *j = json_text_load(s, n, JSON_DISABLE_EOF_CHECK, NULL);
 
     if (j != NULL)
@@ -138,7 +141,8 @@ static json_t *repaired(const char *s, size_t n)
             quoted = !quoted;
     }
     if (quoted && escape < n && n - escape < (s[escape + 1] == 'u' ? 6 : 2))
-        n = escape; /* the escape was cut, too */
+        n = escape; /* the text was cut off within this escape, so leave it
+                       out */
     if (text_add(&whole, s, n) && text_add(&whole, "\"", quoted) &&
         json_text_close(whole.s, whole.n, &closed))
         j = json_text_load(closed.s, closed.n, 0, NULL);
@@ -148,14 +152,17 @@ static json_t *repaired(const char *s, size_t n)
 }
 
 /* Returns the arguments of a call as an object. `given` is any value, mostly a
- * JSON text. What a model wrote in an earlier reply may have been cut, or not
- * be JSON; the conversation must be able to go on. A text with too many values
- * is returned unchanged. NULL if out of memory. */
+ * JSON text. A model wrote it in an earlier reply, so it may be cut off or not
+ * be JSON. It is repaired or wrapped instead of rejected, because the
+ * conversation must be able to continue. A text with too many values is
+ * returned unchanged. NULL if out of memory. */
 static json_t *arguments_of(struct request_reader *r, const json_t *given)
 {
     json_t *j = given != NULL ? json_incref((json_t *)given) : json_object();
 
-    for (int i = 0; i < 2 && json_is_string(j); i++) { /* a text in a text */
+    for (int i = 0; i < 2 && json_is_string(j); i++) { /* The JSON text may
+                                                          itself be a string
+                                                          that contains JSON. */
         const char *s = json_string_value(j);
         size_t n = json_string_length(j), blank = strspn(s, " \t\r\n");
         json_t *inner;
@@ -201,8 +208,8 @@ bool request_add_call(struct request_reader *r, json_t *message, const char *id,
 
 /* ---- messages ------------------------------------------------------------ */
 
-/* Adds a call that is part of `f`, {"name", "arguments"}, or {"name", "input"}
- * of a custom tool. */
+/* Appends a call to the message. The object `f` has its name, and its arguments
+ * as "arguments" or, for a custom tool, as "input". */
 static bool read_function(struct request_reader *r, const struct fields *f,
                           json_t *message, const char *id)
 {
@@ -244,7 +251,8 @@ static bool read_calls(struct request_reader *r, const struct fields *m,
     return old.in == NULL || read_function(r, &old, message, NULL);
 }
 
-/* Appends the texts of `v`: a string, a list of them or of parts, or a part. */
+/* Appends the texts of `v`: a string, a part, or a list of strings and
+ * parts. */
 static bool gather(const json_t *v, struct text *out)
 {
     static const char *const keys[] = {"thinking", "text", "summary",
@@ -263,8 +271,8 @@ static bool gather(const json_t *v, struct text *out)
     return true;
 }
 
-/* Sets reasoning_content to the reasoning of a message of the assistant, under
- * whichever name a client keeps it, and removes all other names. */
+/* Sets reasoning_content to the reasoning of an assistant message. Clients keep
+ * reasoning under several names; the other names are removed. */
 static bool read_reasoning(struct request_reader *r, const struct fields *m,
                            json_t *message)
 {
@@ -292,8 +300,8 @@ static bool read_reasoning(struct request_reader *r, const struct fields *m,
     return ok;
 }
 
-/* Removes fields that are null, as client libraries send them back. Templates
- * may ask whether a field is there. */
+/* Removes fields that are null. Client libraries send such fields, but
+ * templates may test whether a field exists. */
 static void drop_nulls(json_t *message)
 {
     const char *key;
@@ -304,10 +312,10 @@ static void drop_nulls(json_t *message)
         json_object_del(message, key);
 }
 
-/* Adds a message for the template. It keeps all its fields, because templates
- * may use any of them. The content becomes one string, and the arguments of
- * calls become objects. The role "developer" becomes "system", because
- * templates know only that, and the older "function" becomes "tool". */
+/* Adds a message for the template. The message keeps all its fields, because
+ * templates may use any of them. The content becomes one string, and the
+ * arguments of calls become objects. The role "developer" becomes "system", and
+ * the older "function" becomes "tool", because templates know only these. */
 static bool read_message(struct request_reader *r, const json_t *list, size_t i)
 {
     static const char *const texts[] = {"text", "refusal", "input_text",

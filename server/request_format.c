@@ -1,6 +1,6 @@
 /* Reads the fields that constrain the output: a JSON Schema, a grammar, a
  * regular expression or a list of choices, by the names that clients of several
- * servers use. Every protocol has all of them, so that none is ignored. */
+ * servers use. All names work in every protocol, so that none is ignored. */
 #include "request_parse.h"
 
 #include <stdio.h>
@@ -12,12 +12,14 @@ enum kind {
     KIND_REGEX,
     KIND_CHOICE, /* a list of texts */
     KIND_OBJECT, /* true, for any JSON object */
-    KIND_FORMAT, /* an object with a type, as response_format */
-    KIND_WORD,   /* "json", or a schema */
+    KIND_FORMAT, /* an object with a field "type", as response_format has it */
+    KIND_WORD,   /* the word "json", which requests any JSON object, or a JSON
+                    Schema */
     KIND_NONE,   /* not supported */
 };
 
-/* The fields by the object that contains them, NULL for the request. */
+/* Fields that constrain the output. `in` is the field of the request whose
+ * value contains the field; NULL for the request itself. */
 static const struct {
     const char *in, *name;
     enum kind kind;
@@ -50,8 +52,9 @@ static const struct {
     {"nvext", "guided_grammar", KIND_GBNF},
 };
 
-/* The types of a format, and the names that its value may have. Those after the
- * first three are of servers other than OpenAI's. */
+/* The types of an output format, each with the fields that may contain its
+ * value. The types after the first three are not OpenAI's but those of other
+ * servers. */
 static const struct {
     const char *type;
     enum kind kind;
@@ -82,7 +85,8 @@ bool request_is_constrained(const json_t *body)
     return false;
 }
 
-/* Records the field that constrains the output. There may be only one. */
+/* Sets a->format to the name of the field that constrains the output. Rejects
+ * the request if another field constrains it already. */
 static bool claim(struct request_reader *r)
 {
     if (r->a->schema != NULL || r->a->grammar != NULL)
@@ -114,7 +118,7 @@ static bool take_schema(struct request_reader *r, const struct fields *f,
     return ok;
 }
 
-/* Appends a text as a literal of GBNF. */
+/* Appends a text to a GBNF grammar as a quoted literal. */
 static bool add_literal(struct text *t, const char *s)
 {
     bool ok = text_add(t, "\"", 1);
@@ -172,7 +176,7 @@ static bool take_object(struct request_reader *r)
 
 /* ---- fields -------------------------------------------------------------- */
 
-/* Returns true if a value asks for nothing. */
+/* Returns true if the value of a field constrains nothing. */
 static bool is_nothing(enum kind kind, const json_t *v)
 {
     return v == NULL || json_is_false(v) ||
@@ -192,7 +196,7 @@ static bool read_one(struct request_reader *r, const struct fields *f,
 
     if (is_nothing(kind, v))
         return true;
-    /* TGI's `grammar` is a format. */
+    /* In TGI's requests `grammar` is an object with a type. */
     if (kind == KIND_FORMAT || (kind == KIND_GBNF && json_is_object(v)))
         return read_format(r, f, name);
     if (kind == KIND_NONE)
@@ -219,8 +223,9 @@ static bool read_one(struct request_reader *r, const struct fields *f,
     }
 }
 
-/* Reads the value of a format of type i, under the first of its names that is
- * there. OpenAI's chats wrap the schema in an object "json_schema". */
+/* Reads the value of an output format of type types[i] from the first of its
+ * fields that is present. OpenAI's chats wrap the schema in an object
+ * "json_schema". */
 static bool read_value(struct request_reader *r, const struct fields *f, int i)
 {
     bool wrapped =
@@ -247,8 +252,8 @@ static bool read_value(struct request_reader *r, const struct fields *f, int i)
     return field_need(wrapped && !talks ? &wrap : f, types[i].value[0]);
 }
 
-/* Reads an output format such as {"type": "json_schema", "json_schema":
- * {"schema": {...}}}, or without the inner object. */
+/* Reads an output format, for example {"type": "json_schema", "json_schema":
+ * {"schema": {...}}}. The schema may also be next to "type". */
 static bool read_format(struct request_reader *r, const struct fields *f,
                         const char *name)
 {
@@ -279,13 +284,14 @@ bool request_read_format(struct request_reader *r)
 
         snprintf(r->format, sizeof r->format, "%s%s%s", outer ? outer : "",
                  outer ? "." : "", fields[i].name);
-        /* Other protocols have texts of these names. */
+        /* In other protocols "text" is a text, not an object. */
         if (outer != NULL && r->a->kind != REQUEST_RESPONSES &&
             strcmp(outer, "text") == 0)
             continue;
         if (outer != NULL && !fields_within(&r->f, outer, &in))
             return false;
-        /* llama-server's json_schema {} asks for nothing. */
+        /* In llama-server's requests an empty json_schema constrains
+         * nothing. */
         if (outer == NULL && strcmp(fields[i].name, "json_schema") == 0 &&
             json_is_object(field(&in, "json_schema")) &&
             json_object_size(field(&in, "json_schema")) == 0)

@@ -1,8 +1,8 @@
 /* Reads requests of /infill, which generate the text between two given texts,
  * with models trained to fill in the middle. The prompt is built with the
  * model's special tokens. It consists of: other files of the project, each
- * after a file token; the text before the gap; the text after it; the token of
- * the gap; the beginning of the generated text. */
+ * after a file token; the text before the gap; the text after it; the token
+ * that marks the gap; the existing beginning of the generated text. */
 #include "request_parse.h"
 
 #include <stdlib.h>
@@ -36,8 +36,8 @@ static struct request_piece *add_piece(struct pieces *to)
     return &p->piece[p->n++];
 }
 
-/* Appends a text [len] to the prompt. Special tokens are parsed in it only if
- * `special`. */
+/* Appends a text [len] to the prompt as a piece. `special`: special tokens are
+ * parsed in the text. */
 static bool add_text(struct pieces *to, const char *text, size_t len,
                      bool special)
 {
@@ -74,7 +74,8 @@ static bool read_text(const struct fields *f, const char *name,
 }
 
 /* Appends item i of "input_extra", an object {"filename", "text"}. If the model
- * has no file token, a separator line precedes the text instead. */
+ * has no file token, a separator line precedes the text instead of the token
+ * and the file name. */
 static bool add_extra(struct pieces *to, const json_t *list, size_t i)
 {
     static const char line[] = "\n\n--- snippet ---\n\n";

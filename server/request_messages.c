@@ -1,6 +1,7 @@
 /* Reads the messages of /v1/messages. Their content is a list of blocks: texts,
- * tool calls, tool results, reasoning. One message may become several messages
- * for the template, because there tool results are separate messages. */
+ * tool calls, tool results, reasoning. A message with tool results becomes
+ * several messages for the template, in which each tool result is a message of
+ * its own. */
 #include "request_parse.h"
 
 static const char *const texts[] = {"text", NULL};
@@ -10,7 +11,7 @@ static const char *const results[] = {"text", REQUEST_ANY, NULL};
 struct making {
     struct request_reader *r;
     const char *role;
-    json_t *message; /* borrowed from the list; NULL if not begun */
+    json_t *message; /* borrowed from r->messages; NULL if not begun */
     struct text content, reasoning;
 };
 
@@ -81,7 +82,8 @@ static bool add_result(struct making *m, const struct fields *block)
     return ok;
 }
 
-/* Blocks of tools that ran at another server, or whose text is encrypted. */
+/* Returns true for a type of block that the model cannot use: blocks of tools
+ * that another server ran, and encrypted ones. */
 static bool is_foreign(const char *type)
 {
     static const char *const types[] = {"redacted_thinking", "server_tool_use",

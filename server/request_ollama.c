@@ -18,8 +18,8 @@ static const struct {
              {"ms", 1e-3}, {"h", 3600},  {"m", 60},
              {"s", 1}};
 
-/* Parses a duration: numbers with units, "1h30m", or one number of seconds
- * without. Returns false if it is malformed. */
+/* Parses a duration: numbers with units, "1h30m", or one number without a unit,
+ * which means seconds. Returns false if it is malformed. */
 static bool parse_duration(const char *s, double *out)
 {
     double sign = *s == '-' ? -1 : 1, sum = 0;
@@ -125,7 +125,8 @@ static bool copy(struct request_reader *r, json_t *to, const struct fields *f,
     return v == NULL || put(r, to, as, json_incref((json_t *)v));
 }
 
-/* Options of llama-server's requests with the same name and meaning. */
+/* Ollama's options that llama-server's requests have with the same name and
+ * meaning. */
 static const char *const same[] = {
     "temperature",
     "top_k",
@@ -142,8 +143,9 @@ static const char *const same[] = {
     "mirostat_tau",
     "mirostat_eta",
 };
-/* Options that are read below, and those about loading, which change no result
- * here. num_keep is about contexts that are shifted, and here none is. */
+/* Ollama's options that are neither copied nor logged as ignored: num_predict
+ * and num_ctx are read separately, the others change no result here. num_keep
+ * is for contexts that are shifted, which does not happen here. */
 static const char *const quiet[] = {
     "num_predict", "num_ctx",    "num_keep",   "num_batch", "num_gpu",
     "main_gpu",    "num_thread", "numa",       "low_vram",  "use_mmap",
@@ -158,7 +160,7 @@ static bool is_in(const char *name, const char *const *list, size_t n)
     return false;
 }
 
-/* Adds a name to those that the log lists. */
+/* Adds the name of an ignored option to the list that is logged. */
 static void pass_over(struct request *a, const char *name)
 {
     size_t n = strlen(a->passed_over);
@@ -191,7 +193,7 @@ static bool rewrite_options(struct request_reader *r, json_t *to)
     return n_predict <= 0 || put(r, to, "n_predict", json_integer(n_predict));
 }
 
-/* Rewrites "format": "json", or a JSON Schema. */
+/* Rewrites "format", which is "json" or a JSON Schema. */
 static bool rewrite_format(struct request_reader *r, json_t *to)
 {
     const json_t *v = field(&r->f, "format");
@@ -227,7 +229,8 @@ static bool rewrite_think(struct request_reader *r, json_t *to)
                        "true, false, \"low\", \"medium\" or \"high\"");
 }
 
-/* Rewrites "logprobs" and "top_logprobs", which counts only with it. */
+/* Rewrites "logprobs", and "top_logprobs", which has no effect without
+ * "logprobs". */
 static bool rewrite_probs(struct request_reader *r, json_t *to)
 {
     bool probs = false;
@@ -240,7 +243,7 @@ static bool rewrite_probs(struct request_reader *r, json_t *to)
                       put(r, to, "top_logprobs", json_integer(top)));
 }
 
-/* Rewrites the fields that both routes have. */
+/* Rewrites the fields that /api/chat and /api/generate both have. */
 static bool rewrite_common(struct request_reader *r, json_t *to)
 {
     double keep;
@@ -256,17 +259,18 @@ static bool rewrite_common(struct request_reader *r, json_t *to)
 
 /* ---- messages ------------------------------------------------------------ */
 
-/* The conversation that is being rewritten. Ollama's clients need not send ids:
- * results belong to calls by their order and by the tools' names. */
+/* The conversation that is being rewritten. Calls and results without ids,
+ * which Ollama allows, are matched by their order and by the tools' names. */
 struct talk {
     struct request_reader *r;
     json_t *list; /* the new messages; owned */
-    json_t *open; /* [id, name] of each call without a result; owned */
+    json_t *open; /* [id, name] of each call whose result has not been seen yet;
+                     owned */
     int n_call;
 };
 
-/* Copies the calls of a message, gives ids to those without, and notes them as
- * open. */
+/* Copies the calls of a message, gives an id to each call without one, and adds
+ * them to t->open. */
 static bool rewrite_calls(struct talk *t, const struct fields *m,
                           json_t *message)
 {
@@ -306,8 +310,9 @@ static bool rewrite_calls(struct talk *t, const struct fields *m,
     return true;
 }
 
-/* Gives a result the id and the name of its call: of the one with its id, else
- * of the first open call of its tool, else of the first open call. */
+/* Gives a tool's result the id and the name of its call. Its call is the open
+ * call with the id of the result. If the result has no id, it is the first open
+ * call of the result's tool, or else the first open call. */
 static bool rewrite_result(struct talk *t, const struct fields *m,
                            json_t *message)
 {
@@ -389,8 +394,8 @@ static bool rewrite_messages(struct request_reader *r, json_t *to)
 
 /* ---- /api/generate ------------------------------------------------------- */
 
-/* Returns true if a template, which Ollama writes in Go's language, only passes
- * the prompt through. */
+/* Returns true if a template is "{{ .Prompt }}", which passes the prompt
+ * through unchanged. Ollama's templates are in Go's language. */
 static bool is_plain_template(const char *s)
 {
     static const char plain[] = "{{.Prompt}}";
@@ -428,7 +433,8 @@ static bool read_context(struct request_reader *r)
     return true;
 }
 
-/* Sets `to` to a conversation of the system's text, if any, and the prompt. */
+/* Sets the messages of `to`: the system text, if there is one, and the prompt
+ * as a user message. */
 static bool put_conversation(struct request_reader *r, json_t *to,
                              const char *system)
 {

@@ -2,7 +2,7 @@
 #include "request_parse.h"
 
 /* Reads which token probabilities to return. "logprobs" is a number in
- * completions, of both kinds, and true or false in chats. */
+ * /v1/completions and /completion, and true or false in chats. */
 static bool read_probs(struct request_reader *r)
 {
     struct request *a = r->a;
@@ -63,7 +63,7 @@ bool request_read_output(struct request_reader *r)
                                  "prompt token probabilities are");
     a->prompt_probs = a->echo && a->probs;
     a->no_cache |= a->prompt_probs;
-    /* llama-server's streams have the ids of all tokens. */
+    /* llama-server's streams always have the ids. */
     a->ids |= a->stream &&
               (a->kind == REQUEST_COMPLETION || a->kind == REQUEST_INFILL);
     return true;

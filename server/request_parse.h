@@ -12,12 +12,14 @@ struct request_reader {
     struct request *a;
     const struct request_rules *rules;
     const char *prompt; /* name of the field with the prompts */
-    char format[64];    /* the field that is read by request_read_format */
+    char format[64];    /* path of the field that request_read_format is
+                           reading */
     json_t *messages;   /* list of the conversation's messages; owned */
     json_t *extra;      /* template variables; owned; NULL if none */
     size_t n_value;     /* number of JSON values in call arguments parsed so
                            far */
-    struct text passed; /* names of what was passed over; owned */
+    struct text passed; /* names given to request_pass_over, for the log;
+                           owned */
 };
 
 /* request_sampling.c: sampling parameters, limits, stop strings and biases. */
@@ -30,7 +32,8 @@ bool request_read_prompt(struct request_reader *r);
 /* request_infill.c: the prompt of /infill, which asks for the text between two
  * given texts. */
 bool request_read_infill(struct request_reader *r);
-/* request_format.c: what constrains the output. */
+/* request_format.c: a schema, grammar, regular expression or list of choices
+ * that constrains the output. */
 bool request_read_format(struct request_reader *r);
 /* request_output.c: the format of the output, and which details are
  * returned. */
@@ -45,7 +48,7 @@ bool request_is_constrained(const json_t *body);
  * chat completions, which templates expect. */
 bool request_read_tools(struct request_reader *r);
 /* request_chat.c, request_messages.c, request_responses.c: the conversation,
- * and fields that only this protocol has. */
+ * and fields that only the protocol of the function has. */
 bool request_read_chat(struct request_reader *r);
 bool request_read_messages(struct request_reader *r);
 bool request_read_responses(struct request_reader *r);
@@ -56,20 +59,20 @@ bool request_read_parts(struct request_reader *r);
 
 /* ---- helpers ------------------------------------------------------------- */
 
-/* In a list of types: parts of other types are not rejected but replaced by a
- * note, and values of other kinds by their JSON. For results of tools, because
- * otherwise one picture would end a conversation. */
+/* As an item of the list `types` below, allows everything. Parts of other types
+ * are replaced by a note instead of rejected, and values that are neither
+ * strings nor lists by their JSON. It is for results of tools, where rejecting
+ * a picture would end the conversation. */
 #define REQUEST_ANY "*"
-/* Appends the text of field `name` to *out, nothing if it is absent. The field
- * is a string, or a list of strings and parts, whose texts are joined with
- * `joint` between them. Reasoning is left out. `types` lists the types that
- * parts may have; it ends with NULL. Returns false if the request was
- * rejected. */
+/* Appends the text of field `name` to *out; nothing if the field is absent. The
+ * field is a string, or a list of strings and parts. The texts of a list are
+ * joined with `joint` between them. Parts that are reasoning are left out.
+ * `types` lists the types that parts may have; it ends with NULL. Returns false
+ * if the request was rejected. */
 bool request_join_text(const struct fields *f, const char *name,
                        const char *const *types, const char *joint,
                        struct text *out);
-/* Sets a key of a JSON object to the text. Rejects the request and returns
- * false if out of memory. */
+/* Sets field `key` of a JSON object to the text *t. */
 bool request_set_text(const struct fields *f, json_t *object, const char *key,
                       const struct text *t);
 /* Appends a tool call to the calls of a message. `arguments` is an object, a
@@ -77,7 +80,7 @@ bool request_set_text(const struct fields *f, json_t *object, const char *key,
  * request and returns false if out of memory. */
 bool request_add_call(struct request_reader *r, json_t *message, const char *id,
                       const char *name, const json_t *arguments);
-/* Notes that a part of the request, such as a tool of this type, is passed over
+/* Records that a part of the request, such as a tool of type `name`, is ignored
  * because the server cannot run it. All such names are logged in one line.
  * Rejects the request and returns false if out of memory. */
 bool request_pass_over(struct request_reader *r, const char *name);
@@ -85,7 +88,8 @@ bool request_pass_over(struct request_reader *r, const char *name);
  * of `value`. */
 bool request_set_extra(struct request_reader *r, const char *name,
                        json_t *value);
-/* Sets the template variables that turn reasoning on or off, as above. */
+/* Sets the template variables that turn reasoning on or off, by
+ * request_set_extra. */
 bool request_set_thinking(struct request_reader *r, bool on);
 /* Replaces the malloc'ed string *out by the JSON text of `j`. Rejects the
  * request and returns false if out of memory. */

@@ -37,8 +37,9 @@ static bool take_ids(struct request_reader *r, const json_t *list, size_t i,
     return true;
 }
 
-/* Returns the text of llama-server's {"prompt_string": ...}; NULL if `v` is no
- * such object, or has images or audio too. */
+/* Returns the text of an object {"prompt_string": ...}, the form of
+ * llama-server's prompts with images; NULL if `v` is another value, or really
+ * has images or audio. */
 static const json_t *text_within(const json_t *v)
 {
     const json_t *data = json_object_get(v, "multimodal_data");

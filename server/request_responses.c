@@ -37,7 +37,8 @@ static bool add_text(struct request_reader *r, const struct fields *item,
     const json_t *had = json_object_get(message, key);
     bool ok = true;
 
-    if (json_string_length(had) > 0) /* several items become one message */
+    if (json_string_length(had) > 0) /* the texts of consecutive items are
+                                        joined */
         ok = (text_add(&t, json_string_value(had), json_string_length(had)) &&
               text_add(&t, "\n", 1)) ||
              api_error_set_memory(r->f.why);
@@ -58,8 +59,8 @@ static bool read_message(struct request_reader *r, const struct fields *item)
         !field_choice(item, "role", roles, 4, &role) ||
         !field_need(item, "content"))
         return false;
-    if (role == 1) { /* a text is added to the message of its reasoning, but not
-                        to one with calls */
+    if (role == 1) { /* a text of the assistant joins the message with its
+                        reasoning, but not a message with calls */
         message = last_by_model(r);
         if (json_object_get(message, "tool_calls") != NULL)
             message = NULL;
@@ -70,10 +71,10 @@ static bool read_message(struct request_reader *r, const struct fields *item)
            add_text(r, item, "content", message, "content", texts);
 }
 
-/* Items that are calls: where their name and arguments are. An item of another
- * tool has the name of its type. */
+/* The types of items that are calls. Items of type "NAME_call" without a field
+ * "name" call the built-in tool NAME. */
 static const struct call_item {
-    const char *type, *output; /* output: the type of the item of its result */
+    const char *type, *output; /* output: the type of the items with results */
     const char *name;          /* NULL: field "name" */
     const char *arguments;
 } call_items[] = {
@@ -127,7 +128,8 @@ static bool read_reasoning(struct request_reader *r, const struct fields *item)
     if (json_is_string(field(item, "content")))
         whole = true;
     if (!whole && json_array_size(field(item, "summary")) == 0)
-        return true; /* the text is not in the request */
+        return true; /* the item only refers to reasoning that the request does
+                        not contain */
     message = new_message(r, "assistant");
     return message != NULL && add_text(r, item, whole ? "content" : "summary",
                                        message, "reasoning_content", thoughts);
@@ -167,7 +169,7 @@ static bool read_instructions(struct request_reader *r)
     return m != NULL && add_text(r, &r->f, "instructions", m, "content", texts);
 }
 
-/* Reads the conversation that the request continues. */
+/* Reads the conversation that the request continues by previous_response_id. */
 static bool read_earlier(struct request_reader *r)
 {
     static const char name[] = "previous_response_id";

@@ -8,8 +8,8 @@
 #include <stdlib.h>
 
 enum {
-    MOST_STOP = 256,        /* stop strings */
-    MOST_STOP_BYTES = 1024, /* of each stop string */
+    MOST_STOP = 256,        /* limit of the number of stop strings */
+    MOST_STOP_BYTES = 1024, /* limit of the length of a stop string */
     MOST_BIAS = 1 << 17,
 };
 
@@ -67,8 +67,8 @@ static bool read_numbers(struct request_reader *r)
         return false;
     s->top_n_sigma = s->top_n_sigma < 0 ? 0 : s->top_n_sigma;
     s->dry_allowed_length = (int)dry_allowed;
-    /* -1 means the whole context; the loop limits it to the context when it
-     * creates the sampler. */
+    /* -1 means the whole context. make_sampler of the loop later limits the
+     * value to the context. */
     s->dry_last_n = dry_last_n < 0 || dry_last_n > SAMPLER_DRY_LAST_N
                         ? SAMPLER_DRY_LAST_N
                         : (int)dry_last_n;
@@ -205,9 +205,9 @@ static bool add_text_bias(struct biases *b, const char *text, float bias)
     return ok;
 }
 
-/* Adds the bias `value` (false for minus infinity) for the token `id` or, if
- * `id` is NULL, for the tokens of `text`. If `digits`, a text that is a decimal
- * number is a token id. */
+/* Adds the bias `value` to a token, or bans it if `value` is false. The token
+ * has the id `id`. If `id` is NULL, the bias is for all tokens of `text`. If
+ * `digits`, a `text` that is a decimal number is a token id instead. */
 static bool take_bias(struct biases *b, const json_t *id, const char *text,
                       bool digits, const json_t *value)
 {
@@ -263,8 +263,8 @@ static bool read_biases(struct request_reader *r)
     return true;
 }
 
-/* Starts from the defaults in r->rules and overwrites those that the request
- * sets. A list of biases replaces the default list. */
+/* Sets sampling to the defaults of r->rules, then overwrites the values that
+ * the request sets. Biases of the request replace all default biases. */
 bool request_read_sampling(struct request_reader *r)
 {
     struct request *a = r->a;

@@ -34,8 +34,8 @@ static char *with_effort(const char *extra, const char *effort)
     return out;
 }
 
-/* Returns the effort to try after `effort` was rejected for the i-th time; NULL
- * for none. */
+/* Returns the effort to try next, after the template has rejected `effort` and
+ * i other efforts; NULL if none is left. */
 static const char *next_effort(const char *effort, int i)
 {
     static const char *const order[][4] = {
@@ -50,8 +50,9 @@ static const char *next_effort(const char *effort, int i)
     return NULL;
 }
 
-/* Renders the conversation. If the template rejects it, tries other efforts of
- * reasoning, and none, because templates know different ones. */
+/* Renders the conversation. If the template rejects the effort of reasoning,
+ * tries other efforts and at last none, because each template knows other
+ * efforts. */
 static pl_status render(const struct request *a, const char *messages,
                         const pl_template *t, int64_t now, char **text,
                         size_t *len, pl_err *err)
@@ -81,10 +82,10 @@ static pl_status render(const struct request *a, const char *messages,
     return s;
 }
 
-/* Copies the conversation and appends a marker to a text of its last message,
- * the content or the reasoning. The marker, also written to `end`, is a number
- * that occurs nowhere in the conversation; templates do not change digits.
- * Returns the JSON text, malloc'ed; NULL if out of memory. */
+/* Copies the conversation and appends a marker to field `name` of its last
+ * message. The marker, also written to `end`, is a number that occurs nowhere
+ * in the conversation; templates do not change digits. Returns the JSON text,
+ * malloc'ed; NULL if out of memory. */
 static char *mark_end(const char *messages, const char *name,
                       char end[static 32])
 {

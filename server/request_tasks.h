@@ -20,15 +20,16 @@ pl_status request_chat_tokens(const pl_tokenizer *words, const char *text,
                               size_t len, int32_t **ids, int64_t *n,
                               pl_err *err);
 /* Tokenizes a prompt that is not a conversation. The special tokens that the
- * tokenizer adds, such as BOS, are added only if the prompt begins with a text,
- * not with token ids. *ids is malloc'ed, [*n]. */
+ * tokenizer adds, such as BOS, are added only to a prompt that begins with a
+ * text; one that begins with token ids has its own. *ids is malloc'ed, [*n]. */
 pl_status request_prompt_tokens(const struct request_prompt *p,
                                 const pl_tokenizer *words, int32_t **ids,
                                 int64_t *n, pl_err *err);
-/* Appends the text of n tokens, with that of special tokens. */
+/* Appends the text of n tokens to a text, including the names of special
+ * tokens. */
 pl_status request_ids_text(const pl_tokenizer *words, const int32_t *ids,
                            int64_t n, struct text *out, pl_err *err);
-/* Appends the text of a prompt as the request has it. */
+/* Appends the text of a prompt as the client sent it. */
 pl_status request_prompt_text(const struct request_prompt *p,
                               const pl_tokenizer *words, struct text *out,
                               pl_err *err);

@@ -35,8 +35,8 @@ static bool take_word(struct request_reader *r, const char *word)
     return set_effort(r, word);
 }
 
-/* Reads the limit of reasoning from field `name`, -1 for none. 0 also turns
- * reasoning off. */
+/* Reads the limit of reasoning tokens from field `name` of `f`, -1 for no
+ * limit. 0 also turns reasoning off. */
 static bool take_budget(struct request_reader *r, const struct fields *f,
                         const char *name)
 {
@@ -48,8 +48,8 @@ static bool take_budget(struct request_reader *r, const struct fields *f,
     return r->a->think_tokens != 0 || request_set_thinking(r, false);
 }
 
-/* Reads a field that is true, false, a word, or an object with one of them and
- * with a limit. */
+/* Reads a field that turns reasoning on or off: true, false, a word for
+ * take_word, or an object with such a value and with a limit. */
 static bool take_switch(struct request_reader *r, const char *name)
 {
     static const char *const words[] = {"type", "effort"};
@@ -86,8 +86,8 @@ static bool take_switch(struct request_reader *r, const char *name)
     return true;
 }
 
-/* Makes a variable of chat_template_kwargs that turns reasoning on or off count
- * under the names that other templates have for it, too. */
+/* Templates have several names for the variable that turns reasoning on or off.
+ * If chat_template_kwargs sets one of these, sets the others, too. */
 static bool spread_variables(struct request_reader *r)
 {
     static const char *const names[] = {"enable_thinking", "thinking"};

@@ -46,7 +46,7 @@ static bool read_tool(struct request_reader *r, const json_t *given, size_t i,
         return field_need(&tool, "function") &&
                fields_within(&tool, "function", &inner) &&
                read_function(r, &inner, "parameters", list);
-    /* Some clients send the tools of one protocol to another. */
+    /* Some clients send tools in the form of another protocol. */
     return read_function(
         r, &tool, field(&tool, "input_schema") ? "input_schema" : "parameters",
         list);
@@ -58,7 +58,8 @@ static const char *choice_field(const struct request_reader *r)
     return r->a->functions ? "function_call" : "tool_choice";
 }
 
-/* Returns the name of a tool, whose function may be an object of its own. */
+/* Returns the name of a tool. The name is a field of the tool, or of its object
+ * "function". */
 static const char *name_of(const json_t *tool)
 {
     const json_t *function = json_object_get(tool, "function");
@@ -81,8 +82,9 @@ static bool has_tool(const json_t *list, const char *name)
     return false;
 }
 
-/* Reads {"type": "allowed_tools", "mode", "tools"}, which may be an object of
- * its own: removes all other tools from `list`. */
+/* Reads {"type": "allowed_tools", "mode", "tools"} from a tool_choice, and
+ * removes all other tools from `list`. "mode" and "tools" may also be in an
+ * object "allowed_tools". */
 static bool read_allowed(struct request_reader *r, const struct fields *choice,
                          json_t *list)
 {

@@ -290,7 +290,8 @@ static bool add_text(struct response *w, struct response_choice *c,
     return !w->failed;
 }
 
-/* Repeats reasoning that has ended at the beginning of the content. */
+/* Adds a copy of the reasoning, if it has ended, to the beginning of the
+ * content (REASONING_BOTH). */
 static bool repeat_thoughts(struct response *w, struct response_choice *c)
 {
     const struct text why =
@@ -453,7 +454,8 @@ static json_t *token_json(const struct response_token *t)
                                        : json_real(fmax(t->logprob, -9999)));
 }
 
-/* Returns the number of characters that begin in these bytes. */
+/* Returns the number of UTF-8 characters whose first byte is among these
+ * bytes. */
 static int64_t characters(const char *s, size_t n)
 {
     int64_t all = 0;
@@ -463,7 +465,8 @@ static int64_t characters(const char *s, size_t n)
     return all;
 }
 
-/* Adds a token to the list of probabilities. */
+/* Adds a token, its alternatives and their probabilities to c->probs, and the
+ * token's position to c->offsets. */
 static bool add_probs(struct response *w, struct response_choice *c,
                       const struct response_token *t)
 {
@@ -568,8 +571,9 @@ void response_add(json_t **list, json_t *value)
     *list = NULL;
 }
 
-/* Moves the items of a list to a new list, which it returns; NULL if empty.
- * They are not kept, because the probabilities of one token may take 50 KB. */
+/* Moves the items of a list to a new list, and returns the new list; NULL if
+ * the list was empty. Items that were sent are not kept, because the
+ * probabilities of one token may take 50 KB. */
 static json_t *new_of(json_t *list)
 {
     json_t *new;
@@ -596,7 +600,8 @@ json_t *response_new_offsets(struct response_choice *c)
     return new_of(c->offsets);
 }
 
-/* Returns how many steps the tokens took: the first comes with the prompt. */
+/* Returns the number of engine steps that generated the tokens. The first token
+ * is not counted, because the step that ended the prompt generated it. */
 static int64_t steps(int64_t n_written)
 {
     return n_written > 0 ? n_written - 1 : 0;

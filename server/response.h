@@ -22,12 +22,12 @@ typedef bool response_write_fn(void *user, const void *data, size_t n);
  * copied by response_create. */
 struct response_about {
     const char *model; /* name of the model that clients see */
-    const char *id;    /* id of this response, letters and digits; the
-                          protocol's prefix is put before it */
+    const char *id;    /* id of this response, of letters and digits, without
+                          the protocol's prefix */
     int64_t created;   /* seconds since 1970 */
     response_write_fn *write;
-    /* Keeps the items of a conversation of /v1/responses, up to and with this
-     * response, under the response's id. NULL if they are not kept. */
+    /* Keeps the items of a conversation of /v1/responses, including those of
+     * this response, under the response's id. NULL if they are not kept. */
     void (*keep)(void *user, const char *id, const json_t *items);
     void *user;
 };
@@ -37,10 +37,13 @@ struct response_token {
     int32_t id;
     const char *text; /* [len], any bytes; needed only for probabilities */
     size_t len;
-    double logprob; /* NaN if it has none, because no token precedes it */
-    bool hidden;    /* its text is not part of the prompt's text */
+    double logprob; /* natural logarithm of the token's probability; NaN if it
+                       has none, because no token precedes it */
+    bool hidden;    /* the tokenizer added the token, so its text is not part of
+                       the prompt's text */
     const struct response_token *top; /* alternatives, [n_top], the likeliest
-                                         first; their n_top is ignored */
+                                         first; their own `top` and `n_top` are
+                                         unused */
     int n_top;
 };
 
@@ -64,7 +67,8 @@ struct response_end {
      * generated tokens */
     int64_t n_prompt, n_cached, n_written;
     struct response_times times;
-    /* from the request's arrival until it had its model, and until its end */
+    /* Seconds from the request's arrival: load_s until its model was loaded,
+     * total_s until its end. */
     double load_s, total_s;
     bool full; /* the output ended because the context is full */
 };
@@ -87,28 +91,29 @@ const char *response_type(const struct response *w);
  * change. */
 bool response_begun(const struct response *w);
 
-/* Gives the response the tokens of a choice's prompt, if it returns them. */
+/* Passes the token ids of a choice's prompt, which the response returns if its
+ * protocol and request want them. */
 bool response_prompt_ids(struct response *w, int choice, const int32_t *ids,
                          int64_t n);
 /* Writes a keep-alive to a stream, because clients and proxies close silent
  * connections. It is an event or a comment outside of the response's content.
  * It may be written between any two events. */
 bool response_ping(struct response *w);
-/* Reports that `done` of the prompt's `total` tokens are computed, n_cached of
- * them taken from a cache, in `seconds`. Written only to streams, if the
- * request asks for it. */
+/* Reports that `done` of the prompt's `total` tokens are computed after
+ * `seconds`, n_cached of them by a cached prefix. Written only to streams, if
+ * the request wants progress (request.progress). */
 bool response_progress(struct response *w, int choice, int64_t done,
                        int64_t total, int64_t n_cached, double seconds);
-/* Reports that the prompt is computed; called before the first text. `text` is
- * the rendered prompt, which is copied for /completion and for "echo"; NULL if
- * unknown. */
+/* Reports that the whole prompt is computed; called before the first text.
+ * `text` is the text of the prompt, which is copied; NULL if unknown. */
 bool response_prompt(struct response *w, int choice, int64_t n_prompt,
                      int64_t n_cached, const char *text);
-/* Adds a token of the prompt, if the request asks for their probabilities
+/* Adds a token of the prompt and its probability, if the request wants these
  * (request.prompt_probs). */
 bool response_prompt_token(struct response *w, int choice,
                            const struct response_token *t);
-/* Adds a generated token, before the text that it makes complete. */
+/* Adds a generated token. Called before response_part passes the text that the
+ * token completes. */
 bool response_token(struct response *w, int choice,
                     const struct response_token *t,
                     const struct response_times *times);
@@ -116,8 +121,8 @@ bool response_token(struct response *w, int choice,
 bool response_part(struct response *w, int choice, const pl_reply_part *part);
 bool response_end(struct response *w, int choice,
                   const struct response_end *end);
-/* Ends the whole response, with all its choices, by an error: an event of the
- * stream, or the body. */
+/* Ends the whole response, with all its choices, because of an error. Writes
+ * the error as an event of the stream, or as the body. */
 bool response_fail(struct response *w, const struct api_error *why);
 
 #endif

@@ -70,9 +70,9 @@ static bool text(struct response *w, struct response_choice *c, const char *s,
     return send_chunk(w, c, chunk(w, c, delta, NULL));
 }
 
-/* Returns a tool call as JSON. If `index` is -1, with its arguments, for a
- * whole message. Else as the beginning of call number `index` in a stream, with
- * empty arguments. */
+/* Returns a tool call as JSON. If `index` is -1, the call has its arguments, as
+ * in a response that is not streamed. Otherwise it begins call number `index`
+ * of a stream, and its arguments are empty. */
 static json_t *call_json(const struct response_block *b, int index)
 {
     json_t *j =

@@ -2,9 +2,9 @@
  * text. */
 #include "response_inner.h"
 
-/* Adds a token and its probability to the alternatives of a position. Two
- * tokens may have the same name, if they are parts of characters; the first
- * counts, which is the likelier one. */
+/* Adds a token and its probability to the alternatives of a position. Tokens
+ * that are parts of characters may have the same name. Then only the first is
+ * kept, which is the likelier one. */
 static void add_top(json_t **top, const json_t *t)
 {
     const char *name = json_string_value(json_object_get(t, "token"));
@@ -13,8 +13,9 @@ static void add_top(json_t **top, const json_t *t)
         response_put(top, name, json_incref(json_object_get(t, "logprob")));
 }
 
-/* Returns the alternatives of a token, which are one more than requested if it
- * is not among the likeliest; null for a token without a probability. */
+/* Returns the alternatives of a token, by name; null for a token without a
+ * probability. The token itself is one of them, in addition to the requested
+ * number if it is not among the likeliest. */
 static json_t *top_json(const json_t *t)
 {
     json_t *top = json_object(), *other;
@@ -33,7 +34,8 @@ static json_t *top_json(const json_t *t)
 
 /* Returns the "logprobs" object. It contains the probabilities twice: as the
  * parallel lists of OpenAI's completions, and as llama-server's "content".
- * Takes ownership of both lists; if `list` is NULL, returns a JSON null. */
+ * `list` has the probabilities, `offsets` the positions of the tokens; takes
+ * ownership of both. If `list` is NULL, returns a JSON null. */
 static json_t *probs_json(json_t *list, json_t *offsets)
 {
     json_t *tokens, *probs, *tops, *t;

@@ -10,30 +10,33 @@
  * tool call. */
 struct response_block {
     pl_reply_kind kind;
-    struct text text; /* the text; of a call its arguments, as JSON */
-    char *name, *id;  /* of a call, else NULL; owned */
+    struct text text; /* the text of content or reasoning; the arguments of a
+                         call, as JSON */
+    char *name, *id;  /* owned; NULL unless the block is a call */
 };
 
 struct response_choice {
     int index;
     struct response_block *block; /* [n_block], owned */
     int n_block, cap_block;
-    struct utf8_tail tail; /* incomplete character at the end of the last
-                              block */
-    bool thinks;           /* reasoning will be repeated in the content */
-    /* lists of the probabilities and ids of all tokens, in a stream of the
-     * tokens not sent yet; owned; NULL if not requested */
+    struct utf8_tail tail; /* bytes of an incomplete character that follow the
+                              text of the last block */
+    bool thinks;           /* the last block is reasoning that will be repeated
+                              in the content (REASONING_BOTH) */
+    /* Probabilities and ids of the tokens, as JSON lists: of all tokens or, in
+     * a stream, of those not sent yet. Owned; NULL if not requested. */
     json_t *probs, *ids;
-    json_t *prompt_ids; /* owned; NULL if not requested */
-    /* where the tokens of `probs` begin in the text, in characters; owned; NULL
-     * if not requested */
+    json_t *prompt_ids; /* token ids of the prompt; owned; NULL if not
+                           requested */
+    /* For each token of `probs`, the number of characters of the text before
+     * it. Owned; NULL if not requested. */
     json_t *offsets;
-    int64_t n_char; /* where the next token begins */
+    int64_t n_char; /* number of characters of the text so far */
     int64_t n_prompt, n_cached, n_token;
-    int64_t n_done; /* tokens of the prompt that are computed or cached */
+    int64_t n_done; /* number of prompt tokens that are computed or cached so
+                       far */
     bool begun, ended;
-    struct response_end end; /* end.stop is the string in `stop` below, or
-                                NULL */
+    struct response_end end; /* end.stop points to `stop` below, or is NULL */
     struct text prompt, stop;
 };
 
@@ -41,7 +44,8 @@ struct response {
     const struct response_protocol *protocol;
     const struct request *a;
     struct response_about about;    /* its strings are owned */
-    char *id;                       /* id with the protocol's prefix; owned */
+    char *id;                       /* about.id with the protocol's prefix
+                                       before it; owned */
     struct response_choice *choice; /* [n], owned */
     int n, n_ended;
     bool streamed, begun, over, failed;
@@ -56,10 +60,11 @@ struct response {
  * nothing. */
 struct response_protocol {
     const char *prefix; /* prefix of response ids */
-    bool lines;         /* a stream is lines of JSON, without events */
+    bool lines;         /* each event of a stream is a line of JSON, instead of
+                           a server-sent event */
     bool wants_prompt_ids;
-    bool (*ping)(struct response *w); /* NULL if a comment is written instead of
-                                         an event */
+    bool (*ping)(struct response *w); /* if NULL, a keep-alive is a comment
+                                         instead of an event */
     bool (*progress)(struct response *w, struct response_choice *c,
                      int64_t done, int64_t total, double seconds);
     bool (*begin)(struct response *w, struct response_choice *c);
@@ -101,14 +106,14 @@ json_t *response_string(const struct text *t);
  * its last complete value, as clients do with a stream; a number at its end may
  * be incomplete. Anything but a JSON object becomes an empty object. */
 json_t *response_arguments(const struct response_block *b);
-/* Return a new list of the probabilities or the ids of the tokens since the
- * last call. NULL if there are none, or if they were not requested. */
+/* Return a new list of the probabilities, ids or offsets of the tokens since
+ * the last call. NULL if there are none, or if they were not requested. */
 json_t *response_new_probs(struct response_choice *c);
 json_t *response_new_ids(struct response_choice *c);
 json_t *response_new_offsets(struct response_choice *c);
 /* Return the "timings" of llama-server and the "usage" of OpenAI as JSON; NULL
- * if out of memory. Timings are those of choice `c`, or of all choices if `c`
- * is NULL. */
+ * if out of memory. Timings are those of choice `c`; if `c` is NULL, of all
+ * choices together. Usage is that of all choices. */
 json_t *response_timings(const struct response *w,
                          const struct response_choice *c);
 json_t *response_usage(const struct response *w);
@@ -116,18 +121,20 @@ json_t *response_usage(const struct response *w);
  * them. */
 void response_add_timings(const struct response *w,
                           const struct response_choice *c, json_t **event);
-/* Adds "prompt_progress" to such an event. */
+/* Adds "prompt_progress" to an event about choice `c`: `done` of `total` prompt
+ * tokens are computed after `seconds`. */
 void response_add_progress(const struct response_choice *c, json_t **event,
                            int64_t done, int64_t total, double seconds);
-/* Adds "__verbose" to a response or event if the request asks for it: the
- * choice as /completion returns it. */
+/* Adds "__verbose" to a response or event if the request wants it
+ * (request.verbose). The value is the choice in the form of /completion. */
 void response_add_verbose(const struct response *w,
                           const struct response_choice *c, json_t **event);
 /* Totals of all choices. A prompt that several choices share is counted
  * once. */
 struct response_sums {
     int64_t n_prompt, n_cached, n_written;
-    int64_t n_step; /* generated tokens that took a step of their own */
+    int64_t n_step; /* number of generated tokens without the first of each
+                       choice, which the step that ended the prompt generated */
     struct response_times times;
 };
 struct response_sums response_sums(const struct response *w);

@@ -8,8 +8,8 @@
 
 #include <math.h>
 
-/* Returns one of the "logit_bias": null bans the token, since JSON has no
- * infinity. */
+/* Returns an item of "logit_bias". null stands for a ban of the token, because
+ * JSON has no infinity. */
 static json_t *bias_json(int32_t id, float bias)
 {
     return json_pack("{s:o, s:I}", "bias",
@@ -65,7 +65,8 @@ json_t *response_settings(const struct request *a)
     return all;
 }
 
-/* Returns an object of a stream; takes ownership of `text`. */
+/* Returns an object of a stream other than the last; takes ownership of `text`,
+ * its part of the text. */
 static json_t *piece(const struct response *w, struct response_choice *c,
                      json_t *text)
 {

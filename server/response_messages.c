@@ -2,7 +2,8 @@
  * each block has named start, delta and stop events. */
 #include "response_inner.h"
 
-/* Returns the "usage" object; its input_tokens exclude cached tokens. */
+/* Returns the "usage" object. As the protocol requires, input_tokens does not
+ * include cached tokens. */
 static json_t *usage(const struct response_choice *c)
 {
     return json_pack("{s:I, s:I, s:I, s:I}", "input_tokens",

@@ -31,8 +31,8 @@ double ollama_now(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* Returns an object with a part of the message; takes ownership of the parts.
- * `thinking` and `calls` are NULL if absent. */
+/* Returns an object with a part of a message. Takes ownership of `content`,
+ * `thinking` and `calls`; the last two are NULL if absent. */
 static json_t *said(bool chats, const char *model, json_t *content,
                     json_t *thinking, json_t *calls)
 {
@@ -61,8 +61,8 @@ char *ollama_empty_body(bool chats, const char *model, const char *why)
     return body;
 }
 
-/* Returns an object of a stream, as above, with the probabilities of the tokens
- * not sent yet. */
+/* Returns an object of a stream, made by said(), with the probabilities of the
+ * tokens not sent yet. */
 static json_t *piece(const struct response *w, struct response_choice *c,
                      json_t *content, json_t *thinking, json_t *calls)
 {
@@ -88,8 +88,8 @@ static json_t *nanoseconds(double seconds)
     return json_integer((json_int_t)(1e9 * seconds));
 }
 
-/* Returns the tokens of the prompt and the output, by which a later request
- * continues; NULL if not requested. */
+/* Returns "context", the tokens of the prompt and the output, which a later
+ * request sends to continue the text. NULL if not requested. */
 static json_t *context(const struct response_choice *c)
 {
     json_t *all = c->prompt_ids != NULL ? json_copy(c->prompt_ids) : NULL;
@@ -101,7 +101,8 @@ static json_t *context(const struct response_choice *c)
     return all;
 }
 
-/* Adds what the last object of a choice has besides the message. */
+/* Adds the fields that only the last object of a choice has: reason, durations,
+ * counts and context. */
 static void finish(json_t **j, const struct response_choice *c)
 {
     const struct response_end *e = &c->end;
@@ -120,7 +121,8 @@ static void finish(json_t **j, const struct response_choice *c)
         response_put(j, "context", tokens);
 }
 
-/* A keep-alive is an object without text, because lines have no comments. */
+/* Sends an object without text as a keep-alive, because lines of JSON have no
+ * comments. */
 static bool ping(struct response *w)
 {
     return response_send_event(w, NULL,
@@ -143,7 +145,7 @@ static bool text(struct response *w, struct response_choice *c, const char *s,
                                    : piece(w, c, part, NULL, NULL));
 }
 
-/* Writes nothing yet, because calls are sent whole. */
+/* Writes nothing yet. block_end sends the call when it is complete. */
 static bool call(struct response *w, struct response_choice *c, int n)
 {
     (void)w;

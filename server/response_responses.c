@@ -6,8 +6,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* Returns the value of a field of the request, to be repeated in the response;
- * `otherwise` if it is absent. Takes ownership of `otherwise`. */
+/* Returns the value of field `name` of the request, which the response repeats;
+ * `otherwise` if the request does not have it. Takes ownership of
+ * `otherwise`. */
 static json_t *requested(const struct response *w, const char *name,
                          json_t *otherwise)
 {
@@ -186,7 +187,7 @@ static bool about_item(struct response *w, const char *type, bool filled,
                            item_json(w, i, filled, status)));
 }
 
-/* Sends the first events, unless an event about the prompt came before. */
+/* Sends the first events of the stream, unless `progress` has sent them. */
 static bool begin(struct response *w, struct response_choice *c)
 {
     (void)c;
@@ -243,8 +244,8 @@ static bool call(struct response *w, struct response_choice *c, int n)
     return about_item(w, "response.output_item.added", false, "in_progress");
 }
 
-/* Returns the status of a response whose choice has ended, which is also that
- * of its last item. */
+/* Returns the status of the response when the choice has ended. It is also the
+ * status of the last item. */
 static const char *status_of(const struct response_choice *c)
 {
     return c->end.why == RESPONSE_LENGTH ? "incomplete" : "completed";
@@ -273,8 +274,8 @@ static bool block_end(struct response *w, struct response_choice *c)
     return about_item(w, "response.output_item.done", true, status_of(c));
 }
 
-/* Passes the conversation, which has ended, to its keeper, unless the request
- * says that it is not to be stored. */
+/* Passes the items of the conversation, including this response, to about.keep,
+ * unless the request has "store": false. */
 static void keep(const struct response *w)
 {
     const json_t *body = w->a->body, *input = json_object_get(body, "input");

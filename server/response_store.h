@@ -15,14 +15,15 @@ struct response_store {
     struct {
         char *id, *items; /* owned; items: a JSON list */
     } kept[STORE_RESPONSES];
-    int first, n; /* a ring: the oldest, and how many there are */
+    int first, n; /* `kept` is a ring buffer. first: index of the oldest
+                     conversation; n: number of conversations */
     size_t bytes; /* of all items */
 };
 
 void response_store_init(struct response_store *s);
 void response_store_fini(struct response_store *s);
-/* Keeps the items of a conversation up to and with the response of this id.
- * Does nothing if they are too large, or if out of memory. */
+/* Keeps the items of a conversation under the id of its last response. Does
+ * nothing if they exceed STORE_BYTES, or if out of memory. */
 void response_store_put(struct response_store *s, const char *id,
                         const json_t *items);
 /* Returns the items of a conversation as a new list; NULL if it is not kept, or

@@ -6,7 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_LAG_STEPS = 8 }; /* most steps that a client's counter lags behind */
+/* No client's counter counts as more than this many steps below the highest
+ * one. */
+enum { MAX_LAG_STEPS = 8 };
 
 static pl_status no_memory(pl_err *err)
 {
@@ -126,8 +128,9 @@ static void charge(struct schedule *s, struct schedule_entry *entry, int64_t n)
     s->most = c->given > s->most ? c->given : s->most;
 }
 
-/* Returns the next prompt to serve among those that have no tokens in this step
- * yet: the oldest one of the client served least. NULL if there is none. */
+/* Returns the next prompt to serve in this step: of the client that was served
+ * least, the oldest prompt that has no tokens in the step yet. NULL if there is
+ * none. */
 static struct schedule_entry *next_prompt(const struct schedule *s,
                                           struct schedule_entry *entry, int n)
 {

@@ -20,7 +20,8 @@
 /* A client that has tasks in the loop. */
 struct schedule_client {
     uint64_t id;
-    int64_t given; /* its counter: tokens that it was served */
+    int64_t given; /* the client's virtual token counter: number of tokens that
+                      it was served */
     int n_task;
 };
 
@@ -33,18 +34,19 @@ struct schedule {
     int64_t chunk; /* most prompt tokens per step while any task decodes */
 };
 
-/* A task that has a sequence. Arrays of these are in order of arrival. */
+/* A task that has a sequence. In arrays, the tasks are in order of arrival. */
 struct schedule_entry {
     uint64_t client;
     int64_t n_left; /* prompt tokens not computed yet; 0 if it decodes */
-    bool paused;    /* left out of this step */
-    int64_t n_now;  /* output: number of its tokens in this step */
+    bool paused;    /* the task gets no tokens in this step */
+    int64_t n_now;  /* output: number of tokens that the task gets in this
+                       step */
 };
 
 void schedule_init(struct schedule *s, int64_t step, int64_t chunk);
 void schedule_fini(struct schedule *s);
-/* Count a task of a client: the first is called when the task arrives, the
- * second when it ends, whether or not it ever ran. Errors: NO_MEMORY. */
+/* Count the tasks of a client. The first is called when a task is added, the
+ * second when it has ended, even if it never ran. Errors: NO_MEMORY. */
 pl_status schedule_add_task(struct schedule *s, uint64_t client, pl_err *err);
 void schedule_remove_task(struct schedule *s, uint64_t client);
 /* Plans a step: sets n_now of all n entries and adds these tokens to their

@@ -89,13 +89,15 @@ bool service_render(const struct service *v, const struct request *a,
             "or start the server with --template",
             v->no_form.message);
     s = request_render(a, v->form, 0, text, len, &err);
-    if (s == PL_FULL) /* a limit of the template, not of the server's load */
+    if (s == PL_FULL) /* PL_FULL means that a limit of the template is exceeded,
+                         which api_error_set_status would report as the load of
+                         the server */
         s = PL_BAD_ARGUMENT;
     return s == PL_OK || api_error_set_status(why, s, &err);
 }
 
-/* Sets piece[i] to the bytes of each of n tokens. Returns their memory, which
- * the caller frees; NULL if out of memory. */
+/* Sets piece[i] to the bytes of token ids[i], for n tokens. Returns the memory
+ * that holds the bytes, which the caller frees; NULL if out of memory. */
 static char *name_all(const struct service *v, const int32_t *ids, int64_t n,
                       struct tokens_piece *piece)
 {
@@ -244,8 +246,8 @@ static void count_tokens(const struct service *v, struct http_request *r,
 
 /* ---- web UI -------------------------------------------------------------- */
 
-/* Returns true if the request wants plain text or JSON rather than a page. So
- * do programs that probe for Ollama. */
+/* Returns true if the client wants plain text or JSON rather than the web UI.
+ * Programs that test whether Ollama runs send such requests. */
 static bool is_probe(const struct http_request *r)
 {
     const char *accept = http_header(r, "Accept");
@@ -372,7 +374,8 @@ static void on_props(void *user, struct http_request *r)
     respond_json(r, service_props(user, false));
 }
 
-/* Handles POST /props: there are no properties that a client may change. */
+/* Handles POST /props: rejects it, because clients cannot change any
+ * property. */
 static void on_set_props(void *user, struct http_request *r)
 {
     (void)user;
@@ -480,8 +483,8 @@ COUNTS(messages, REQUEST_MESSAGES)
 COUNTS(responses, REQUEST_RESPONSES)
 #undef COUNTS
 
-/* Handles POST /lora-adapters: accepts a list that changes nothing, because
- * there are no adapters. */
+/* Handles POST /lora-adapters: accepts only an empty list, because there are no
+ * adapters. */
 static void on_set_lora(void *user, struct http_request *r)
 {
     size_t len;

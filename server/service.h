@@ -15,8 +15,8 @@
 
 #include <stdatomic.h>
 
-/* Callbacks to the owner of a service. All are NULL if users are not
- * counted. */
+/* Callbacks by which a service reports to its owner. All are NULL if the owner
+ * does not count users. */
 struct service_owner {
     void (*use)(void *user, int more); /* adds `more`, +1 or -1, to the number
                                           of users */
@@ -32,33 +32,39 @@ struct service {
                                   one */
     pl_err no_form;            /* the error, if `form` is NULL */
     struct loop *loop;
-    struct tiers *tiers; /* those of the loop; NULL if none */
+    struct tiers *tiers; /* the tiers of the loop; NULL if it has none */
     struct slots slots;
     struct grammars grammars;
     struct metrics metrics;
     struct response_store stored; /* conversations of /v1/responses */
-    const char *name;             /* the model's name for clients */
-    const char *path;             /* its file; NULL if unknown */
-    pl_log_fn *log;               /* for notes on requests; NULL for none */
+    const char *name;             /* name of the model, as clients see it */
+    const char *path;             /* file of the model; NULL if unknown */
+    pl_log_fn *log;               /* logs what is ignored in requests; NULL for
+                                     no log */
     void *log_user;
     int64_t created;      /* seconds since 1970 */
     pl_sampling sampling; /* defaults of requests */
-    json_t *defaults;     /* the same, as fields of requests; owned, may be
-                           NULL */
-    int64_t max_tokens;   /* default of requests; -1 for no limit */
-    enum request_reasoning reasoning; /* where reasoning is returned; default of
-                                         requests */
+    json_t *defaults;     /* other defaults, as fields that are added to
+                             requests (request_rules.defaults); owned; NULL if
+                             none */
+    int64_t max_tokens;   /* limit of generated tokens for requests that set
+                             none; -1 for no limit */
+    enum request_reasoning reasoning; /* where reasoning is returned, for
+                                         requests that do not say it */
     bool limits_thinking;             /* see request_rules */
     int64_t think_tokens;
     double time_s; /* time limit per request in seconds; 0 if none */
-    double ping_s; /* seconds without output after which a stream sends a
-                             ping; 0 for never */
+    double ping_s; /* seconds after which a stream that has sent nothing sends a
+                      keep-alive; 0 for never */
     enum embeddings_pooling pooling;
-    _Atomic(struct http *) http;     /* its connections are reported in metrics;
-                                        NULL until it has started */
-    atomic_uint_fast64_t n_response; /* number of responses, used in their
-                                        ids */
-    _Atomic(int64_t) most_num_ctx;   /* the largest num_ctx that was logged */
+    _Atomic(struct http *) http;     /* the HTTP server, whose connections the
+                                        metrics count; NULL until it has
+                                        started */
+    atomic_uint_fast64_t n_response; /* number of responses so far, a part of
+                                        their ids */
+    _Atomic(int64_t) most_num_ctx;   /* the largest num_ctx of a request that
+                                        was logged, because larger than the
+                                        context */
     struct service_owner owner;
 };
 
@@ -66,10 +72,10 @@ struct service {
  * service longer, for example in a task of the loop, calls service_hold before
  * and service_drop afterwards. A service that is held is never unloaded. */
 void service_hold(struct service *v);
-void service_drop(struct service *v); /* `v` may be freed from here on */
-/* Requests the owner to unload the service because a device failed; a later
- * request loads it again. A loop_options.lost callback; `service` is a struct
- * service *. */
+void service_drop(struct service *v); /* from here on the owner may free `v` */
+/* Reports to the owner that a device failed. The owner unloads the service, and
+ * a later request loads it again. A loop_options.lost callback; `service` is a
+ * struct service *. */
 void service_lost(void *service, const pl_err *err);
 
 /* Responds with an error, in the form of the protocol of the request's path. */
@@ -88,25 +94,26 @@ void generation_start(struct service *v, struct http_request *r,
 bool service_render(const struct service *v, const struct request *a,
                     char **text, size_t *len, struct api_error *why);
 
-/* A flag of struct http_route: the route needs no model. Its handler's `user`
- * is NULL instead of a struct service. */
+/* Value of http_route.flags: the route needs no model. `user` of its handler is
+ * NULL instead of the service. */
 enum { SERVICE_NONE = 2 };
 
 /* Finishes pending writes to the cache tiers, so that the counters are final.
  * Called when the service has no users. */
 void service_settle(struct service *v);
 /* Returns the properties of a service, the response of /props; NULL if out of
- * memory. `sleeps`: its model is about to be unloaded. */
+ * memory. `sleeps`: the response is for the time when the model is unloaded. */
 json_t *service_props(const struct service *v, bool sleeps);
-/* Checks that a prompt of n tokens fits in the context, with a token of output.
- * Returns false with *why filled if not. */
+/* Checks that the context has space for a prompt of n tokens and a token of
+ * output. Returns false with *why filled if it has not. */
 bool service_check_length(const struct service *v, int64_t n,
                           struct api_error *why);
 /* Appends the metrics of a service in Prometheus's format. Returns false if out
  * of memory. */
 bool service_metrics(struct service *v, struct text *out);
 
-/* Responds with the data of the web UI's machine view; in machine.c. */
+/* Responds with the state of the engine, which the machine view of the web UI
+ * shows. In machine.c. */
 void machine_respond(struct service *v, struct http_request *r);
 
 /* Returns the routes of a service, [*n]. The `user` of their handlers is the

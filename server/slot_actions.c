@@ -14,15 +14,16 @@
 enum { MAX_BUSY = 16, WAIT_S = 60 };
 
 struct slot_action {
-    struct service *service; /* held (service_hold) while the thread runs */
+    struct service *service; /* held (service_hold) until the action has
+                                ended */
     struct http_request *r;
     enum { SAVE, RESTORE, ERASE } what;
     int slot;
     char name[256]; /* file name */
     char path[4096];
 
-    /* Used only for saving: the results of its task, which the callbacks below
-     * set. */
+    /* The following fields are used only for saving: the results of the task
+     * that saves the state. The callbacks below set them. */
     pthread_mutex_t lock;
     pthread_cond_t ended;
     bool end;
@@ -81,7 +82,7 @@ static bool on_token(void *user, int32_t id, const float *logits)
     return false;
 }
 
-/* Cancels the task when the server stops, even while the task waits. */
+/* Cancels the task when slots_fini is called, even while the task waits. */
 static enum client_state on_poll_client(void *user)
 {
     const struct slot_action *t = user;
@@ -100,8 +101,9 @@ static void on_end(void *user, const struct task_report *report)
     pthread_mutex_unlock(&t->lock);
 }
 
-/* Sets t->state to the state of the given tokens by running a task for them,
- * which computes the part that is not cached. Waits for the task. */
+/* Computes the state of n tokens by a task of the loop, which computes only the
+ * part that is not cached. Waits for the task, whose callback on_keep sets
+ * t->state. */
 static bool fetch(struct slot_action *t, const int32_t *token, int64_t n,
                   struct api_error *why)
 {
@@ -153,8 +155,8 @@ static bool save(struct slot_action *t, struct api_error *why)
 
     if (!loop_slot_tokens(t->service->loop, t->slot, &f.token, &f.n))
         return api_error_set_memory(why);
-    /* A prompt must be shorter than the context, because there must be space
-     * for one more token. */
+    /* A prompt must be shorter than the context, so a slot that fills the
+     * context is saved without its last token. */
     if (f.n >= pl_engine_n_ctx(t->service->engine))
         f.n = pl_engine_n_ctx(t->service->engine) - 1;
     ok = f.n > 0 ||
@@ -235,8 +237,8 @@ static bool erase(struct slot_action *t)
 /* ---- requests ------------------------------------------------------------ */
 
 /* Runs an action and sends its response. Returns false with *why filled if it
- * failed. Only one save or restore runs at a time, because a state in memory is
- * as large as its sequence in the KV cache. */
+ * failed. Only one save or restore runs at a time, because each needs as much
+ * host memory as a sequence takes in the KV cache. */
 static bool run_slot_action(struct slot_action *t, struct api_error *why)
 {
     struct slots *s = &t->service->slots;
@@ -266,8 +268,8 @@ static void *task(void *user)
     pthread_cond_destroy(&t->ended);
     pthread_mutex_destroy(&t->lock);
     free(t);
-    service_drop(v); /* `v` stays valid until n_busy is decremented
-                        (slots_fini) */
+    service_drop(v); /* still valid below, because slots_fini waits until n_busy
+                        is 0 */
     pthread_mutex_lock(&s->lock);
     s->n_busy--;
     pthread_cond_broadcast(&s->idle);

@@ -19,8 +19,8 @@ struct slots {
     const char *dir; /* folder of the files; borrowed; NULL if saving is
                         disabled */
     struct tier_key root;
-    pthread_mutex_t state_lock; /* held by the request that has a state in
-                                   memory; only one may */
+    pthread_mutex_t state_lock; /* held during a save or restore, so that only
+                                   one state at a time is in host memory */
     pthread_mutex_t lock;
     pthread_cond_t idle;
     int n_busy; /* number of requests in progress */
@@ -28,12 +28,12 @@ struct slots {
     bool made;
 };
 
-/* Initializes *s. If `dir` is not NULL, reads the properties of the engine that
- * identify it in files (tiers_root). The engine is not used later. */
+/* Initializes *s. If `dir` is not NULL, computes the key that identifies the
+ * engine in slot files (tiers_root). The engine is not used later. */
 pl_status slots_init(struct slots *s, const char *dir, pl_engine *e,
                      pl_err *err);
-/* Waits for requests in progress, then frees the contents of *s. Called before
- * loop_free. */
+/* Cancels and awaits actions in progress, then frees the contents of *s. Called
+ * before loop_free. */
 void slots_fini(struct slots *s);
 /* Handles a request. An http_handler_fn; `user` is the struct service. */
 void slots_act(void *user, struct http_request *r);

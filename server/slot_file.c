@@ -99,7 +99,9 @@ pl_status slot_file_write(struct slot_file *f, const char *path,
     }
     sum_of(head, head + HEAD, f->n, &sum, room);
     memcpy(head + AT_SUM, &sum, sizeof sum);
-    (void)fchmod(pl_file_fd(file), 0600); /* before any data is written */
+    (void)fchmod(pl_file_fd(file), 0600); /* other users must not read the data,
+                                             so restrict access before writing
+                                             any */
     pl_file_write(file, head, n);
     pl_file_write(file, f->state, f->state_bytes);
     s = pl_file_commit(file, err);

@@ -19,8 +19,9 @@
 struct slot_file {
     int64_t n;
     int32_t *token; /* owned, [n] */
-    void *bytes;    /* owned: contents of the file that was read, which `state`
-                       points into; NULL if none was read */
+    /* The contents of the file that was read; `state` points into it. Owned;
+     * NULL if no file was read. */
+    void *bytes;
     const void *state;
     size_t state_bytes;
     uint64_t size; /* size of the file in bytes */

@@ -1,7 +1,7 @@
-/* Runs one Knuth-Morris-Pratt automaton per stop string. The text held back is
- * as long as the longest prefix that any of them has matched. So the cost does
- * not depend on how the text is divided into chunks. Source:
- * doi:10.1137/0206024. */
+/* Runs one Knuth-Morris-Pratt automaton per stop string. The automata keep the
+ * longest prefix of a stop string with which the text ends, and this much text
+ * is held back. So the cost does not depend on how the text is divided into
+ * chunks. Source: doi:10.1137/0206024. */
 #include "stop_strings.h"
 
 #include <stdio.h>
@@ -54,8 +54,9 @@ pl_status stop_init(struct stops *s, const char *const *string, int n,
     s->held = malloc(s->cap + 1);
     if (s->match != NULL && s->n == n && s->held != NULL)
         return PL_OK;
-    s->n += s->match != NULL && s->n < n; /* include the one whose
-                                             initialization failed */
+    s->n += s->match != NULL && s->n < n; /* count the match whose
+                                             initialization failed, so that
+                                             stop_fini frees its memory */
     stop_fini(s);
     snprintf(err->message, sizeof(err->message),
              "out of memory for %d stop strings", n);
@@ -74,7 +75,8 @@ void stop_fini(struct stops *s)
 }
 
 /* Advances all automata by one byte. Returns how many of the last bytes of the
- * text must be held back. If a stop string was found, this is its length. */
+ * text may belong to a stop string, so that they must be held back. If a stop
+ * string was found (s->hit), returns its length. */
 static size_t step(struct stops *s, char b)
 {
     size_t most = 0;
@@ -111,7 +113,8 @@ bool stop_add(struct stops *s, const char *text, size_t len,
         return false;
     memcpy(all, s->held, held);
     memcpy(all + held, text, n);
-    n += held - keep; /* bytes that cannot belong to a stop string */
+    n += held - keep; /* now the number of bytes of `all` that cannot belong to
+                         a stop string */
     s->n_held = s->hit >= 0 ? 0 : keep;
     memcpy(s->held, all + n, s->n_held);
     ok = n == 0 || write(user, all, n);

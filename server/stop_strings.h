@@ -1,6 +1,6 @@
 /* Finds stop strings in a text that arrives in chunks. Text that may be the
- * beginning of a stop string is held back until that is decided. The result
- * does not depend on how the text is divided into chunks. */
+ * beginning of a stop string is held back until the following text decides it.
+ * The result does not depend on how the text is divided into chunks. */
 #ifndef SERVER_STOP_STRINGS_H
 #define SERVER_STOP_STRINGS_H
 

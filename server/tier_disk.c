@@ -127,8 +127,8 @@ static int older(const void *a, const void *b)
 }
 
 /* Scans the folder. If its files and `more` bytes together exceed the limit,
- * deletes the oldest files. Returns false with errno set if the folder cannot
- * be read. */
+ * deletes the least recently used files until an eighth of the limit is free.
+ * Returns false with errno set if the folder cannot be read. */
 static bool evict_for(struct tier_disk *d, uint64_t more)
 {
     struct listing l;
@@ -230,7 +230,8 @@ void tier_disk_close(struct tier_disk *d)
 
 /* Creates a file and returns its descriptor; -1 with errno set on failure. The
  * file has no name if the file system supports that, else the temporary name
- * `part`, and *named is set. `part` is filled in both cases. */
+ * `part`, and *named is true. Fills `part` in both cases, because a file
+ * without a name needs it later. */
 static int new_file(struct tier_disk *d, char part[static MAX_NAME],
                     bool *named)
 {
@@ -381,7 +382,8 @@ struct tier_entry *tier_disk_read(const struct tier_disk *d,
         return NULL;
     e = read_open(fd, key, head, damaged);
     if (e && !head)
-        (void)futimens(fd, NULL); /* if it fails, the file only seems older */
+        (void)futimens(fd, NULL); /* marks the entry as used; if this fails, it
+                                     only seems older */
     close(fd);
     if (*damaged)
         tier_disk_drop(d, key);

@@ -23,13 +23,14 @@
 #include "tier_entry.h"
 
 struct tier_disk {
-    int dir;    /* descriptor of the folder; -1 if none. It keeps its number if
-                   the folder is replaced */
+    int dir;    /* descriptor of the folder; -1 if none; the number stays the
+                   same if the folder is replaced */
     char *path; /* owned */
     uint64_t limit;
-    /* Used by the writing thread only. */
-    uint64_t bytes, since; /* bytes: size of all files; since: bytes written
-                              since the last scan */
+    /* The following fields are used only by the writing thread. */
+    uint64_t bytes, since; /* bytes: size of all files at the last scan and of
+                              those written since; since: bytes written since
+                              the last scan */
 };
 
 /* Opens a folder, and creates it if it does not exist, but not its parents.
@@ -44,13 +45,14 @@ void tier_disk_close(struct tier_disk *d);
  * file system allows; smaller ones may fit. A folder that was removed or
  * replaced is opened again, and created if missing. */
 bool tier_disk_write(struct tier_disk *d, const struct tier_entry *e);
-/* Reads an entry and returns it with one reference. If `head`, its data is not
- * read. Returns NULL if there is no such entry, if out of memory, or if it was
- * damaged. A damaged entry is deleted and *damaged is set. */
+/* Reads an entry and returns it with one reference. If `head`, reads only the
+ * head of the file, and the entry has no data. Returns NULL if there is no such
+ * entry, if out of memory, or if it was damaged. A damaged entry is deleted and
+ * *damaged is set. */
 struct tier_entry *tier_disk_read(const struct tier_disk *d,
                                   const struct tier_key *key, bool head,
                                   bool *damaged);
-/* Marks an entry as used now. */
+/* Marks an entry as used now, by the modification time of its file. */
 void tier_disk_touch(const struct tier_disk *d, const struct tier_key *key);
 void tier_disk_drop(const struct tier_disk *d, const struct tier_key *key);
 

@@ -15,8 +15,8 @@ enum { VERSION = 1, AT_PARENT = 40, AT_TOKENS = 72, AT_SUM = 328 };
 
 static void sum(struct tier_key *out, const void *data, size_t n)
 {
-    /* This fails only if the library is unusable. Then no entry is ever read
-     * from disk, because the checksum of its head does not match either. */
+    /* gnutls_hash_fast fails only if the library is unusable. Then the
+     * checksums of heads do not match either, so no entry is read from disk. */
     if (gnutls_hash_fast(GNUTLS_DIG_SHA256, data, n, out->b) != 0)
         memset(out, 0, sizeof *out);
 }

@@ -41,7 +41,7 @@ struct tier_key {
     unsigned char b[32];
 };
 
-/* Immutable, and shared by counting references. */
+/* An entry. It is immutable, and its references are counted. */
 struct tier_entry {
     atomic_int refs;
     struct tier_key key, parent;
@@ -67,14 +67,15 @@ struct tier_entry *tier_entry_new(const struct tier_key *parent, int64_t first,
                                   void *data, size_t bytes);
 struct tier_entry *tier_entry_ref(struct tier_entry *e);
 void tier_entry_unref(struct tier_entry *e); /* NULL is allowed */
-/* Returns the size of an entry in bytes, as counted in memory and on disk. */
+/* Returns the size of an entry in bytes, which counts towards the limits of
+ * host memory and of the folder. */
 size_t tier_entry_size(const struct tier_entry *e);
 
 void tier_entry_put_head(const struct tier_entry *e,
                          unsigned char head[static TIER_HEAD]);
-/* Parses the head of the file of the entry with this key; `size` is the size of
- * the file. Overwrites *e, with e->data NULL. Returns false if the head is
- * invalid. */
+/* Parses the head of an entry's file; `key` is the key in the file's name,
+ * `size` the size of the file. Overwrites *e, with e->data NULL. Returns false
+ * if the head is invalid. */
 bool tier_entry_get_head(struct tier_entry *e, const struct tier_key *key,
                          const unsigned char head[static TIER_HEAD],
                          uint64_t size);

@@ -19,9 +19,10 @@ struct tier_list {
 
 struct tier_table {
     uint64_t limit;            /* limit of `bytes` */
-    uint64_t bytes, dirty;     /* size of all entries; of dirty entries */
-    int64_t n, n_lost;         /* n: number of entries; n_lost: evicted while
-                                  dirty */
+    uint64_t bytes, dirty;     /* bytes: size of all entries; dirty: size of the
+                                  dirty ones */
+    int64_t n, n_lost;         /* n: number of entries; n_lost: number of
+                                  entries that were evicted while dirty */
     struct tier_item **bucket; /* owned, [mask + 1] */
     size_t mask;
     /* Dirty and clean entries in order of use, the least recently used
@@ -31,18 +32,18 @@ struct tier_table {
 
 bool tier_table_init(struct tier_table *t, uint64_t limit);
 void tier_table_fini(struct tier_table *t);
-/* Adds an entry, of which the table takes a reference. Replaces an entry with
- * the same key, and evicts others if needed. Returns false if the entry was not
- * added, because it is larger than the limit or memory is short. */
+/* Adds an entry and takes a reference of it. Replaces an entry with the same
+ * key, and evicts others if needed. Returns false if the entry is larger than
+ * the limit or memory is short; then it is not added. */
 bool tier_table_put(struct tier_table *t, struct tier_entry *e, bool dirty);
-/* Returns the entry with this key, without a reference of the caller, and marks
- * it as used now. NULL if there is none. */
+/* Returns the entry with this key and marks it as used now; NULL if there is
+ * none. The caller gets no reference. */
 struct tier_entry *tier_table_find(struct tier_table *t,
                                    const struct tier_key *key);
 void tier_table_drop(struct tier_table *t, const struct tier_key *key);
 /* Returns the least recently used dirty entry; NULL if there is none. */
 struct tier_entry *tier_table_oldest_dirty(const struct tier_table *t);
-/* Marks an entry as clean, unless it was removed or replaced meanwhile. */
+/* Marks an entry as clean, unless the table no longer contains it. */
 void tier_table_mark_clean(struct tier_table *t, const struct tier_entry *e);
 
 #endif

@@ -15,12 +15,13 @@
 #include <time.h>
 
 enum {
-    STAGED = 256 << 20, /* most bytes of pages that wait to be written, and
+    STAGED = 256 << 20, /* limit of the bytes that wait to be written, and
                            default of tiers_options.ahead */
-    AGAIN_S = 30,       /* seconds after which a failed disk is tried again */
+    AGAIN_S = 30,       /* seconds until writing is tried again after the disk
+                           failed */
     FLUSH_S = 5,        /* default of tiers_options.flush_s */
-    LEAVE_S = 5,        /* seconds after flush_s that tiers_flush waits for the
-                           threads */
+    LEAVE_S = 5,        /* seconds that tiers_flush waits for the threads in
+                           addition to flush_s */
     HANG_S = 5,
     READ_HANG_S = 1,
     MAX_SEARCH = 256,
@@ -50,32 +51,34 @@ struct found_page {
     bool resumable;
 };
 
-/* A lookup. First all its pages are found, by reading only the heads of files.
- * Then they are read one by one, in turn with the pages of other lookups,
- * within the limit of pages not consumed yet. */
+/* A lookup. The reader thread first finds all its pages, reading only the heads
+ * of files. Then it reads them one by one, in turn with the pages of other
+ * lookups, within the limit tiers_options.ahead. */
 struct tiers_lookup {
-    struct tiers_lookup *next; /* in the list of the reader */
+    struct tiers_lookup *next; /* next in the queue of the reader */
     int32_t *token;            /* owned, [n] */
     int64_t n, length;
     void (*done)(void *user);
     void *user;
     int64_t from;
-    struct tier_key *key;    /* keys of the prompt's full pages, after the root
-                                key; owned, [n / TIER_TOKENS + 1] */
+    struct tier_key *key;    /* key[0]: the root key; key[i + 1]: the key of
+                                full page i of the prompt; owned, [n /
+                                TIER_TOKENS + 1] */
     struct found_page *page; /* owned, [n_page] */
     int n_page;
     bool no_disk;     /* the disk hangs, so only host memory is searched */
     atomic_bool over; /* the search has ended, so `page` is final */
 
     /* The following fields are guarded by tiers.lock. */
-    bool busy;  /* the reader is working on it */
+    bool busy;  /* the reader is searching or reading for it */
     bool freed; /* tiers_search_free was called */
     bool listed;
-    int end;                   /* number of pages that are or may become
-                                  available */
-    int n_read, n_taken;       /* n_read: pages read; n_taken: pages consumed */
-    struct tier_entry **entry; /* owned, [n_page]; entries n_taken ... n_read -
-                                  1 have a reference */
+    int end;                   /* number of pages, from the first, that were
+                                  read or may still be read */
+    int n_read, n_taken;       /* n_read: pages read so far; n_taken: pages that
+                                  the caller no longer needs */
+    struct tier_entry **entry; /* owned, [n_page]; entry[n_taken ... n_read - 1]
+                                  are referenced */
 };
 
 struct tiers {
@@ -83,29 +86,32 @@ struct tiers {
     struct tier_key root;
     struct tier_disk disk;
     pthread_t sorter, writer, reader;
-    bool sorts, writes, reads; /* true if the thread was started */
-    bool ended, left;          /* ended: the threads were stopped; left: one of
-                                  them hangs */
-    _Atomic double at_read; /* time since which the reader waits for the disk; 0
-                               if it does not */
+    bool sorts, writes, reads; /* true for each thread that was started */
+    bool ended, left;          /* ended: tiers_flush was called; left: a thread
+                                  hangs and was left running */
+    /* Time since which the reader waits for the disk; 0 if it does not. */
+    _Atomic double at_read;
 
     pthread_mutex_t lock;
     pthread_cond_t to_sort, to_write, to_read;
     bool stops, sorted; /* sorted: the sorter thread has ended */
-    double disk_busy_s; /* time since which the writer uses the disk; 0 if it
-                           does not */
+    /* Time since which the writer waits for the disk; 0 if it does not. */
+    double disk_busy_s;
     double flush_until;
     struct queued_page *queued_page, *last; /* queue for the sorter */
     uint64_t queued_bytes;
     struct bad_entry *bad_entry;
     struct tiers_lookup *search, *last_search; /* queue for the reader */
-    int n_search;                              /* number of all lookups */
-    uint64_t ahead;                            /* bytes of pages read but not
-                                                  consumed */
+    int n_search;                              /* number of lookups that were
+                                                  not freed yet */
+    uint64_t ahead;                            /* bytes of pages that were read
+                                                  and are still referenced by
+                                                  lookups */
     struct tier_table table;
     struct tiers_counts counts;
-    double again; /* no page is written before this time, because the disk
-                     failed */
+    /* The writer writes no page before this time, because the disk failed. 0
+     * before the first failure. */
+    double again;
     /* Set when a disk failure, or a page too large for the folder, has been
      * logged. These two and `again` are accessed by the writer thread only. */
     bool failure_logged, large_logged;
@@ -175,8 +181,9 @@ static bool disk_stalled(const struct tiers *t)
 }
 
 /* Inserts an entry into host memory. Caller holds the lock. While the disk is
- * stalled, the entry and all dirty ones are counted as lost and not queued for
- * the disk. Without a host memory tier, the entry is then dropped. */
+ * stalled, this entry and all dirty ones are marked clean and counted as lost,
+ * so that they do not wait for the disk. If there is no host memory tier, this
+ * entry is then not inserted. */
 static void put(struct tiers *t, struct tier_entry *e)
 {
     bool stalled = disk_stalled(t);
@@ -265,8 +272,8 @@ static bool write_entry(struct tiers *t, const struct tier_entry *e,
     return ok;
 }
 
-/* Logs a failed write unless one of the same kind was logged since the last
- * successful write. */
+/* Logs a failed write unless a failure of the same kind (EFBIG, or any other)
+ * was logged since the last successful write. */
 static void log_failure(struct tiers *t, const struct tier_entry *e, int error)
 {
     if (error == EFBIG ? t->large_logged : t->failure_logged)
@@ -344,7 +351,8 @@ static void *writer_thread(void *user)
     for (;;) {
         if (t->stops && now() > t->flush_until)
             break;
-        if (t->bad_entry) /* before a new entry with its key is written */
+        if (t->bad_entry) /* deleted first, because a new entry with the same
+                             key may be written next */
             remove_one(t);
         else if (tier_table_oldest_dirty(&t->table))
             write_one(t);
@@ -416,7 +424,7 @@ static bool is_wanted(struct tiers *t, const struct tiers_lookup *s)
     return wanted;
 }
 
-/* Records that the reader starts (is) or ends (!is) a disk access. */
+/* Records that the reader begins a disk access (`is` true) or has ended it. */
 static void mark_disk_busy(struct tiers *t, bool is)
 {
     atomic_store(&t->at_read, is ? now() : 0);
@@ -448,7 +456,7 @@ static struct tier_entry *read_disk_entry(struct tiers *t,
 
 /* Finds an entry in host memory or on disk. Returns it with a reference, or
  * NULL. If `head`, an entry from disk is returned without data. Sets *of_ram to
- * true if it was in host memory. */
+ * true if the entry was in host memory, else to false. */
 static struct tier_entry *find_entry(struct tiers *t,
                                      const struct tiers_lookup *s,
                                      const struct tier_key *key, bool head,
@@ -479,8 +487,8 @@ static bool find_page(struct tiers *t, struct tiers_lookup *s,
     return true;
 }
 
-/* Returns the number of found pages up to and including the last resumable
- * one. */
+/* Returns how many of the found pages can be used: all up to the last page
+ * after which a sequence can continue. */
 static int n_resumable_pages(const struct tiers_lookup *s)
 {
     int n = s->n_page;
@@ -499,10 +507,11 @@ static void match_full_pages(struct tiers *t, struct tiers_lookup *s)
             return;
 }
 
-/* Finds the longest partial page that continues the full pages found. Such
- * pages exist where a state was cached within a page. The page may also follow
- * an earlier full page, but not one before the last resumable page. The full
- * pages after it are dropped then. */
+/* Finds a partial page that continues the full pages found, the longest
+ * possible. The tiers have partial pages where a state was cached within a
+ * page. If no partial page follows the last full page, tries the earlier ones,
+ * back to the last resumable page. The full pages after the partial page are
+ * then dropped. */
 static void match_partial_page(struct tiers *t, struct tiers_lookup *s)
 {
     int good = n_resumable_pages(s), whole = s->n_page;
@@ -527,8 +536,9 @@ static void match_partial_page(struct tiers *t, struct tiers_lookup *s)
     }
 }
 
-/* Finds all pages of a lookup. If they do not extend the prefix that is on the
- * devices, there is no result. Also marks the pages of this prefix as used. */
+/* Finds all pages of a lookup. The result has no pages if they do not extend
+ * the prefix that is on the devices. Also marks the tiers' copies of the pages
+ * of this prefix as used. */
 static void find_all(struct tiers *t, struct tiers_lookup *s)
 {
     struct tiers_found f;
@@ -548,8 +558,8 @@ static void find_all(struct tiers *t, struct tiers_lookup *s)
         tier_disk_touch(&t->disk, &s->key[i + 1]);
         mark_disk_busy(t, false);
     }
-    if (!is_wanted(t, s)) /* the caller only wanted to mark pages as used, or
-                             its task has ended */
+    if (!is_wanted(t, s)) /* the caller freed the lookup, which only had to mark
+                             pages as used, or its task has ended */
         return;
     /* Pages cannot be appended to a state that ends within a page, so all pages
      * from 0 are needed. */
@@ -606,8 +616,8 @@ static void unlist(struct tiers *t, struct tiers_lookup *s,
     s->listed = false;
 }
 
-/* Returns true if the limit allows reading another page for a lookup. One page
- * is always allowed, so that every lookup progresses. */
+/* Returns true if the limit of pages read ahead allows reading another page for
+ * a lookup. One page is always allowed, so that every lookup progresses. */
 static bool has_room(const struct tiers *t, const struct tiers_lookup *s)
 {
     return t->ahead < t->o.ahead || s->n_read == s->n_taken;
@@ -656,7 +666,8 @@ static void discard_search(struct tiers *t, struct tiers_lookup *s)
     for (int i = s->n_taken; i < s->n_read; i++)
         t->ahead -= s->entry[i]->bytes;
     t->n_search--;
-    pthread_cond_signal(&t->to_read); /* other lookups may read more now */
+    pthread_cond_signal(&t->to_read); /* the limit may now allow other lookups
+                                         to read */
     free_search(s);
 }
 
@@ -784,8 +795,9 @@ void tiers_search_free(struct tiers *t, struct tiers_lookup *s)
     pthread_mutex_lock(&t->lock);
     s->freed = true;
     if (s->listed) {
-        if (!atomic_load(&s->over)) { /* the reader still has to mark pages as
-                                         used */
+        if (!atomic_load(&s->over)) { /* the reader must still mark pages as
+                                         used, and frees the lookup
+                                         afterwards */
             pthread_mutex_unlock(&t->lock);
             return;
         }
@@ -793,7 +805,7 @@ void tiers_search_free(struct tiers *t, struct tiers_lookup *s)
             before = before ? before->next : t->search;
         unlist(t, s, before);
     }
-    if (!s->busy) /* if busy, the reader discards it later */
+    if (!s->busy) /* otherwise the reader discards it later */
         discard_search(t, s);
     pthread_mutex_unlock(&t->lock);
 }
@@ -807,7 +819,8 @@ void tiers_report_corrupt(struct tiers *t, const struct tier_entry *e)
     pthread_mutex_lock(&t->lock);
     tier_table_drop(&t->table, &e->key);
     t->counts.damaged++;
-    if (b) { /* if out of memory, a later read finds the damage again */
+    if (b) { /* if out of memory, the entry stays on disk until it is found
+                damaged again */
         b->next = t->bad_entry;
         t->bad_entry = b;
         pthread_cond_signal(&t->to_write);
@@ -977,8 +990,8 @@ void tiers_free(struct tiers *t)
     if (!t)
         return;
     tiers_flush(t);
-    if (t->left) { /* the hanging thread still uses *t, which is leaked, but may
-                      not use the log any more */
+    if (t->left) { /* A hanging thread still uses *t. So *t is leaked, but its
+                      log is removed, because the log's owner may be freed. */
         log_line(t, PL_LOG_WARN,
                  "the cache folder does not respond; its pending writes are "
                  "abandoned");

@@ -1,12 +1,13 @@
 /* The tiers of the prefix cache beyond device memory: host memory, then disk.
  *
- * The engine's cached pages are copied here one by one (tiers_store) while they
- * are still on the devices. So the engine can evict them without waiting. Host
- * memory holds the most recently used pages (tier_table.h). If there is a
- * folder, all pages are also written to it (tier_disk.h), so pages evicted from
- * host memory are still on disk. Before a task starts, the longest continuation
- * of the prefix that is on the devices is looked up (tiers_search). Its pages
- * are then read, a little ahead of their consumer.
+ * The loop copies cached pages to the tiers one by one (tiers_store) while they
+ * are still on the devices. So the engine can evict them from the devices
+ * without waiting. Host memory holds the most recently used pages
+ * (tier_table.h). If there is a folder, all pages are also written to it
+ * (tier_disk.h), so pages evicted from host memory are still on disk. Before a
+ * task starts, the longest continuation of the prefix that is on the devices is
+ * looked up (tiers_search). The pages that were found are then read, a little
+ * before the loop needs them.
  *
  * Three threads: one hashes pages and inserts them into host memory, one writes
  * to disk, one looks up and reads. No function waits for a disk. While the disk
@@ -25,8 +26,9 @@ struct tiers_options {
     uint64_t ram;    /* limit of host memory in bytes; 0 for no such tier */
     const char *dir; /* folder of the disk tier; NULL if none */
     uint64_t disk;   /* limit of the folder in bytes */
-    /* Most bytes of pages that were read but not consumed yet, summed over all
-     * lookups; 0 for 256 MiB. A lookup may always read one page. */
+    /* Limit of the bytes of pages that were read but that lookups still hold,
+     * summed over all lookups; 0 for 256 MiB. Each lookup may hold one page
+     * even beyond the limit. */
     uint64_t ahead;
     double hang_s;      /* seconds after which a write counts as hanging; 0 for
                            5 */
@@ -49,12 +51,13 @@ struct tiers_counts {
     uint64_t disk_bytes;             /* size of all files in the folder, at the
                                         last scan */
     uint64_t written, written_bytes; /* pages written to disk */
-    uint64_t failed, damaged, lost;  /* failed writes; damaged pages; pages
-                                        dropped without being written */
+    uint64_t failed, damaged, lost;  /* failed: failed writes; damaged: pages
+                                        that failed verification; lost: pages
+                                        dropped without being written to disk */
 };
 
-/* Computes the root key of an engine (tier_entry.h). Engines whose pages are
- * interchangeable bit for bit have equal root keys. */
+/* Computes the root key of an engine (tier_entry.h). Two engines have the same
+ * root key if one can use the pages of the other, with the same bits. */
 pl_status tiers_root(struct tier_key *out, pl_engine *e, pl_err *err);
 /* Opens the tiers for an engine. If there is a folder, computes the root key of
  * the engine, which includes the checksum of its weights (pl_engine_sum). The
@@ -65,8 +68,9 @@ pl_status tiers_open(struct tiers **out, const struct tiers_options *o,
  * tier_disk_open, and NO_MEMORY. */
 pl_status tiers_create(struct tiers **out, const struct tiers_options *o,
                        const struct tier_key *root, pl_err *err);
-/* Writes dirty pages for a limited time, then stops the threads. It does not
- * wait for a hanging disk. The counters are final after it. NULL is allowed. */
+/* Writes dirty pages for at most flush_s seconds, then stops the threads. It
+ * does not wait for a hanging disk. The counters are final after it. NULL is
+ * allowed. */
 void tiers_flush(struct tiers *t);
 /* Calls tiers_flush, then frees the tiers. NULL is allowed. */
 void tiers_free(struct tiers *t);
@@ -92,8 +96,8 @@ void tiers_store(struct tiers *t, const int32_t *token, int64_t n,
 struct tiers_lookup *tiers_search(struct tiers *t, const int32_t *token,
                                   int64_t n, int64_t length,
                                   void (*done)(void *user), void *user);
-/* Returns true while a read from disk hangs, so that pages not read yet cannot
- * be expected soon. Takes no lock. */
+/* Returns true while a read from disk hangs, so that the caller should not wait
+ * for pages. Takes no lock. */
 bool tiers_disk_stalled(const struct tiers *t);
 /* Returns true if the result of the lookup is known. Takes no lock. */
 bool tiers_search_done(const struct tiers_lookup *s);
@@ -107,16 +111,17 @@ struct tiers_found {
 struct tiers_found tiers_search_found(const struct tiers_lookup *s);
 /* Returns page i of the result, valid until the next call for this lookup.
  * Pages before i are released and must not be requested again. Returns NULL if
- * the page is not read yet. If *ended, this page and later ones are not
- * available, because there are none, or they were damaged or deleted
- * meanwhile. */
+ * the page is not read yet. Sets *ended to true if this page and later ones
+ * will never be available, because the result has no such pages, or because
+ * they were found damaged or deleted. */
 const struct tier_entry *
 tiers_lookup_page(struct tiers *t, struct tiers_lookup *s, int i, bool *ended);
 /* Frees a lookup and releases its pages. Allowed even while the search or a
  * read is in progress; it does not wait for them. `s` may be NULL. */
 void tiers_search_free(struct tiers *t, struct tiers_lookup *s);
-/* Reports an entry that failed verification. It is removed from host memory at
- * once, and deleted from disk later by the writer thread. */
+/* Reports an entry that the engine rejected as damaged. The entry is removed
+ * from host memory at once, and deleted from disk later by the writer
+ * thread. */
 void tiers_report_corrupt(struct tiers *t, const struct tier_entry *e);
 
 #endif

@@ -112,7 +112,7 @@ static bool add_token(struct text *out, int32_t id,
     return ok;
 }
 
-/* The text is written token by token, because JSON values of millions of tokens
+/* Writes the text token by token. Values of jansson for millions of tokens
  * would take much more memory, in small blocks. */
 char *tokens_ids_body(const int32_t *ids, int64_t n,
                       const struct tokens_piece *piece)

@@ -10,12 +10,15 @@
 
 struct tokens_request {
     json_t *body;     /* owned */
-    const char *text; /* [len], for /tokenize; borrowed from `body` */
+    const char *text; /* text of /tokenize, [len]; borrowed from the parsed
+                         body */
     size_t len;
-    bool add_special, parse_special; /* the flags PL_ADD_SPECIAL and
-                                        PL_PARSE_SPECIAL */
-    bool pieces;                     /* also return the text of each token */
-    int32_t *ids;                    /* [n], for /detokenize; owned */
+    bool add_special, parse_special; /* special tokens are added to the text,
+                                        and are parsed in it (PL_ADD_SPECIAL,
+                                        PL_PARSE_SPECIAL) */
+    bool pieces;                     /* the response also has the text of each
+                                        token */
+    int32_t *ids;                    /* token ids of /detokenize, [n]; owned */
     int64_t n;
 };
 
@@ -32,9 +35,9 @@ struct tokens_piece {
     const char *s; /* [n] */
     size_t n;
 };
-/* Return response bodies, malloc'ed; NULL if out of memory. This one is for
- * /tokenize. `piece` is the texts of the tokens, [n]; NULL to return ids only.
- * A text that is not valid UTF-8 becomes a list of its bytes. */
+/* Return response bodies, malloc'ed; NULL if out of memory. tokens_ids_body is
+ * for /tokenize: the ids and, unless `piece` is NULL, the texts piece[n] of the
+ * tokens. A text that is not valid UTF-8 becomes a list of its bytes. */
 char *tokens_ids_body(const int32_t *ids, int64_t n,
                       const struct tokens_piece *piece);
 /* Returns a JSON object with s [n] in a field: `key` is "content" for

@@ -3,7 +3,8 @@
 #define SERVER_UI_H
 
 extern const char server_page[]; /* NUL-terminated */
-/* The sums of its scripts, as a Content-Security-Policy names them. */
+/* Checksums of the web UI's scripts, in the form of a Content-Security-Policy
+ * header. */
 extern const char server_page_scripts[];
 
 #endif

@@ -3,11 +3,11 @@
  * A device list describes the devices that one engine uses. A device set opens
  * these devices, allocates their memory and executes programs on them. The
  * interface assumes no shared memory: a device's regions are accessed only by
- * write, read and the programs' own instructions. A *run* executes one step:
- * the caller starts it, then waits for its end. device_backends.c lists the
- * backends, and device_ops.h says what a backend must implement. No other code
- * depends on a device's backend; planning needs only the device's
- * description. */
+ * device_write(), device_read() and the programs' own instructions. A *run*
+ * executes one step: the caller starts it, then waits for its end.
+ * device_backends.c lists the backends, and device_ops.h says what a backend
+ * must implement. No other code depends on a device's backend; planning needs
+ * only the device's description. */
 #ifndef DEVICE_DEVICE_H
 #define DEVICE_DEVICE_H
 
@@ -23,47 +23,51 @@ struct cpu_kernels; /* cpu/cpu_kernel.h */
 struct device_desc {
     char name[32];                 /* "cpu0", "sim1", "gpu2" */
     const struct backend_ops *ops; /* the device's backend */
-    int n_thread;                  /* worker threads; 1 if it has none */
-    uint64_t memory_bytes;         /* total; 0 if unknown */
-    uint64_t available_bytes;      /* free at present; 0 only if memory_bytes is
-                                      0 */
-    double mem_bytes_per_s;        /* rate of reading weights; 0 if unknown */
+    int n_thread;                  /* worker threads; 1 if the device has none
+                                      of its own */
+    uint64_t memory_bytes;         /* size of its memory; 0 if unknown */
+    uint64_t available_bytes;      /* free memory when the list was made; 0 only
+                                      if memory_bytes is 0 */
+    double mem_bytes_per_s;        /* rate at which its kernels read weights; 0
+                                      if unknown */
     double float_macs_per_s;       /* multiply-adds of floats; 0 if unknown */
     double block_macs_per_s;       /* multiply-adds with weights in quantization
-                                      blocks; 0 if as for floats */
+                                      blocks; 0 if float_macs_per_s applies */
     double launch_s;               /* time to start a kernel; 0 if unknown */
-    /* bandwidth of transfers to its peers; 0 if transfers cost no time */
+    /* bandwidth of its link to the host and to other devices, 0 if unlimited,
+     * and the link's latency */
     double link_bytes_per_s, link_latency_s;
-    /* bandwidth of transfers that bypass the host, to other devices with p2p; 0
-     * if none */
+    /* bandwidth of transfers that bypass the host, to devices that have this
+     * field too; 0 if the device has no such path */
     double p2p_bytes_per_s;
-    /* bandwidth of transfers that bypass the host, within its link domain; 0 if
-     * none */
+    /* bandwidth of transfers that bypass the host, to devices of its link
+     * domain; 0 if it is in no domain */
     double bridge_bytes_per_s;
-    int link_domain; /* link domain; 0 if none */
-    int numa_node;   /* -1 if none */
+    int link_domain; /* number that the devices of a domain share; 0 if none */
+    int numa_node;   /* -1 if unknown, or if core[] is on several nodes */
     int index;       /* for a GPU: position in its driver's list */
     /* For a GPU: PCI address, "" if unknown. Devices with the same address are
      * on one GPU. */
     char bus[24];
     /* for a GPU: its name, and the versions of GPU and driver; measured speeds
-     * are stored under these */
+     * are stored under both strings */
     char title[96], version[96];
     int n_unit;           /* for a GPU: number of SMs or CUs; 0 if unknown */
     size_t largest_bytes; /* maximum size of one allocation; 0 if unlimited */
-    /* added by device_list_add_host: uses the worker threads of the devices on
-     * its cores, alternately with them */
+    /* True for host devices and for io. A host device uses the worker threads
+     * of the cpu devices on its cores, in turn with those devices. */
     bool host;
     int n_core;
-    int core[256]; /* logical cores, numbered by the operating system */
+    int core[256]; /* [n_core] logical cores of its threads, by the operating
+                      system's numbers */
 
     /* Number of the memory that the device is in; 0 for the host's memory.
      * Devices with the same number read each other's memory in place and use
      * barriers. -1 means private memory: other devices cannot read it, so the
      * device pushes the data that they need. */
     int memory;
-    /* pulls from any memory that is not private; if false, only from memory
-     * with its own number */
+    /* The device can PULL from any memory that is not private. If false, it can
+     * PULL only from memory with its own number. */
     bool reads;
     /* The device's kernels may access host memory in place. That memory must
      * then consist of whole pages. */
@@ -75,7 +79,8 @@ struct device_desc {
     /* The device's threads run on core[] and its memory is that of numa_node.
      * Other devices on that node may share both. */
     bool on_cores;
-    /* not one of the machine's CPUs; its speed is very different */
+    /* a GPU, or a described device other than the host with private memory; its
+     * speed may differ much from that of this machine's CPUs */
     bool accelerator;
     bool described; /* planning only: the device cannot run programs */
     /* added by device_list_add_io: runs on the caller's thread and holds the
@@ -85,7 +90,8 @@ struct device_desc {
 
 enum {
     DEVICE_NAMED_MAX = 512, /* most devices that a -dev string can request */
-    DEVICE_MAX = 577,       /* including the host's devices and "io" */
+    DEVICE_MAX = 577,       /* most devices of a set: with host devices and
+                               "io" */
 };
 
 struct device_list {
@@ -94,7 +100,7 @@ struct device_list {
     bool host_described;     /* `host` was given by --device-spec;
                                 device_list_add_host adds it to dev[] */
     struct device_desc host;
-    const struct topology *topology; /* topology of this machine, referenced;
+    const struct topology *topology; /* reference to this machine's topology;
                                         NULL if the devices are only
                                         described */
 };
@@ -139,9 +145,9 @@ pl_status device_list_copy(struct device_list *out, const struct device_list *l,
                            pl_err *err);
 void device_list_free(struct device_list *l);
 
-/* Returns true if memory used by `other` reduces that of `d`. Devices on one
- * node share its memory. A host that spans all nodes shares memory with all
- * devices of the machine. */
+/* Returns true if memory that `other` uses is no longer available to `d`.
+ * Devices on one node share its memory. A host that spans all nodes shares
+ * memory with all devices of the machine. */
 bool device_shares_memory(const struct device_desc *d,
                           const struct device_desc *other);
 
@@ -151,7 +157,7 @@ size_t device_scratch_bytes(const struct device_desc *d, enum kernel_set set,
                             const struct program *p);
 
 /* Converts the floats x[n][d] to cache rows of format `f`, with the bits that
- * an instruction would write. A row takes format_row_bytes(f, d) bytes of
+ * KERNEL_cache_write would write. A row takes format_row_bytes(f, d) bytes of
  * `rows`. */
 void device_cache_rows(pl_format f, int64_t d, int64_t n, const float *x,
                        void *rows);
@@ -163,7 +169,7 @@ struct device_options {
                                           set's kernels; borrowed */
     uint64_t sim_seed;
     /* for tests: execute one instruction at a time, and protect all memory that
-     * it must not access (device_guard.c) */
+     * the instruction must not access (device_guard.c) */
     bool guard;
     /* for tests: a sim device merges its queues into one, in a random order
      * that the queue-order rule (program.h) allows */
@@ -173,12 +179,14 @@ struct device_options {
     /* for tests: seconds without progress after which a GPU counts as lost; 0
      * for the default */
     double gpu_limit_s;
-    bool trace; /* records times: see device_set_trace */
-    /* reports the compilation of kernels; called by the thread that called
-     * device_set_load(); NULL if none */
+    bool trace; /* record when each instruction begins and ends: see
+                   device_set_trace */
+    /* called with the progress of compiling GPU kernels, by the thread in
+     * device_set_load(); may be NULL */
     pl_progress_fn *progress;
     void *progress_user;
-    const volatile int *cancel; /* cancels device_set_load(), see pl_options */
+    const volatile int *cancel; /* device_set_load() gives up if *cancel is not
+                                   0; may be NULL */
 };
 
 struct device_set; /* opaque */
@@ -192,9 +200,10 @@ pl_status device_set_create(struct device_set **out,
 void device_set_free(struct device_set *s);
 
 /* Loads the programs p[], one per device, borrowed until the set loads others
- * or is freed. Checks them and allocates their regions on the devices, zeroed
- * (sim: poisoned until written). If memory is insufficient, the error names the
- * device, the size that it needs and the size that is available. */
+ * or is freed. Checks them and allocates their regions on the devices. New
+ * regions may hold any bytes, because programs read only what was written; sim
+ * devices poison them. If memory is insufficient, the error names the device,
+ * the size that it needs and the size that is available. */
 pl_status device_set_load(struct device_set *s, const struct program *p,
                           pl_err *err);
 
@@ -250,10 +259,12 @@ const struct device_timing *device_set_trace(const struct device_set *s,
  * the CPU's, or 0 if there are none. The set must be loaded. */
 uint64_t device_set_inexact_hash(const struct device_set *s);
 
-/* Sets *c to the counters of device `dev` since the set was created. */
+/* Sets *c to the counters of device `dev`, which count from the set's
+ * creation. */
 void device_set_device(const struct device_set *s, int dev,
                        pl_device_counters *c);
-/* Adds the counters of all devices since the set was created to *c. */
+/* Adds the counters of all devices, which count from the set's creation, to
+ * *c. */
 void device_set_counters(const struct device_set *s, pl_counters *c);
 
 #endif

@@ -22,12 +22,13 @@ struct guard {
     struct guard_region {
         void *p;
         size_t bytes;
-    } (*region)[REGION_COUNT];           /* owned, [n]; p is NULL if the region
-                                            is not guarded */
-    unsigned char (*now)[REGION_COUNT];  /* owned, [n]: current access (enum
-                                            reach) */
-    unsigned char (*want)[REGION_COUNT]; /* [n], in the allocation of `now`:
-                                            access that is to be set */
+    } (*region)[REGION_COUNT];           /* owned, [n], by device and region; p
+                                            is NULL for a region that is never
+                                            protected */
+    unsigned char (*now)[REGION_COUNT];  /* owned, [n]: enum reach, the present
+                                            protection of each region */
+    unsigned char (*want)[REGION_COUNT]; /* [n], in the allocation of `now`: the
+                                            protection that apply() is to set */
 };
 
 static size_t whole_pages(size_t bytes)
@@ -140,7 +141,8 @@ void device_guard_enter(struct device_set *s, const struct device *d,
         return;
     pthread_mutex_lock(&g->lock);
     memset(g->want, NOTHING, (size_t)s->n * sizeof *g->want);
-    /* sim devices poison dead buffers while they execute any instruction */
+    /* The device's work memory stays writable, because sim devices poison dead
+     * buffers while they execute any instruction. */
     g->want[d - s->dev][REGION_WORK] = WRITE;
     insn_accesses(st, (int)(d - s->dev), d->prog->tensor, let, s);
     if (!apply(s))

@@ -16,12 +16,13 @@ struct trace {
      * run the recorded events are contiguous. */
     struct device_timing *event;
     size_t bytes; /* size of `event` */
-    int n;        /* events of the last run */
+    int n;        /* number of events of the last run */
 };
 
 /* The part of the state that is shared with devices in other processes. */
 struct device_shared {
-    atomic_bool failed; /* all devices leave the run because of `err` */
+    atomic_bool failed; /* a device failed with `err`; the others then leave the
+                           run */
     atomic_flag err_taken;
     pl_err err;
     double start_s; /* when the run started, by device_now() */
@@ -35,12 +36,13 @@ struct device_set {
     struct backend *backend; /* owned, [n_backend] */
     struct device_options opt;
     const struct topology *topology; /* referenced */
-    struct guard *guard;             /* owned, NULL if not enabled */
+    struct guard *guard;             /* owned; NULL if !opt.guard */
     struct trace trace;
 
-    /* the run in progress */
+    /* the run in progress; NULL between runs */
     const struct device_run *run;
-    uint64_t run_number; /* number of this run, counted from 1 */
+    uint64_t run_number; /* number of the last run that was started, counted
+                            from 1 */
     bool loaded;
     bool keeps; /* device memory is never freed: device_set_quarantine() was
                    called */
@@ -50,7 +52,7 @@ struct device_set {
 
 /* ---- device_trace.c ---- */
 pl_status device_trace_load(struct device_set *s,
-                            /* Allocates the space for events, if tracing is
+                            /* Allocates the array of events, if tracing is
                              * on. */
                             pl_err *err);
 void device_trace_unload(struct device_set *s);
@@ -61,7 +63,7 @@ void device_trace_end(struct device_set *s, bool failed);
 pl_status device_guard_create(struct guard **out, const struct device_set *s,
                               pl_err *err);
 void device_guard_free(struct guard *g);
-/* Makes all memory accessible, for the host. */
+/* Ends all protection, because the host accesses device memory between runs. */
 void device_guard_open(struct device_set *s);
 
 #endif

@@ -40,11 +40,12 @@ struct topology;    /* machine/topology.h */
  * pairs. */
 struct device_flag {
     _Alignas(128) _Atomic uint64_t v;
-    _Atomic uint32_t wake_count; /* incremented to wake sleepers; a futex */
+    _Atomic uint32_t wake_count; /* a futex on which threads sleep; incremented
+                                    to wake them */
     atomic_int n_asleep;
 };
 
-/* Wakes all threads that sleep until the flag has reached a value. */
+/* Wakes all threads that sleep in flag_wait() on this flag. */
 void device_flag_wake(struct device_flag *f);
 /* Sets the flag to `value`, then wakes its sleepers, if any. A thread that is
  * about to sleep increments n_asleep before its last check of the flag, so no
@@ -66,8 +67,8 @@ struct device {
      * at the same address in every process, before load() and frees it after
      * unload(). If desc.memory is -1, all but the inbox are NULL. */
     unsigned char *at[REGION_COUNT];
-    /* for tests: the device fails when it reaches this instruction; -1 for
-     * never */
+    /* for tests: index in the variant of an instruction at which the device
+     * fails; -1 for none */
     int fail_insn;
     /* a hash of the device's name if its kernels give other bits than the
      * CPU's, else 0; set by load() */
@@ -77,13 +78,13 @@ struct device {
     struct backend *backend;
     const struct program *prog; /* borrowed while the set is loaded */
     size_t bytes[REGION_COUNT]; /* sizes of the regions, from the program */
-    /* result of backend_ops.scratch(); the backend allocates this memory */
+    /* result of backend_ops.scratch(); load() allocates this memory */
     size_t scratch_bytes;
     /* [prog->n_event]: by event, the number of the last run in which it was
      * posted. Raised by this device only; allocated like the inbox */
     struct device_flag *event;
     size_t event_bytes;
-    /* ---- counters, by device_count() and device_trace_add() */
+    /* ---- counters, updated by device_count() and device_trace_add() */
     size_t first_timing; /* index of the device's first event in the trace */
     int n_timing;
     uint64_t macs[PL_MAX_RANKS], n_collective, collective_bytes, copies,
@@ -95,8 +96,8 @@ struct device {
     } spent;
 };
 
-/* Adds the time of an instruction to the sum of its kind. Not for POST and
- * WAIT. */
+/* Adds the time of an instruction, in seconds, to the member for instructions
+ * of its kind. Must not be called for POST and WAIT. */
 static inline void device_add_time(struct device_times *x,
                                    const struct insn *st, double seconds)
 {
@@ -112,9 +113,10 @@ static inline void device_add_time(struct device_times *x,
 struct backend {
     const struct backend_ops *ops;
     struct device_set *set;
-    int n, *dev; /* [n] indices in the set, ascending; owned by the set */
-    /* the backend's state, owned by it; NULL if not opened, then unload() is
-     * not called */
+    int n, *dev; /* [n] its devices' indices in the set, ascending; owned
+                    by the set */
+    /* The backend's state, which open() sets and the backend owns. While it is
+     * NULL, the set does not call unload(). */
     void *own;
 };
 
@@ -170,7 +172,7 @@ struct backend_ops {
     size_t (*scratch)(const struct device_desc *d,
                       const struct device_options *opt,
                       const struct program *p);
-    /* Returns true if two devices of the open backend may share threads. A
+    /* Returns true if one thread serves both devices of the open backend. A
      * barrier between them would then deadlock. NULL if devices never share
      * threads. */
     bool (*share_threads)(const struct backend *b, int dev_a, int dev_b);
@@ -277,8 +279,9 @@ const atomic_bool *device_failed(const struct device_set *s);
 
 /* Adds an executed instruction to the device's counters. Called once per
  * instruction, by one thread of the device at a time. `rows` is the product of
- * all dimensions of the result but the last, for a kernel that has costs.
- * `bytes` is the number of bytes that a copy between groups transfers. */
+ * the result's kernel_cost_dims() leading dimensions, for a kernel that has
+ * costs. `bytes` is the number of bytes that a copy between groups
+ * transfers. */
 void device_count(struct device *d, const struct insn *st,
                   const struct graph_sizes *z, int64_t rows, double bytes);
 

@@ -37,8 +37,8 @@ static pl_status check_list(const struct device_list *l,
     return PL_OK;
 }
 
-/* Adds device `dev` to the set's instance of its backend, which is created for
- * the first one. Returns false if out of memory. */
+/* Adds device `dev` to the set's instance of its backend. The first device of a
+ * backend creates the instance. Returns false if out of memory. */
 static bool add_to_backend(struct device_set *s, int dev)
 {
     const struct backend_ops *ops = s->dev[dev].desc.ops;
@@ -199,8 +199,8 @@ int device_set_threads(const struct device_set *s, const struct backend *but)
         if (s->dev[i].backend != but && s->dev[i].desc.on_cores &&
             !s->dev[i].desc.io)
             n += s->dev[i].desc.n_thread;
-    for (int k = 0; k < s->n_backend; k++) /* devices elsewhere keep at least
-                                              one thread per backend busy */
+    /* a backend with devices elsewhere keeps at least one thread busy */
+    for (int k = 0; k < s->n_backend; k++)
         n += &s->backend[k] != but &&
              !s->dev[s->backend[k].dev[0]].desc.on_cores;
     return n;
@@ -230,8 +230,9 @@ bool device_set_is_copy(const struct device_set *s)
 
 void device_set_inherit(struct device_set *s)
 {
-    s->guard = NULL; /* the topology belongs to the parent, whose threads may
-                        hold its lock */
+    /* Drops only the guard. The topology stays, because releasing it takes a
+     * lock that a thread of the parent may have held at the fork. */
+    s->guard = NULL;
 }
 
 void device_set_adopt(struct device_set *s, const struct device_run *run,

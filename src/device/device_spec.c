@@ -21,7 +21,7 @@
 
 enum { ACCEPTED = 640 };
 
-/* Writes the accepted items of all backends, for messages. */
+/* Writes a list of the items that a -dev string may have, for messages. */
 static void say_accepted(char s[ACCEPTED])
 {
     int n = snprintf(s, ACCEPTED, "accepted: ");
@@ -169,13 +169,14 @@ static bool quantity(const char *s, const char *end, double *value,
 
 /* ---- fields of an item --------------------------------------------------- */
 
-/* The fields. The bounds reject typing errors: a simulated device with a
- * smaller value would practically never finish a step. */
+/* The fields of an item, by enum device_figure. The bounds reject typing
+ * errors: a simulated device with a smaller value would practically never
+ * finish a step. */
 static const struct {
     const char *key;
     enum unit unit;
     double least, most;
-    const char *bound; /* for messages */
+    const char *bound; /* the bounds in words, for messages */
     bool keyed;        /* the key may not be omitted */
 } figures[DEVICE_FIGURES] = {
     [DEVICE_MEMORY] = {"memory", BYTES, 0, HUGE_VAL, "", false},
@@ -513,8 +514,8 @@ pl_status device_list_add_io(struct device_list *l, bool paper, pl_err *err)
         .text = "io", .len = 2, .name = "io", .accepted = ""};
     struct device_desc d = {.numa_node = -1};
 
-    for (int i = l->n - 1; i >= 0; i--) /* copies the properties of the first
-                                           device in host memory */
+    /* io has the properties of the first device on this machine's cores */
+    for (int i = l->n - 1; i >= 0; i--)
         if (l->dev[i].on_cores)
             d = l->dev[i];
     if (paper && l->host_described)

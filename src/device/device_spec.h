@@ -12,11 +12,12 @@
 
 /* One item of a device string: NAME[:FIELD]*[*COUNT]. */
 struct device_item {
-    const char *text; /* first character of the item; not NUL-terminated */
+    const char *text; /* the item's `len` characters; not NUL-terminated */
     int len;
     char name[16];
     const struct backend_ops *ops;   /* the backend named `name` */
-    const char *field, *end;         /* begin and end of the fields */
+    const char *field, *end;         /* first and one past the last character of
+                                        the fields */
     int count;                       /* the number after '*', or 0 */
     int n_thread;                    /* threads per device; 0 for one per
                                         core */
@@ -40,9 +41,10 @@ pl_status device_list_append(struct device_list *l, const struct device_desc *d,
 enum device_figure {
     DEVICE_MEMORY,    /* 2GiB */
     DEVICE_AVAILABLE, /* available=1GiB: free now */
-    DEVICE_BANDWIDTH, /* 1TB/s, of its memory */
+    DEVICE_BANDWIDTH, /* 1TB/s: rate of reading its memory */
     DEVICE_FLOPS,     /* flops=400T */
-    DEVICE_LINK,      /* 16GB/s, or link=16GB/s after a bandwidth */
+    DEVICE_LINK,      /* link=16GB/s; or 16GB/s if it cannot be taken for
+                         DEVICE_BANDWIDTH */
     DEVICE_LATENCY,   /* 10us */
     DEVICE_INT8,      /* int8=800T */
     DEVICE_LAUNCH,    /* launch=2us */
@@ -52,8 +54,9 @@ enum device_figure {
 };
 
 /* Parses the item's fields into v[], where missing values are 0. `offered` has
- * bit f set for each allowed enum device_figure f. Unless `shared` is NULL, the
- * field "shared" is accepted too, and *shared tells whether it is present. */
+ * bit f set for each field f (enum device_figure) that the item may have.
+ * Unless `shared` is NULL, the field "shared" is accepted too, and *shared
+ * tells whether it is present. */
 pl_status device_item_read(const struct device_item *it, unsigned offered,
                            double v[DEVICE_FIGURES], bool *shared, pl_err *err);
 /* Appends copies of `d` with the values v[]: as many as the item's count. */
@@ -71,11 +74,11 @@ pl_status device_parse_on(struct device_list *out, const char *spec,
 
 /* Appends the host devices, which use all cores of this process. There is one
  * per NUMA node ("host0", "host1") if n_rank ranks can be split evenly over the
- * nodes, else one ("host"). n_thread is the number of threads of each device,
- * as for device_parse. If it is not 0, the host has as many threads as all cpu
- * devices together, but no more than cores. If `paper`, the host is only
- * described, by l->host or by modest defaults. Sets *first to the index of the
- * first host device. */
+ * nodes, else one ("host"). n_thread is the number of threads of each cpu
+ * device, as for device_parse. If it is not 0, the host has as many threads as
+ * all cpu devices together, but no more than cores. If `paper`, the host is
+ * only described: as l->host if --device-spec has a host, else with modest
+ * defaults. Sets *first to the index of the first host device. */
 pl_status device_list_add_host(struct device_list *l, int n_rank, int n_thread,
                                bool paper, int *first, pl_err *err);
 /* Like device_list_add_host, on the cores of topology `t`. */

@@ -1,9 +1,8 @@
-/* Kernel sets: the CPU kernels, in versions for different instruction sets.
- * They are used by devices whose memory is the host's and by devices that
- * borrow the CPU's kernels. A set needs certain features of the processor
- * (machine/cpu_features.h). If a set has no kernel of its own for an operation,
- * it uses that of a set which needs fewer features. All sets but `reference`
- * give the same bits. */
+/* Kernel sets: the CPU kernels, in versions for different instruction sets. The
+ * devices of the backends cpu, sim and proc compute with them. A set needs
+ * certain features of the processor (machine/cpu_features.h). If a set has no
+ * kernel of its own for an operation, it uses that of a set which needs fewer
+ * features. All sets but `reference` give the same bits. */
 #ifndef DEVICE_KERNEL_SET_H
 #define DEVICE_KERNEL_SET_H
 

@@ -8,10 +8,10 @@
 
 /* Optional features of a GPU, as reported by its driver. */
 enum gpu_feature {
-    GPU_DOT4,  /* kernels have dot products of four bytes */
-    GPU_MMA,   /* kernels have products of byte matrices */
-    GPU_MAPS,  /* kernels access host memory in place */
-    GPU_WORDS, /* queues can store words and wait for them */
+    GPU_DOT4,  /* an instruction for the dot product of four bytes */
+    GPU_MMA,   /* instructions that multiply matrices of bytes */
+    GPU_MAPS,  /* kernels can access host memory in place */
+    GPU_WORDS, /* a queue can write a word of memory, or wait for one */
     GPU_FEATURES
 };
 
@@ -28,16 +28,16 @@ struct gpu_info {
      * driver's GPU with `index` i */
     uint64_t peers;
     uint64_t total_bytes; /* size of its memory; 0 if unknown */
-    /* free memory; list() leaves it 0 if free_memory() must be used, because
-     * the query is expensive */
+    /* free memory; gpu_driver.list() leaves it 0 if only free_memory() tells
+     * it, because that query is expensive */
     uint64_t available_bytes;
     uint64_t largest_bytes;  /* maximum size of one allocation; 0 if
                                 unlimited */
     int n_unit;              /* compute units (SMs, CUs) */
     double mem_bytes_per_s;  /* 0 if unknown */
     double float_macs_per_s; /* multiply-adds of floats; 0 if unknown */
-    double block_macs_per_s; /* multiply-adds with quantized weights; 0 if as
-                                for floats */
+    double block_macs_per_s; /* multiply-adds with quantized weights; 0 if
+                                float_macs_per_s applies */
     double launch_s;         /* time to start a kernel; 0 if unknown */
     /* the device is this machine's CPU; used as a GPU only if a -dev item names
      * its driver */

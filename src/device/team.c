@@ -21,16 +21,16 @@
 #include "base/err.h"
 
 enum {
-    AWAKE_NS = 80 * 1000, /* how long a worker spins; about the time that waking
-                             it takes */
-    SPINS = 2000,         /* polls before sleeping: at least 50 us, longer than
-                             any barrier */
+    AWAKE_NS = 80 * 1000, /* time for which a worker spins before it sleeps;
+                             about the time that waking it takes */
+    SPINS = 2000,         /* polls of a flag before sleeping: at least 50 us,
+                             longer than any barrier */
     SPINS_SHARED = 20,
     LOOK_NS = 2 * 1000 * 1000,
-    LATE_NS = 4 * 1000 * 1000, /* longer than a run of one of this process's
-                                  threads */
+    LATE_NS = 4 * 1000 * 1000, /* a sched_yield() of this length let other
+                                  processes run, not only threads of this one */
     SLEEP_FOR_NS = 100 * 1000 * 1000,
-    NAP_NS = 50 * 1000, /* the system adds about as much */
+    NAP_NS = 50 * 1000, /* nominal; the system adds about as much */
 };
 
 struct team {
@@ -243,9 +243,9 @@ void team_end(struct team *t, team_fn *fn, void *user)
     bool pinned;
     uint64_t run;
 
-    /* If the thread is already on its core, it is not pinned, which saves three
-     * system calls. The system does not move it while the other threads keep
-     * the other cores busy. */
+    /* Pins the caller's thread only if it is not on its core already, because
+     * pinning takes three system calls. The system does not move the thread
+     * while the other threads keep the other cores busy. */
     pinned = t->list[0].core >= 0 && sched_getcpu() != t->list[0].core &&
              sched_getaffinity(0, sizeof before, &before) == 0 &&
              pin(t->list[0].core);

@@ -36,16 +36,16 @@ void team_run(struct team *t, team_fn *fn, void *user);
  * This is high if each thread has its own processor, low if some share one. */
 int team_spins(const struct team *t);
 
-/* Remembers whether other processes want the processors of waiting threads.
- * Starts as zero; threads may share one. */
+/* State of team_yield(): until when threads sleep instead of yielding. Starts
+ * as zero; several threads may use one. */
 struct yielding {
-    _Atomic int64_t sleep_until; /* ns of the monotonic clock */
+    _Atomic int64_t sleep_until; /* by the monotonic clock, in ns */
 };
 
 /* Yields the processor between two polls. Returns false, without yielding, in
- * the 0.1 s after a yield that took 4 ms or more. After such a yield other
- * processes want the processor. The scheduler lets all of them run before a
- * thread that yields, but not before one that wakes up. */
+ * the 0.1 s after a yield that took 4 ms or more. So long a yield shows that
+ * other processes want the processor. The scheduler lets all of them run before
+ * a thread that yields, but not before one that wakes up. */
 bool team_yield(struct yielding *y);
 /* Yields, or sleeps for about 0.1 ms where team_yield returns false. */
 void team_pause(struct yielding *y);

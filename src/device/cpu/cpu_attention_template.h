@@ -22,15 +22,16 @@
  *
  * So a token's bits depend only on its own query and cache, however the work is
  * divided. A *task* is some consecutive tokens of one sequence and the query
- * heads that share one KV head; each pair of these is a *row*. Each block of K
- * and V is converted to float once for all rows of a task. All scores of a
- * block are computed first, then all probabilities, then all sums, so that
- * first the block's keys and then its values stay in the first-level cache.
+ * heads that share one KV head. A *row* is one of its tokens with one of its
+ * heads. Each block of K and V is converted to float once for all rows of a
+ * task. All scores of a block are computed first, then all probabilities, then
+ * all sums, so that first the block's keys and then its values stay in the
+ * first-level cache.
  *
- * If there are few (token, KV head) pairs per thread, a task is instead some of
- * the spans of one pair, so that the cache is read only once. The partial
- * results stay in the scratch of the threads, and the thread that finishes a
- * pair last merges them.
+ * If there are few pairs of a token and a KV head per thread, threads instead
+ * divide the spans of each pair, so that the cache is read only once. The
+ * partial results stay in the scratch of the threads, and the thread that
+ * finishes a pair last merges them.
  *
  * With attr.bf16, q, k, v and p are rounded to BF16 before they are multiplied.
  * bf16_pair_add() of base/bf16.h then replaces fmaf and adds two products at a
@@ -48,9 +49,10 @@
 #include "device/cpu/cpu_cache_template.h"
 
 enum {
-    TILE_ROWS = 96,  /* intended maximum of rows of a task */
-    DIRECT_ROWS = 8, /* with at most this number of rows, a task does not
-                        convert K and V, unless their codes have 4 or 5 bits */
+    TILE_ROWS = 96,  /* maximum rows of a task, unless one token has more */
+    DIRECT_ROWS = 8, /* a task with at most this number of rows multiplies the
+                        cache's elements of K and V without converting them
+                        first, unless their codes have 4 or 5 bits */
     SPAN_BLOCKS = 256 / PAGE_TOKENS, /* blocks per span */
 };
 
@@ -66,20 +68,21 @@ struct soft {
 
 /* A row of a task: one token and one query head. */
 struct row {
-    struct soft *now;  /* the span being computed */
-    struct soft *done; /* stack of merged spans, `depth` entries */
+    struct soft *now;  /* state of the span being computed */
+    struct soft *done; /* stack of states of merged spans; capacity
+                          view.depth */
     /* The query [d]. In latent attention, [d][rows] for all rows together.
      * Converted to pairs with attr.bf16, once all rows are initialized. */
     const float *q;
     float *out;          /* [e] */
-    int64_t first, last; /* visible positions */
+    int64_t first, last; /* first and last position visible to the token */
     int32_t head;
     /* Number of the token's spans before the current one, including those
      * before the task. */
     int32_t n_span;
     int32_t n_begin; /* number of spans before the task */
-    int32_t n_done;  /* entries on the stack */
-    int32_t lo, hi;  /* visible positions of the current block */
+    int32_t n_done;  /* number of entries on the stack `done` */
+    int32_t lo, hi;  /* visible positions of the current block: lo .. hi - 1 */
     bool open;
 };
 
@@ -95,14 +98,17 @@ struct view {
     bool by_pairs;
     int64_t d, e, wide;   /* wide: e rounded up to a multiple of 16 */
     int64_t wide_d;       /* d rounded up to a multiple of 16 */
-    size_t soft_bytes;    /* size of a state with its acc */
+    size_t soft_bytes;    /* size in bytes of a struct soft with its acc */
     int depth;            /* capacity of a row's stack of states */
     bool by_span;         /* threads may divide the spans of a token */
-    float *keys, *values; /* tiles of a block, converted */
-    float *key_scale, *value_scale; /* scales and minima of a block's tiles */
+    float *keys, *values; /* tiles of the current block, converted */
+    float *key_scale, *value_scale; /* scales, then minima, of the current
+                                       block's tiles */
     float *p;          /* [max_rows][64], scores, then probabilities */
-    float *turned;     /* if latent: [64][rows], scores */
-    uint32_t *latents; /* if latent: [64][wide_d / 2] pairs */
+    float *turned;     /* if latent: [64][rows], scores before they are
+                          transposed into p */
+    uint32_t *latents; /* if latent and by_pairs: [64][wide_d / 2] pairs of K
+                          for the scores */
     struct row *row;
     struct soft *soft; /* [max_rows] states of rows, then their stacks */
     int32_t *head;
@@ -121,7 +127,7 @@ static inline void times(float *x, int64_t n, lanes f)
         lanes_store(x + i, lanes_mul(lanes_load(x + i), f));
 }
 
-/* Merges the state of span b, the upper one, into a. */
+/* Merges the state b of a span into the state a of the spans just before it. */
 static inline void soft_merge(struct soft *a, struct soft *b, int64_t wide)
 {
     float m = a->m > b->m ? a->m : b->m;
@@ -178,8 +184,9 @@ static inline int clamp_lane(int i)
     return i < 0 ? 0 : i > LANES ? LANES : i;
 }
 
-/* Turns the products s[64] of query and keys into scores, with -infinity at
- * positions invisible to row r. Returns the largest score. */
+/* Turns the 64 products s[] of a query and a block's keys into scores: scales
+ * them, applies the soft cap, and sets positions invisible to row r to
+ * -infinity. Returns the largest score. */
 static inline float soft_top(const struct view *v, const struct row *r,
                              float *s)
 {
@@ -206,8 +213,9 @@ static inline float soft_top(const struct view *v, const struct row *r,
 }
 
 /* Turns the products p[n][64] of queries and a block's keys into probabilities,
- * 0 at invisible positions, and adds them to the sums l of the states of n <=
- * 16 rows. The rows are independent, so that the processor can overlap them. */
+ * 0 at invisible positions. Adds them to the sums l of the states of n <= 16
+ * rows, which it scales down first if the block raises the maximum. The rows
+ * are independent, so that the processor can overlap them. */
 static inline void soft_rows(const struct view *v, struct row *row, int64_t n,
                              float *p)
 {
@@ -299,8 +307,8 @@ static inline void row_finish(const struct view *v, struct row *r)
 /* ---- one task ------------------------------------------------------------ */
 
 /* Finds the next consecutive rows, from *i, that have a visible position in the
- * block; at most CHAIN_ROWS. Sets *i to the first of them. Returns their
- * number, or 0 if there are no more. */
+ * current block; at most CHAIN_ROWS. Sets *i to the first of them. Returns
+ * their number, or 0 if there are no more. */
 static inline int next_group(const struct view *v, int64_t n_row, int64_t *i)
 {
     int n = 0;
@@ -312,8 +320,9 @@ static inline int next_group(const struct view *v, int64_t n_row, int64_t *i)
     return n;
 }
 
-/* Computes the products q K of the n rows from `first` into v->p, for all
- * vectors of positions that contain a position visible to any of them. */
+/* Multiplies the queries of n rows from `first` by a block's keys, into v->p.
+ * Computes whole vectors of positions, those that contain a position visible to
+ * any of the rows. */
 static inline void add_scores(const struct view *v, int64_t first, int n,
                               const struct operand *keys)
 {
@@ -337,8 +346,8 @@ static inline void add_scores(const struct view *v, int64_t first, int n,
                                     .from_zero = true});
 }
 
-/* Computes the products q K of all rows into v->p, at positions lo .. hi - 1,
- * for latent attention. */
+/* Multiplies the queries of all rows by a block's keys, into v->p, at positions
+ * lo .. hi - 1, for latent attention. */
 static inline void add_latent_scores(const struct view *v, int64_t n_row,
                                      int lo, int hi,
                                      const struct operand *latents)
@@ -368,9 +377,10 @@ static inline void add_latent_scores(const struct view *v, int64_t n_row,
     }
 }
 
-/* Adds p V to acc of the n rows from `first`. Positions visible to all of these
- * rows are computed for all rows together. Positions before them (because of
- * windows) and after them (because of causality) are computed row by row. */
+/* Adds the block's values V, weighted with the probabilities in v->p, to acc of
+ * n rows from `first`. Positions visible to all of these rows are computed for
+ * all rows together. Positions before them (because of windows) and after them
+ * (because of causality) are computed row by row. */
 static inline void add_values(const struct view *v, int64_t first, int n,
                               const struct operand *values)
 {
@@ -394,7 +404,7 @@ static inline void add_values(const struct view *v, int64_t first, int n,
         all.lo += all.lo & 1;
         all.hi -= all.hi & 1;
     }
-    if (all.lo >= all.hi) /* no common position: row by row */
+    if (all.lo >= all.hi) /* no position is visible to all rows */
         all.lo = all.hi = PAGE_TOKENS;
     for (int i = 0; i < n; i++, one.a += one.lda, one.c += one.ldc) {
         one.lo = row[i].lo;
@@ -560,7 +570,9 @@ static inline void blocks_run(struct view *v, int64_t seq, int64_t kv_head,
             for (int64_t i = 0; i < n_row; i++)
                 span_close(v, &v->row[i]);
         }
-        for (int i = 0; i < 2; i++) { /* the last block is its own next one */
+        /* The last block has no successor; its own tiles are prefetched
+         * again. */
+        for (int i = 0; i < 2; i++) {
             int64_t page = pages[block + (block + 1 < end ? i : 0)];
 
             key_tile[i] = (const char *)c->in[1].data +
@@ -574,8 +586,8 @@ static inline void blocks_run(struct view *v, int64_t seq, int64_t kv_head,
     }
 }
 
-/* Computes one task: tokens t0 .. t1 - 1 of one sequence, with the query heads
- * head[n_head] of KV head kv_head. */
+/* Computes attention for one task: tokens t0 .. t1 - 1 of one sequence, with
+ * the n_head query heads `head` of KV head kv_head. */
 static inline void task_run(struct view *v, int64_t t0, int64_t t1,
                             int64_t kv_head, const int32_t *head,
                             int64_t n_head, float *q)
@@ -601,8 +613,9 @@ static inline void task_run(struct view *v, int64_t t0, int64_t t1,
 
 /* ---- scratch ------------------------------------------------------------- */
 
-/* Initializes *v, with its arrays in c->scratch. *q is set to the scratch for
- * queries. Returns the size of the scratch in bytes; c->scratch may be NULL. */
+/* Initializes *v, with its arrays in c->scratch. Sets *q to the part of the
+ * scratch for queries. Returns the size in bytes of the scratch that it needs.
+ * If c->scratch is NULL, only the size is useful. */
 static inline size_t view_init(struct view *v, const struct cpu_call *c,
                                bool latent, float **q)
 {
@@ -692,10 +705,12 @@ static inline size_t latent_attention_scratch(const struct cpu_call *c)
  * these numbers. */
 struct group {
     int64_t t, kv_head;
-    int64_t index;      /* index of the group */
-    int64_t at, n_span; /* number of the group's first span; number of its
+    int64_t index;      /* number of the group, ordered by token, then KV
+                           head */
+    int64_t at, n_span; /* number of the group's first span; count of its
                            spans */
-    int64_t first_span; /* first visible span of the sequence */
+    int64_t first_span; /* index in the sequence of the first span that the
+                           token sees */
     int64_t line;
 };
 
@@ -723,8 +738,8 @@ static inline struct cpu_part group_part(const struct view *v,
     return p;
 }
 
-/* Returns the stack on which thread c->ith + ahead keeps its results for row i
- * of a group, from span `lo` of the group. A thread has two such stacks per
+/* Returns the stack on which thread c->ith + ahead leaves its states for row i
+ * of a group, from the group's span `lo` on. A thread has two such stacks per
  * row: one for a group whose first spans are computed by other threads (lo >
  * 0), and one for the other groups. */
 static inline struct soft *kept(const struct view *v, int64_t ahead, int64_t i,
@@ -788,7 +803,8 @@ static inline void row_gather(const struct view *v, const struct group *g,
 }
 
 /* Counts n more spans of the group as finished. Returns true if all are
- * finished. Two groups share a counter, each with 32 bits. */
+ * finished. Two groups share one of the counters cpu_call.taken, each with 32
+ * bits. */
 static inline bool group_done(const struct view *v, const struct group *g,
                               int64_t n)
 {
@@ -800,7 +816,7 @@ static inline bool group_done(const struct view *v, const struct group *g,
 }
 
 /* Computes the spans `part` of a group. If all other threads have finished
- * theirs, also merges and writes the group's results. */
+ * their parts, also merges all states and writes the group's results. */
 static inline void group_run(struct view *v, const struct group *g,
                              struct cpu_part part, int64_t n_head, float *q)
 {
@@ -851,9 +867,9 @@ static inline int64_t heads_of(const struct view *v, int64_t kv)
     return n;
 }
 
-/* Returns the total number of spans of all groups if the work should be divided
- * among threads by spans. Returns 0 if not, for example because each thread
- * gets equally many groups of equal length. */
+/* Returns the total number of spans of all groups if threads should divide the
+ * spans. Returns 0 if they should divide groups or rows instead, for example
+ * because each thread gets equally many groups of equal length. */
 static inline int64_t spans_to_deal(const struct view *v)
 {
     const struct cpu_call *c = v->c;
@@ -908,7 +924,8 @@ static void attend(const struct cpu_call *c, bool latent)
     int64_t n_head = c->out.dim[1];
     int64_t n_kv = c->in[1].dim[1];
     int64_t n_part = 1, total = 0;
-    int64_t at = 0; /* twice the cost of the rows so far */
+    int64_t at = 0; /* twice the cost of the rows so far, so that half a cost is
+                       an integer */
     int64_t from, to, line;
     struct view v;
     float *q;
@@ -932,7 +949,7 @@ static void attend(const struct cpu_call *c, bool latent)
 
         for (int64_t i = 0; i < n_part; i++) {
             int64_t lo = n * i / n_part;
-            /* number of rows per token */
+            /* query heads of the KV head that belong to part i */
             int64_t rows = n * (i + 1) / n_part - lo;
             int64_t t = 0;
 

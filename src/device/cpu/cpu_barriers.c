@@ -4,7 +4,7 @@
 
 #include <stdlib.h>
 
-/* A range of memory that an instruction accesses. */
+/* A range of bytes of a region that an instruction accesses. */
 struct touched {
     enum region region;
     size_t from, to;
@@ -44,8 +44,9 @@ static bool touch(struct hazards *h, const struct touched *x)
 }
 
 /* Called when all threads synchronize before an instruction of micro-batch
- * `micro`: removes ranges accessed before. Ranges of earlier micro-batches
- * stay, because a step that lacks this micro-batch lacks the barrier, too. */
+ * `micro`: removes the ranges accessed so far, which no longer conflict. Ranges
+ * of earlier micro-batches stay, because a step that lacks this micro-batch
+ * lacks the barrier, too. */
 static void met(struct hazards *h, int micro)
 {
     int n = 0;
@@ -113,8 +114,8 @@ static bool touches(struct reach *r, const struct insn *s)
 
 /* ---- small instructions ------------------------------------------------ */
 
-/* Numbers of values and of multiply-adds that a thread computes in the time of
- * two barriers. */
+/* An instruction that computes at most this many values or multiply-adds is
+ * small: one thread needs no longer for it than two barriers take. */
 enum { FEW_VALUES = 4096, FEW_MACS = 16384 };
 
 /* Returns the number of values of a tensor in a step of a single token. */
@@ -185,9 +186,11 @@ static bool is_small(const struct insn *s, const struct prog_tensor *t)
 /* The accesses since the last barrier of all threads, in a step of a single
  * token. */
 struct singles {
-    /* ranges accessed by all threads, and by the first thread only */
+    /* ranges accessed by all threads, and those accessed by the first thread
+     * alone */
     struct hazards all, alone;
-    bool shared; /* all threads have executed an instruction */
+    bool shared; /* all threads have executed an instruction since the
+                    barrier */
     /* The first thread has synchronized with other devices, so that the other
      * threads must wait for it. */
     bool ahead;
@@ -224,7 +227,7 @@ static bool single_insn(struct singles *g, const struct insn *s,
 
     if (single_runs(s) == 0)
         return true;
-    /* all threads must have finished earlier instructions */
+    /* Before a POST all threads must have finished earlier instructions. */
     if (s->kind == INSN_POST) {
         meet = g->shared;
     } else if (s->queue == QUEUE_COPY || s->kind == INSN_WAIT) {
@@ -235,7 +238,8 @@ static bool single_insn(struct singles *g, const struct insn *s,
         for (int k = 0; k < n && !meet; k++)
             meet = clashes(&g->all, &x[k]) ||
                    (!alone && clashes(&g->alone, &x[k]));
-        if (meets && !alone) { /* the instruction is a barrier itself */
+        /* All threads synchronize in the instruction itself. */
+        if (meets && !alone) {
             meet = false;
             if (sure)
                 singles_meet(g);
@@ -266,7 +270,8 @@ static bool any_insn(struct hazards *h, const struct insn *s,
         meet = clashes(h, &x[k]);
     if (meet) {
         *out |= insn_is_barrier(s) ? 0 : CPU_BARRIER;
-        /* an instruction with a predicate may be skipped */
+        /* An instruction with a predicate may be skipped, and its barrier with
+         * it. */
         if (s->max_rows == 0)
             met(h, s->micro);
     }
@@ -300,11 +305,12 @@ bool cpu_barriers(const struct variant *c, const struct prog_tensor *t, int dev,
         bool everything;
 
         out[i] = traits(s);
-        /* copies are ordered by events */
+        /* events, not barriers, order the instructions of the copy queue */
         if (s->queue == QUEUE_COPY || insn_is_event(s)) {
             ok = single_insn(&g, s, t, NULL, 0, false, &out[i]);
             if (s->kind == INSN_POST && s->queue != QUEUE_COPY) {
-                /* devices that wait need all earlier instructions complete */
+                /* A device that waits for the event relies on all earlier
+                 * instructions. */
                 out[i] |= CPU_BARRIER;
                 if (s->max_rows == 0)
                     met(&h, s->micro);

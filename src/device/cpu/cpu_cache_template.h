@@ -14,7 +14,7 @@
 #include "quant/format.h"
 #include "quant/pack.h"
 
-enum { Q8_SIZE = 32 }; /* values of a block */
+enum { Q8_SIZE = 32 }; /* number of values of a quantization block of a cache */
 
 /* ---- cache write --------------------------------------------------------- */
 
@@ -28,7 +28,8 @@ static inline void to_q8_0(uint8_t *dst, const float *x)
     float top = lanes_top(lanes_max(lanes_abs(u), lanes_abs(v)));
     uint16_t d = f32_to_f16(top / 127.0f);
     lanes inverse = lanes_set(d != 0 ? 127.0f / top : 0.0f);
-    lanes magic = lanes_set(0x1.8p23f); /* leaves the integer in the low bits */
+    lanes magic = lanes_set(0x1.8p23f); /* the sum has the rounded value in its
+                                           low bits */
     float q[Q8_SIZE];
 
     lanes_store(q, lanes_add(lanes_mul(u, inverse), magic));
@@ -59,8 +60,8 @@ static inline float extreme(const float *x)
     return x[i];
 }
 
-/* Sets code[i] to the integer part of (x[i] - base) * inverse + offset, limited
- * to 0 .. last. */
+/* Sets code[i] to (x[i] - base) * inverse + offset, without its fraction and
+ * limited to 0 .. last. */
 static inline void to_even_codes(uint8_t code[Q8_SIZE], const float *x,
                                  float base, float inverse, float offset,
                                  int last)
@@ -78,10 +79,10 @@ static inline void to_even_codes(uint8_t code[Q8_SIZE], const float *x,
         code[i] = (uint8_t)(int)y[i];
 }
 
-/* Sets code[i] to the number of the level nearest to x[i] * inverse, the upper
- * one of two equally near. Returns the scale that fits these levels best if the
- * error of a value is weighted with its square: the sum of x^3 level over that
- * of (x level)^2, in the order of i; `d` if the latter is 0. */
+/* Sets code[i] to the index of the level nearest to x[i] * inverse, the upper
+ * one of two equally near. Returns the scale that fits the chosen levels best
+ * if errors are weighted with x^2: the sum of x^3 level over the sum of (x
+ * level)^2, each in the order of i. Returns `d` if the latter is 0. */
 static inline float to_level_codes(uint8_t code[Q8_SIZE], const float *x,
                                    float inverse, const int8_t level[16],
                                    float d)
@@ -107,11 +108,12 @@ static inline float to_level_codes(uint8_t code[Q8_SIZE], const float *x,
     return below > 0 ? above / below : d;
 }
 
-/* Encodes x[32] as one block of 4 or 5 bits a value, packed by rule r, as
- * llama.cpp's reference encoders do: for formats with a minimum the scale is
- * (max - min) / (greatest code), else the value of largest magnitude divided by
- * the level of code 0. Codes are chosen for the scale before it is rounded to
- * f16; if it rounds to 0, all values become 0 or the minimum. */
+/* Encodes x[32] as one block of 4 or 5 bits a value, packed by rule r, with the
+ * results of llama.cpp's reference encoders. For formats with a minimum the
+ * scale is (max - min) / (greatest code). For others it is the value of largest
+ * magnitude divided by the level of code 0. Codes are chosen for the scale
+ * before it is rounded to f16. If it rounds to 0, all values become 0 or the
+ * minimum. */
 static inline void to_block(const struct pack_rule *r, uint8_t *dst,
                             const float *x)
 {
@@ -124,7 +126,7 @@ static inline void to_block(const struct pack_rule *r, uint8_t *dst,
     if (has_min) {
         lanes u = lanes_load(x), v = lanes_load(x + LANES);
 
-        /* 0 - ..., so that there is no -0 */
+        /* subtracted from 0 instead of negated, so that 0 is +0 */
         base = 0 - lanes_top(lanes_sub(lanes_set(0), lanes_min(u, v)));
         d = (lanes_top(lanes_max(u, v)) - base) / (float)last;
     } else {
@@ -182,7 +184,8 @@ static inline void to_row(pl_format f, void *row, const float *x, int64_t d)
     }
 }
 
-enum { CACHE_RUN = 16 }; /* maximum number of tokens written at once */
+/* Maximum number of tokens that are converted and written together. */
+enum { CACHE_RUN = 16 };
 
 static inline size_t cache_write_scratch(const struct cpu_call *c)
 {
@@ -242,11 +245,11 @@ static inline void cache_write_run(const struct cpu_call *c)
 
 /* ---- blocks of K and V --------------------------------------------------- */
 
-/* Element types of a tile as an operand of a product. A tile is a matrix,
- * [d][64] of keys or [64][e] of values. With few rows of queries the product
- * reads the cache's own elements. With many, and always from codes of 4 or 5
- * bits, the tile is converted first: to floats, or to BF16 pairs (KIND_PAIRS),
- * where row i has the values of rows 2i and 2i + 1. */
+/* Element types of a tile of the cache as an operand of a product. A tile is a
+ * matrix, [d][64] of keys or [64][e] of values. With few rows of queries the
+ * product reads the cache's own elements. With many, and always from codes of 4
+ * or 5 bits, the tile is converted first: to floats, or to BF16 pairs
+ * (KIND_PAIRS), where row i has the values of rows 2i and 2i + 1. */
 enum kind {
     KIND_F32,
     KIND_F16,
@@ -276,12 +279,13 @@ struct operand {
     int64_t ld;         /* elements per row */
     const float *scale; /* scales of blocks: [d/32][64] or [64][e/32] */
     int64_t ld_scale;
-    ptrdiff_t ahead; /* distance in bytes to the tile that is read next */
-    /* of codes of 4 or 5 bits */
+    ptrdiff_t ahead; /* distance in bytes to the tile that is read next, for
+                        prefetching */
+    /* ---- set only for codes of 4 or 5 bits */
     const float *min;     /* minima of blocks, like `scale`; or NULL */
     const uint8_t *fifth; /* plane of fifth bits (program/cache_tile.h); or
                              NULL */
-    int8_t level[16];     /* by the lower four bits of a code */
+    int8_t level[16];     /* level of each value of a code's lower four bits */
 };
 
 static inline bool is_codes(const struct operand *o)
@@ -333,8 +337,8 @@ LANES_INLINE pairs operand_pairs(enum kind kind, const struct operand *o,
 }
 
 /* Prefetches n_vec vectors of row i, from column `col`, of the tile that is
- * read next. It is in other pages of memory, which hardware does not
- * prefetch. */
+ * read next. Hardware prefetches only within a page of memory, and that tile is
+ * in another one. */
 LANES_INLINE void operand_prefetch(enum kind kind, const struct operand *o,
                                    int64_t i, int64_t col, int n_vec)
 {
@@ -347,7 +351,9 @@ LANES_INLINE void operand_prefetch(enum kind kind, const struct operand *o,
         __builtin_prefetch(p + b, 0, 2);
 }
 
-/* Completes the operand of a tile of blocks, n rows of ld values. */
+/* Sets the fields of *o that differ for a format with quantization blocks. The
+ * tile has n rows of ld values. Writes the blocks' scales, then their minima,
+ * to scale[]. */
 static inline void operand_open_blocks(struct operand *o, pl_format f,
                                        bool values, int64_t n, int64_t ld,
                                        float *scale)
@@ -376,8 +382,9 @@ static inline void operand_open_blocks(struct operand *o, pl_format f,
 }
 
 /* Returns the operand for a cache tile of n rows of ld values. `next` is the
- * tile that is read after it. For blocks, the scales, and after them the
- * minima, are converted to floats in scale[2 * n * ld / 32]. */
+ * tile that is read after it. For formats with quantization blocks, the scales,
+ * and after them the minima, are converted to floats in scale[2 * n * ld /
+ * 32]. */
 static inline struct operand operand_open(pl_format f, bool values,
                                           const void *tile, const void *next,
                                           int64_t n, int64_t ld, float *scale)
@@ -411,7 +418,8 @@ LANES_INLINE void convert(enum kind kind, const struct operand *from,
 }
 
 /* Loads sixteen values of row i from column `col` of a tile of codes of 4 or 5
- * bits. A value is level * scale, which is exact, plus the minimum. */
+ * bits. A value is the code's level times the scale, which is exact, plus the
+ * minimum. */
 LANES_INLINE lanes codes_values(bool values, const struct operand *o, int64_t i,
                                 int64_t col)
 {
@@ -463,7 +471,8 @@ LANES_INLINE void convert_codes(bool values, const struct operand *from,
 static inline void operand_convert(struct operand *o, int64_t lo, int64_t hi,
                                    int64_t wide, float *buf)
 {
-    if (o->ld != wide) { /* never for blocks, whose rows are multiples of 32 */
+    /* Never true for quantization blocks, whose rows are multiples of 32. */
+    if (o->ld != wide) {
         struct cpu_tensor t = {.data = (void *)(uintptr_t)o->x,
                                .format = o->kind == KIND_F16    ? PL_F16
                                          : o->kind == KIND_BF16 ? PL_BF16
@@ -542,7 +551,7 @@ static inline void operand_to_pairs(struct operand *o, int64_t lo, int64_t hi,
  * .. hi - 1 of b, added to columns first .. end - 1 of c, which are multiples
  * of 16. */
 struct product {
-    const float *a; /* if `by_pairs`: BF16 pairs of values 2i, 2i + 1 */
+    const float *a; /* if `by_pairs`: BF16 pairs of columns 2i and 2i + 1 */
     int64_t lda;    /* length of a row of `a`, in floats or pairs */
     bool by_pairs;
     const struct operand *b;
@@ -553,10 +562,11 @@ struct product {
     bool from_zero; /* c is overwritten, not added to */
 };
 
-enum { CHAIN_ROWS = 6, CHAIN_VECS = 8 }; /* maxima of rows, vectors per row */
+/* Maximum rows of chain(), and vectors of columns. */
+enum { CHAIN_ROWS = 6, CHAIN_VECS = 8 };
 
-/* s[r] = fmaf(a[r][i], b[i], s[r]) for i = lo .. hi - 1 in order, where b[i]
- * are n_vec vectors of row i from column `col`. */
+/* Computes s[r] = fmaf(a[r][i], b[i], s[r]) for i = lo .. hi - 1 in order,
+ * where b[i] are the n_vec vectors of row i of p->b from column `col`. */
 LANES_INLINE void chain_floats(enum kind kind, int n_row, int n_vec,
                                const struct product *p, const float *a,
                                int64_t col, lanes s[CHAIN_ROWS][CHAIN_VECS])
@@ -582,7 +592,7 @@ LANES_INLINE void chain_floats(enum kind kind, int n_row, int n_vec,
     }
 }
 
-/* Like chain_floats, but with pairs of rows 2i and 2i + 1, which are added as
+/* Like chain_floats, but adds the products of rows 2i and 2i + 1 at a time, as
  * bf16_pair_add does. A row outside lo .. hi - 1 counts as 0. */
 LANES_INLINE void chain_pairs(enum kind kind, int n_row, int n_vec,
                               const struct product *p, const float *a,
@@ -658,8 +668,8 @@ LANES_INLINE void chain(enum kind kind, int n_row, int n_vec,
     }
 }
 
-/* Number of vectors per row that are computed together with 6, 4, 2 and 1 rows.
- * Their sums must fit in registers along with the vectors of b and one of a.
+/* Number of vectors of columns that chain() gets for 6, 4, 2 and 1 rows. The
+ * sums of all must fit in registers along with the vectors of b and one of a.
  * With AVX-512, six rows have 24 sums and 10 loads per 24 multiply-adds, so
  * that the two multipliers are the limit. */
 #ifdef LANES_AVX512
@@ -683,8 +693,8 @@ LANES_INLINE int chain_columns(enum kind kind, int n_row, int most,
     return n_row;
 }
 
-/* Computes all columns of the first of the n_row rows from `row`, as many as
- * can be computed at once. Returns the number of rows computed. */
+/* Computes all columns for some of the n_row rows from `row`: the most that fit
+ * in registers. Returns the number of rows computed. */
 LANES_INLINE int chain_pass(enum kind kind, int n_row, const struct product *p,
                             int row, bool by_pairs)
 {
@@ -724,11 +734,11 @@ LANES_INLINE void chain_all(int n_row, const struct product *p, bool by_pairs)
             break;
         case KIND_CODE_KEYS:
         case KIND_CODE_VALUES:
-            r = n_row; /* never: they have been converted */
+            r = n_row; /* never: tiles of codes are converted first */
             break;
         case KIND_PAIRS:
             r = by_pairs ? r + chain_pass(KIND_PAIRS, n_row - r, p, r, true)
-                         : n_row; /* only products with pairs have it */
+                         : n_row; /* pairs occur only in products by_pairs */
         }
     }
 }

@@ -17,13 +17,14 @@
  * A sum over d is computed as four sums c0 .. c3 by fmaf, from 0: cj adds d =
  * j, j + 4, ... in ascending order. The result is (c0 + c1) + (c2 + c3).
  *
- * This is M = gamma M; u = beta (v - M^T k); M = M + k u^T; out = M^T q /
- * sqrt(S), where both products use the M before the token's update. So the
- * update by one token and the products of the next token are one pass over M,
- * with a load, a store and four operations per element. Columns are
- * independent, so that a block of columns stays in the first-level cache for
- * all tokens. Keys and queries are normalized once for all value heads and
- * blocks of a key head. Source: gated delta rule, arXiv:2412.06464. */
+ * This is the recurrence M = gamma M; u = beta (v - M^T k); M = M + k u^T;
+ * out = M^T q / sqrt(S), arranged so that both products use the M before the
+ * token's update. So the update by one token and the products of the next token
+ * are one pass over M, with a load, a store and four operations per element.
+ * Columns are independent, so that a block of columns stays in the first-level
+ * cache for all tokens. Keys and queries are normalized once for all value
+ * heads and blocks of a key head. Source: gated delta rule,
+ * arXiv:2412.06464. */
 #ifndef DEVICE_CPU_CPU_DELTA_NET_TEMPLATE_H
 #define DEVICE_CPU_CPU_DELTA_NET_TEMPLATE_H
 
@@ -34,23 +35,24 @@
 #include <string.h>
 
 enum {
-    DELTA_TOKENS = 64, /* tokens normalized at a time; a multiple of 16 */
+    DELTA_TOKENS = 64, /* tokens of a batch, normalized together; a multiple of
+                          16 */
     DELTA_CHAINS = 4,
-    DELTA_VECTORS = 2, /* maximum vectors of columns of a pass */
+    DELTA_VECTORS = 2, /* maximum columns of a pass, in vectors of 16 */
 };
 
 /* Arguments and scratch of a thread: a batch of up to DELTA_TOKENS tokens. */
 struct delta {
     const struct cpu_delta_net *a;
     float *kn, *qn; /* [DELTA_TOKENS, d_k] */
-    float *kq;      /* [DELTA_TOKENS], products kn qn */
-    float *gamma;   /* [DELTA_TOKENS], of one value head */
-    float *m;       /* [d_k, CPU_DELTA_COLUMNS], a block of M */
+    float *kq;      /* [DELTA_TOKENS], dot products of kn and qn */
+    float *gamma;   /* [DELTA_TOKENS], decay for one value head */
+    float *m;       /* [d_k, CPU_DELTA_COLUMNS], a block of columns of M */
     int64_t tok, n; /* first token of the batch, and number of its tokens */
 };
 
-/* Rows of a block of M to read (delta_rows) or to write (delta_dst), `step`
- * floats apart. With step 0 all rows are the same. */
+/* Rows of a block of the state M, `step` floats apart: those to read
+ * (delta_rows) or to write (delta_dst). With step 0 all rows are the same. */
 struct delta_rows {
     const float *row;
     int64_t step;
@@ -68,9 +70,9 @@ struct delta_token {
     lanes pk[DELTA_VECTORS], pq[DELTA_VECTORS]; /* pk, pq */
 };
 
-/* Makes one pass over w vectors of columns of M. Reads M from src, updates it
- * by token `now` and writes it to dst; then computes the products of the
- * updated M with the key and query of token `next`. `now` or `next` may be
+/* Makes one pass over w vectors of columns of the state M. Reads M from src,
+ * updates it by token `now` and writes it to dst. Then computes the products of
+ * the updated M with the key and query of token `next`. `now` or `next` may be
  * NULL. If `ahead` is not NULL, prefetches d_k * w vectors from there. */
 LANES_INLINE void delta_pass(int64_t d_k, struct delta_rows src,
                              struct delta_dst dst,
@@ -144,7 +146,8 @@ LANES_INLINE void delta_fetch(const struct delta *x, int64_t t, int64_t head,
     }
 }
 
-/* Sets kn, qn and gamma of token t of the batch. */
+/* Sets *k to the normalized key kn, the query qn and the decay gamma of token t
+ * of the batch. */
 LANES_INLINE void delta_begin(const struct delta *x, int64_t t,
                               struct delta_token *k)
 {
@@ -153,8 +156,9 @@ LANES_INLINE void delta_begin(const struct delta *x, int64_t t,
     k->gamma = lanes_set(x->gamma[t]);
 }
 
-/* Computes the result of token t and its update u of M, from the products of t
- * with M in *k, for n columns from `col`. */
+/* Computes the result of token t and its update u of the state M, for n columns
+ * from `col`. *k has the products of M with the token's key and query, and gets
+ * u. */
 LANES_INLINE void delta_end(const struct delta *x, int64_t t, int64_t head,
                             int64_t col, int64_t n, struct delta_token *k,
                             const int w)
@@ -179,7 +183,7 @@ LANES_INLINE void delta_end(const struct delta *x, int64_t t, int64_t head,
     }
 }
 
-/* Copies n columns of all rows of M. */
+/* Copies n columns of all rows of the state M. */
 static inline void delta_copy(const struct delta *x, struct delta_rows src,
                               struct delta_dst dst, int64_t n)
 {
@@ -214,8 +218,8 @@ LANES_INLINE void delta_columns(const struct delta *x, int64_t head,
         src = m;
         dst = block;
     } else if (head + 1 < a->n_head_v) {
-        /* Prefetch this block's share of the next head's state, because in
-         * short runs it is not in the caches. */
+        /* Prefetch this block's share of the next head's state. With few tokens
+         * it would not be in the caches when its turn comes. */
         int64_t ahead = (head + 1) * a->d_k * a->d_v + a->d_k * col;
 
         read_ahead = in != NULL ? in + ahead : NULL;
@@ -237,7 +241,8 @@ LANES_INLINE void delta_columns(const struct delta *x, int64_t head,
         delta_copy(x, m, state, n);
 }
 
-/* Returns the dot product of two rows, summed as defined above. */
+/* Returns the dot product of two rows, summed in the order defined at the
+ * top. */
 static inline float delta_product(const float *x, const float *y, int64_t n)
 {
     float c[DELTA_CHAINS] = {0};
@@ -253,7 +258,8 @@ static inline float delta_product(const float *x, const float *y, int64_t n)
     return (c[0] + c[1]) + (c[2] + c[3]);
 }
 
-/* Normalizes the batch's keys and queries of a key head, and computes kq. */
+/* Normalizes the keys and queries of key head `head` for the batch's tokens,
+ * and computes their dot products kq. */
 static inline void delta_norm(const struct delta *x, int64_t head)
 {
     const struct cpu_delta_net *a = x->a;
@@ -281,7 +287,7 @@ static inline void delta_norm(const struct delta *x, int64_t head)
     }
 }
 
-/* Computes gamma of the batch's tokens for a value head. */
+/* Computes the decay gamma of the batch's tokens for value head `head`. */
 static inline void delta_decay(const struct delta *x, int64_t head)
 {
     const struct cpu_delta_net *a = x->a;
@@ -297,7 +303,7 @@ static inline void delta_decay(const struct delta *x, int64_t head)
 }
 
 /* Applies the recurrence to all tokens of the batch, for items lo .. hi - 1 of
- * a key head. */
+ * a key head. An item is a block of columns of a value head. */
 static inline void delta_items(const struct delta *x, int64_t key_head,
                                int64_t lo, int64_t hi)
 {
@@ -333,8 +339,8 @@ static inline void delta_items(const struct delta *x, int64_t key_head,
     }
 }
 
-/* Initializes *x, with its arrays in `scratch`. Returns the size of the scratch
- * in bytes; `scratch` may be NULL. */
+/* Initializes *x, with its arrays in `scratch`. Returns the size in bytes of
+ * the scratch that it needs. If `scratch` is NULL, only the size is useful. */
 static inline size_t delta_init(struct delta *x, const struct cpu_delta_net *a,
                                 void *scratch)
 {
@@ -352,8 +358,8 @@ static inline size_t delta_init(struct delta *x, const struct cpu_delta_net *a,
     return at;
 }
 
-/* Computes items first .. first + n - 1 of a run. Items are ordered by key
- * head, then by value head, then by block. */
+/* Computes items first .. first + n - 1 of a run (cpu_recurrent.h). Items are
+ * ordered by key head, then by value head, then by block of columns. */
 static void delta_net_items(const struct cpu_delta_net *a, int64_t first,
                             int64_t n, void *scratch)
 {

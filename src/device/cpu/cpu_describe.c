@@ -36,9 +36,9 @@ static pl_status add_cpu(struct device_list *l, const struct topology *t,
     return device_list_append(l, &d, it, err);
 }
 
-/* Computes part i of n of `len` items, as the index of its first item and their
- * number. Each part has at least one item; if n > len, adjacent parts have the
- * same item. */
+/* Divides `len` items into n parts. Sets *first and *count to the first item of
+ * part i and the number of its items. Each part has at least one item; if n >
+ * len, adjacent parts have the same item. */
 static void part(int len, int n, int i, int *first, int *count)
 {
     *first = (int)((int64_t)len * i / n);
@@ -68,14 +68,16 @@ static pl_status share(struct device_list *l, const struct topology *t,
             node[n_node++].first = i;
         node[n_node - 1].n++;
     }
-    if (n_dev < n_node) { /* treat all cores as one node */
+    /* With fewer devices than nodes, all cores count as one node. */
+    if (n_dev < n_node) {
         node[0].n = n;
         n_node = 1;
     }
     for (int d = 0; d < n_dev; d++) {
         int best = 0;
 
-        for (int k = 1; k < n_node; k++) /* most cores / (devices + 1) */
+        /* The node with the most cores per device, this device included. */
+        for (int k = 1; k < n_node; k++)
             if (node[k].n_dev == 0
                     ? node[best].n_dev > 0
                     : (int64_t)node[k].n * (node[best].n_dev + 1) >

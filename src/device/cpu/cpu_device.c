@@ -33,9 +33,9 @@ void device_cache_rows(pl_format f, int64_t d, int64_t n, const float *x,
 
 /* ---- the backend ------------------------------------------------------- */
 
-/* Returns true if the devices are on several NUMA nodes. On a single node,
- * memory is placed by the first thread that touches it. Without hwloc, nodes
- * are unknown and the result is false. */
+/* Returns true if the devices are on several NUMA nodes, so that their memory
+ * must be bound to nodes. On a single node their threads place it, by touching
+ * it first. Without hwloc, nodes are unknown and the result is false. */
 static bool on_several_nodes(const struct backend *b)
 {
     int node = -1;
@@ -79,7 +79,8 @@ static pl_status open_backend(struct backend *b, pl_err *err)
 
 /* ---- memory ------------------------------------------------------------ */
 
-/* Returns true if any device of the set maps host memory. */
+/* Returns true if the kernels of any device of the set access host memory in
+ * place, which must then consist of whole pages. */
 static bool is_mapped(struct device_set *s)
 {
     for (int i = 0; i < device_set_size(s); i++)
@@ -285,7 +286,8 @@ static void wait(struct backend *b)
     struct cpu_backend *c = b->own;
 
     team_end(c->team, thread_run, b);
-    /* after a failure, sizes may not be resolved */
+    /* After a failure some tensors may have sizes of an earlier step; the next
+     * step computes all again. */
     for (int i = 0; i < b->n; i++) {
         struct cpu_device *x = cpu_device_of(b->set, b->dev[i]);
 

@@ -8,11 +8,13 @@
 #include "machine/topology.h"
 
 struct cpu_device {
-    struct cpu_image image; /* must be first; see cpu_image.h */
+    struct cpu_image image; /* first, so that tests can read device.own as an
+                               image */
     unsigned char *scratch; /* owned, for all threads */
     size_t scratch_stride;  /* size of a thread's scratch in bytes */
-    bool ready;             /* the image is resolved for the step's sizes */
-    /* owned, flags of each variant's instructions (cpu_barriers.h) */
+    bool ready;             /* image.tensor[] has the step's sizes already,
+                               from the step before */
+    /* owned, by variant: the flags of its instructions (cpu_barriers.h) */
     unsigned char *how[PROG_MAX_VARIANT];
     /* Flags that threads and devices raise at barriers; see cpu_run.c. */
     struct device_flag *arrived; /* owned, [n_thread] */
@@ -22,8 +24,8 @@ struct cpu_device {
     struct cpu_steal_counter *taken;
 };
 
-/* Maximum number of instructions between two barriers in which threads help
- * each other. */
+/* Maximum number of instructions, from one barrier to the next, in which
+ * threads steal work from each other. */
 enum { CPU_STEAL_INSNS = 4 };
 
 /* Maximum number of roles of a thread of the team. A thread can serve a device,
@@ -31,7 +33,8 @@ enum { CPU_STEAL_INSNS = 4 };
  * "io". */
 enum { CPU_MAX_ROLES = 3 };
 struct cpu_thread_role {
-    int dev, ith; /* device of the set, index of the thread in that device */
+    int dev, ith; /* dev: device of the set; ith: index of a thread of that
+                     device */
 };
 struct cpu_thread_roles {
     int n;

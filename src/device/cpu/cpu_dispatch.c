@@ -23,8 +23,8 @@
 #define ARM64(init) NULL
 #endif
 
-/* The kernel sets, in ascending order of preference. A set is built on each
- * earlier set whose features are a subset of its own. */
+/* The kernel sets, in ascending order of preference. A set also uses the
+ * kernels of each earlier set whose features are a subset of its own. */
 static const struct {
     const char *name;
     unsigned needs; /* required features: bits of enum cpu_feature */

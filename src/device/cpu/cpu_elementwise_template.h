@@ -15,7 +15,7 @@
 #include <string.h>
 
 enum {
-    CHUNK = 512, /* number of elements converted at a time */
+    CHUNK = 512, /* maximum number of elements converted to float together */
     GRAIN = 64,  /* a thread's part is a multiple of this */
 };
 
@@ -141,9 +141,10 @@ struct walk {
  * row. */
 static inline void walk_init(struct walk *w, const struct cpu_call *c)
 {
-    int64_t step[2] = {1, 1}; /* strides of the next outer dimension */
+    int64_t step[2] = {1, 1}; /* strides of the operands for the next dimension
+                                 outward */
 
-    /* dim[0] is the innermost dimension */
+    /* dim[0] of *w is the innermost dimension */
     w->n_dim = 0;
     for (int i = 0; i < c->out.n_dim; i++) {
         int64_t n = c->out.dim[c->out.n_dim - 1 - i];

@@ -7,17 +7,17 @@
 #include "device/cpu/cpu_ops.h"
 
 /* The location of a row of the table: its index on this device, and the index
- * `entry` of the rank tree's result to which its rank belongs. `entry` is -1 if
- * this device does not have the row. */
+ * of the rank tree's result that contains the addend of its rank. `entry` is -1
+ * if this device does not have the row. */
 struct place {
     int64_t row;
     int entry;
 };
 
-/* Returns the number of the rank tree's result that contains the addend of
- * `rank`, or -1 if there is none. Simulates the stack of partial sums: `at`
- * follows the entry that contains `rank` when it is added to the entry
- * below. */
+/* Returns the index of the rank tree's result that contains the addend of
+ * `rank`, or -1 if there is none. Simulates the stack of partial sums: `at` is
+ * the stack entry that contains the addend, which changes when that entry is
+ * added to the one below. */
 static int entry_of(const struct rank_tree *tree, int32_t rank)
 {
     int n = 0, at = -1;
@@ -66,9 +66,10 @@ static void row_read(const struct cpu_tensor *t, int64_t row, int64_t width,
             width);
 }
 
-/* out[i, :] = table[id[i], :] + 0. Adding 0 turns -0 into 0, as the sum over
- * ranks would. If the id is out of range, or its row is on another device, all
- * results of the rank tree are zeros; else all but the one with the row are. */
+/* Computes out[i, :] = table[id[i], :] + 0. Adding 0 turns -0 into 0, as the
+ * sum over ranks would. The row is written to the result of the rank tree that
+ * contains the row's rank; the other results become zeros. All results become
+ * zeros if the id is out of range, or its row is on another device. */
 void cpu_gather_rows(const struct cpu_call *c)
 {
     const int32_t *id = c->in[1].data;

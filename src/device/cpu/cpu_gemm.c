@@ -1,4 +1,5 @@
-/* Multiplies a block of packed panels by arranged activations, pass by pass. */
+/* Multiplies a block of packed panels by arranged rows of activations, pass by
+ * pass; see cpu_gemm.h. */
 #include "device/cpu/cpu_gemm.h"
 
 #include <string.h>
@@ -58,8 +59,9 @@ void gemm_arrange(struct gemm_work *g, int64_t n_row)
                    (int)(n_row - i < m->tok ? n_row - i : m->tok));
 }
 
-/* Adds the products of units first .. end - 1 of a block to g->acc[0 .. n_row -
- * 1], pass by pass. `fresh` is that of gemm_add(). */
+/* Multiplies units first .. end - 1 (ranges of k, see cpu_gemm.h) of a block of
+ * weights by the rows in g->act, pass by pass. Adds the products to g->acc[0 ..
+ * n_row - 1]. `fresh` is that of gemm_add(). */
 static void add_units(const struct gemm_work *g, const uint8_t *panel,
                       int n_panel, int64_t first, int64_t end, int64_t n_row,
                       bool fresh)
@@ -112,6 +114,7 @@ void gemm_add(const struct gemm_work *g, const uint8_t *panel, int n_panel,
         add_units(g, panel, n_panel, unit, end, n_row, fresh);
         fresh = false;
     }
-    if (fresh) /* the rank has no units */
+    /* The rank owns no part of k here, so the sums are 0. */
+    if (fresh)
         gemm_clear(g->acc, n_row);
 }

@@ -21,39 +21,42 @@
 #include "device/cpu/cpu_kernel.h"
 
 enum {
-    GEMM_PANELS = 2,                      /* panels of a block */
-    GEMM_WIDTH = GEMM_PANELS * PACK_ROWS, /* weight rows of a block */
+    GEMM_PANELS = 2,                      /* number of panels of a block */
+    GEMM_WIDTH = GEMM_PANELS * PACK_ROWS, /* number of weight rows of a block */
 };
 
-/* One pass of a block: multiplies n_unit units of its weights by n_row rows of
- * activations. The GEMM_WIDTH sums of row j, to[j], become from[j] (0 if `from`
- * is NULL) plus the products. */
+/* One pass of a block: multiplies n_unit units of k of its weights by n_row
+ * rows of activations. The GEMM_WIDTH sums of row j, to[j], become from[j] (0
+ * if `from` is NULL) plus the products. */
 struct gemm_pass {
-    const void *weight; /* unpacked units of the first panel */
-    size_t stride;      /* distance in bytes to units of the second panel */
-    const void *act;    /* arranged rows of activations */
-    size_t act_step;    /* distance in bytes between groups of `tok` rows */
-    /* [n_row] sums before the pass; NULL for 0. Equal to `to` unless
+    const void *weight; /* unpacked units of the block's first panel */
+    size_t stride;      /* distance in bytes to those of the second panel */
+    const void *act;    /* rows of activations, arranged for the pass */
+    size_t act_step;    /* distance in bytes from `tok` rows to the next `tok`
+                           rows */
+    /* [n_row] the sums before the pass; NULL for 0. Equal to `to` unless
      * cpu_gemm.gathered. */
     float *const *from;
     float *const *to;
-    float *const *out; /* `to` of the last pass */
+    float *const *out; /* [n_row] destinations of the last pass, for
+                          prefetching */
     int64_t n_row, n_unit;
-    int64_t index, count; /* index of the pass, number of passes */
+    int64_t index, count; /* of the pass: its index, and the number of passes */
 };
 
 /* The GEMM functions of one weight format in an instruction set. */
 struct cpu_gemm {
-    int tok;      /* rows of activations multiplied together */
+    int tok;      /* number of rows of activations multiplied together */
     int min_rows; /* with fewer rows, panel calls are used */
-    int pass;     /* number of units of a pass */
+    int pass;     /* maximum number of units of k in a pass */
     /* Returns the size in bytes of an unpacked unit of one panel; a multiple of
      * 64. */
     size_t (*weight_bytes)(void);
-    /* Returns the size in bytes of an arranged unit of `tok` rows of
+    /* Returns the size in bytes of one unit of `tok` arranged rows of
      * activations; a multiple of 4. */
     size_t (*act_bytes)(void);
-    /* Unpacks units first .. first + n - 1 of a packed panel to dst. */
+    /* Unpacks units first .. first + n - 1 of a packed panel to dst. A unit is
+     * a range of k, see the top. */
     void (*unpack)(void *dst, const struct pack *p, const uint8_t *panel,
                    int64_t first, int64_t n);
     /* Arranges all units of n rows of activations x[], 1 <= n <= tok. If n <
@@ -62,10 +65,10 @@ struct cpu_gemm {
                     int n);
     void (*run)(const struct gemm_pass *p);
     /* True if sums are kept contiguous in gemm_work.sum between passes, and
-     * only the last pass writes them to their destination. The rows of a result
-     * are a page or more apart, so that they compete for a few sets of the
-     * cache in every pass. If true, `from`, `to` and `out` have n_row entries,
-     * rounded up to a multiple of `tok`. */
+     * only the last pass writes them to their destination. This pays because
+     * the rows of a result are a page or more apart, so that they compete for a
+     * few sets of the cache in every pass. If true, `from`, `to` and `out` have
+     * n_row entries, rounded up to a multiple of `tok`. */
     bool gathered;
     /* A thread calls `begin` before its first `run` of an op, and `end` after
      * the last. NULL if there is nothing to do. */
@@ -81,7 +84,7 @@ static inline int64_t gemm_chunk_units(const struct pack *p,
     return p->rule->sup == PACK_SUP_NONE ? c->n / 32 : 1;
 }
 
-/* Returns the number of units per panel that this device holds, over all
+/* Returns the number of units of k that a panel has on this device, over all
  * ranks. */
 static inline int64_t gemm_units(const struct pack *p)
 {
@@ -92,8 +95,8 @@ static inline int64_t gemm_units(const struct pack *p)
     return n;
 }
 
-/* A unit of float weights: a segment, which is values first .. first + n - 1 of
- * a chunk. */
+/* The unit of float weights, a segment of k: values first .. first + n - 1 of a
+ * chunk (quant/pack.h). */
 struct gemm_segment {
     const struct pack_chunk *chunk;
     int64_t first, n;
@@ -129,11 +132,11 @@ struct gemm_work {
     size_t act_bytes;      /* size of an arranged unit of tok rows, in bytes */
     unsigned char *weight; /* unpacked weights of one pass of a block */
     unsigned char *act;    /* arranged activations */
-    /* [n_row of gemm_work_init], rows of activations for gemm_arrange: struct
-     * q8_block, or float if weights are float. */
+    /* [n_row of gemm_work_init] rows of activations, set by the caller of
+     * gemm_arrange: struct q8_block, or float if weights are float. */
     const void **x;
-    float **acc; /* [n_row], accumulators for gemm_add */
-    float **sum; /* [n_row], sums between passes if gathered */
+    float **acc; /* [n_row] accumulators of gemm_add, set by its caller */
+    float **sum; /* [n_row] sums between passes, if `gathered` */
 };
 
 /* Sets up *g for at most n_row rows of activations, with its arrays in `memory`
@@ -145,7 +148,7 @@ size_t gemm_work_init(struct gemm_work *g, const struct cpu_gemm *gemm,
  * gemm_end() after the last. */
 void gemm_begin(const struct gemm_work *g);
 void gemm_end(const struct gemm_work *g);
-/* Arranges rows g->x[0 .. n_row - 1] in g->act. */
+/* Arranges the rows g->x[0 .. n_row - 1] of activations, in g->act. */
 void gemm_arrange(struct gemm_work *g, int64_t n_row);
 /* Multiplies the part of k that `rank` owns of a block by the activations in
  * g->act and adds the products to g->acc[0 .. n_row - 1]. `panel` is the first

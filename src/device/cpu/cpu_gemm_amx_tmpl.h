@@ -10,12 +10,12 @@
  * In addition to the names that cpu_unpack_tmpl.h requires, the including file
  * defines v_pairs_add(acc, a, b), which returns acc + v_pairs(a, b).
  *
- * Formats with super-blocks: the product S L(c) of a scale and a level has up
- * to 14 bits. It is split into two *planes* of bytes, the low 7 bits and the
- * bits above them, so that isum = sum(low) + 128 sum(high). A chunk takes 4
- * tdpbssd per plane, and one conversion to float. Q2_K, Q3_K and TQ need only
- * one plane. A *step* multiplies a chunk of 32 rows of activations by two
- * planes of one panel, or by one plane of two panels.
+ * Formats with super-blocks: the product S L(c) of a scale and a level
+ * (quant/pack.h) has up to 14 bits. It is split into two *planes* of bytes, the
+ * low 7 bits and the bits above them, so that isum = sum(low) + 128 sum(high).
+ * A chunk takes 4 tdpbssd per plane, and one conversion to float. Q2_K, Q3_K
+ * and TQ need only one plane. A *step* multiplies a chunk of 32 rows of
+ * activations by two planes of one panel, or by one plane of two panels.
  *
  * While the tdpbssd of a step run, the sums of the previous step are added to
  * the accumulators, two rows after each tdpbssd. Without this overlap the two
@@ -57,25 +57,27 @@ TMPL int planes_of(struct shape f)
     return has_chunks(f) && wide ? 2 : 1;
 }
 
-/* Returns the constant that is subtracted from S L(c) to fit a single plane,
- * and is added back later. It is 1 for Q3_K, whose S L(c) is in -124 .. 128,
- * and for TQ, which also has one plane and a bias; else 0. */
+/* Returns the constant that is subtracted from each product of scale and level
+ * to fit a single plane, and is added back later. It is 1 for Q3_K, whose
+ * products are in -124 .. 128, and for TQ, which also has one plane and a bias;
+ * else 0. */
 TMPL int owed_of(struct shape f)
 {
     return has_chunks(f) && planes_of(f) == 1 && f.bias != 0 ? 1 : 0;
 }
 
-/* The layout of an unpacked unit of a panel: a head, followed by codes; each
- * field is for 16 rows, and fields in [] are optional. The functions below
- * return offsets and sizes in bytes.
+/* The layout of an unpacked unit of a panel: a head, followed by levels; each
+ * field is for 16 rows, and fields in [] are optional. d, dmin and M are those
+ * of quant/pack.h, and c are levels. The functions below return offsets and
+ * sizes in bytes.
  *
  *   tiles    float d, [float m]; int8 c[8][64]
  *   chunks   float d, [float -dmin], [int16 pairs M, of two tiles [4] or of two
  *            halves [8]]; int8 plane[planes][8 tiles][8][64] */
 enum {
-    TILE_BYTES = 8 * ROW16, /* size of a plane of a tile */
+    TILE_BYTES = 8 * ROW16, /* size in bytes of a plane of a tile */
     PLANE_BYTES = 8 * TILE_BYTES,
-    PRODUCT_BYTES = 16 * ROW16, /* size of an operand of tdpbssd */
+    PRODUCT_BYTES = 16 * ROW16, /* size in bytes of an operand of tdpbssd */
 };
 
 TMPL int head_m(struct shape f)
@@ -96,13 +98,14 @@ TMPL int unit_size(struct shape f)
            (has_chunks(f) ? planes_of(f) * PLANE_BYTES : TILE_BYTES);
 }
 
-/* The layout of a unit of arranged activations. act_at() returns the offset in
- * bytes of the 32 values q of a row and tile.
+/* The layout of a unit of arranged activations: their values q, scales d and
+ * sums (quant/q8.h). act_at() returns the offset in bytes of the 32 values of a
+ * row and tile.
  *
  *   tiles    int8 q[TOK][32]; float d[TOK]; [float sum[TOK]]
  *   chunks   int8 q[TOK / 16][4][16][64]; float d[TOK];
  *            [int16 sum[TOK][8], of tiles, or [TOK][8][2], of halves;
- *            or int32 sum[TOK] for what is owed] */
+ *            or int32 sum[TOK] for owed_of()] */
 TMPL int act_at(int row, int tile, struct shape f)
 {
     if (!has_chunks(f))
@@ -133,8 +136,8 @@ TMPL vi weave_bytes(vh a, vh b)
     return (vi)(((vuh)a & 255) | (vuh)b << 8);
 }
 
-/* Unpacks a tile: its levels c, or, for formats with super-blocks, S L(c) split
- * into planes. */
+/* Unpacks a tile: its levels, or, for formats with super-blocks, scale times
+ * level, split into planes. */
 TMPL void unpack_planes(uint8_t *dst, const uint8_t *low,
                         const struct scales *w, vu table, struct shape f)
 {
@@ -165,7 +168,8 @@ TMPL void unpack_planes(uint8_t *dst, const uint8_t *low,
     }
 }
 
-/* Stores the minima M of tile i in the head of an unpacked unit. */
+/* Stores the minima M (quant/pack.h) of tile i in the head of an unpacked
+ * unit. */
 TMPL void unpack_minima(uint8_t *head, const struct scales *w, int i,
                         struct shape f)
 {
@@ -228,7 +232,7 @@ struct step {
     float *const *to; /* [TOK] accumulators after the step */
     /* Index of the first panel's first weight row in a row of accumulators. */
     int column;
-    bool both; /* more than 16 rows of activations are used */
+    bool both; /* there are more than 16 rows of activations */
     /* [n_soon] rows of the result that will be written soon. At most TOK / 2 of
      * them are prefetched during this step. */
     float *const *soon;
@@ -265,8 +269,9 @@ TMPL struct head head_of(const uint8_t *panel, struct shape f)
     return h;
 }
 
-/* Returns the accumulators `sum` of a panel plus the products of a chunk and
- * row t of activations, whose integer sums are `isum`. */
+/* Returns the accumulators `sum` of a panel plus the products of a chunk with
+ * row t of activations. `isum` are the products' integer sums, not scaled
+ * yet. */
 TMPL vf chunk_added(vf sum, const struct head *h, const uint8_t *x, int t,
                     vi isum, struct shape f)
 {
@@ -285,7 +290,8 @@ TMPL vf chunk_added(vf sum, const struct head *h, const uint8_t *x, int t,
     return v_fma(h->dmin * d, v_int_f(msum), sum);
 }
 
-/* Adds the sums of rows t and t + 1 of a finished step to the accumulators. */
+/* Scales the integer sums `sum` of rows t and t + 1 of activations and adds
+ * them to the accumulators. `s` is the step that computed the sums. */
 TMPL void take_rows(const struct step *s, const struct head h[2],
                     const step_sums sum, int t, struct shape f)
 {
@@ -369,10 +375,10 @@ TMPL void run_step(const struct step *s, const struct step *before,
     }
 }
 
-/* Selects the rows of the result that step `s` prefetches, because the result
- * is not in the caches. The rows are divided among the passes before the last
- * one, which writes them. If there is only one pass, the steps of 32 rows
- * prefetch the next 32 rows. */
+/* Selects the rows of the result that step `s` prefetches, because the last
+ * pass writes them and they are not in the caches. The rows are divided among
+ * the passes before the last one. If there is only one pass, the steps of 32
+ * rows prefetch the next 32 rows. */
 TMPL void fetch_soon(struct step *s, const struct gemm_pass *p, int64_t i,
                      int g, struct shape f)
 {
@@ -447,8 +453,9 @@ TMPL void take_tile(vf acc[TILE_ROWS], int32_t sum[TILE_ROWS][PACK_ROWS],
     }
 }
 
-/* Multiplies one panel by 16 rows of activations. `x` points to the values of
- * these rows in the first unit, and `x_d` to their scales. */
+/* Multiplies one panel by 16 rows of activations. `w` is the panel's first
+ * unit. `x` points to the values of these rows in the first unit, and `x_d` to
+ * their scales. */
 TMPL void run_tiles(const uint8_t *w, const uint8_t *x, const uint8_t *x_d,
                     float *const *from, float *const *to, int column,
                     int64_t n_unit, struct shape f)

@@ -48,14 +48,15 @@ TMPL bool is_large(struct shape f)
     return greatest_of(f) > 64;
 }
 
-/* Returns true if q + 128 is multiplied instead of q. */
+/* Returns true if activations are stored as q + 128, to be the unsigned operand
+ * (see the top). */
 TMPL bool is_lifted(struct shape f)
 {
     return !is_large(f) && (f.bias != 0 || f.table);
 }
 
-/* Returns the number of dwords of a fold. Each dword adds two products to each
- * int16, and the fold's sum must fit. */
+/* Returns the number of dwords (four values of a row) of a fold. Each dword
+ * adds two products to each int16, and the fold's sum must fit. */
 TMPL int fold_of(struct shape f)
 {
     int fit = INT16_MAX / (2 * 127 * greatest_of(f));
@@ -66,8 +67,9 @@ TMPL int fold_of(struct shape f)
 }
 
 /* The layout of an unpacked unit of a panel: a head, followed by tiles; each
- * field is for 16 rows, and fields in [] are optional. The functions below
- * return offsets and sizes in bytes.
+ * field is for 16 rows, and fields in [] are optional. d, dmin, S and M are
+ * those of quant/pack.h, c are levels or codes, and init are the start values
+ * of the folds. The functions below return offsets and sizes in bytes.
  *
  *   head     float d, [float -dmin, or d of the second half],
  *            [int16 pairs M, of two tiles [4] or of two halves [8]]
@@ -147,7 +149,8 @@ TMPL void unpack_codes(uint8_t *dst, const uint8_t *low, vu table,
     }
 }
 
-/* Stores the minima M of tile i in the head of an unpacked unit. */
+/* Stores the minima M (quant/pack.h) of tile i in the head of an unpacked
+ * unit. */
 TMPL void unpack_m(uint8_t *head, const struct scales *w, int i, struct shape f)
 {
     uint8_t *m = head + head_m(f) + ROW16 * (has_half_min(f) ? i : i / 2);
@@ -204,14 +207,15 @@ TMPL void deal_tile(uint8_t *unit, const struct q8_block *const x[TOK],
 
 /* ---- products ------------------------------------------------------------ */
 
-/* Prevents the compiler from reordering additions across this point. It would
- * build trees of additions and spill the sums to memory. */
+/* Prevents the compiler from reordering additions across this point. Else it
+ * would build trees of additions and spill the sums to memory. */
 #define HOLD(v) __asm__("" : "+x"(v))
 /* Forces an array to be stored in memory, because all registers are needed for
  * other values. */
 #define IN_MEMORY(array) __asm__("" : "+m"(array))
 
-/* Returns the int16 scale pairs (S, S) of dword i of a tile, for vpmaddwd. */
+/* Returns the integer scales S of dword i of a tile as int16 pairs (S, S), for
+ * vpmaddwd. */
 TMPL __m256i scale_at(const uint8_t *tile, int i, struct shape f)
 {
     if (!has_scale(f))
@@ -219,8 +223,8 @@ TMPL __m256i scale_at(const uint8_t *tile, int i, struct shape f)
     return (__m256i)get(tile + (has_halves(f) && i >= 4 ? ROW16 : 0));
 }
 
-/* Adds one fold of a tile, which begins at dword `first`, times its scale to
- * isum[][]. */
+/* Multiplies the fold of a tile that begins at dword `first` by the rows of
+ * activations. Adds the scaled sums to isum[row][vector]. */
 TMPL void add_fold(vi isum[TOK][VECTORS], const uint8_t *tile, const uint8_t *x,
                    int first, const int n_tok, struct shape f)
 {
@@ -262,8 +266,8 @@ TMPL void add_fold(vi isum[TOK][VECTORS], const uint8_t *tile, const uint8_t *x,
     }
 }
 
-/* Adds the scaled products of a tile with large levels (is_large) to
- * isum[][]. */
+/* Multiplies a tile with large levels (is_large) by the rows of activations.
+ * Adds the scaled products to isum[row][vector]. */
 TMPL void add_large(vi isum[TOK][VECTORS], const uint8_t *tile,
                     const uint8_t *x, const int n_tok, struct shape f)
 {
@@ -407,8 +411,8 @@ TMPL void add_unit_of_chunk(vf acc[TOK][VECTORS], const uint8_t *w,
     add_scaled(acc, isum, w + ROW16, x + act_d(f), n_tok);
 }
 
-/* Multiplies n_unit units of a panel, from `w`, by n_tok rows of activations,
- * from `x`. The accumulators of row t are at at[t]. */
+/* Multiplies n_unit unpacked units of a panel, from `w`, by n_tok arranged rows
+ * of activations, from `x`. The accumulators of row t are at at[t]. */
 TMPL void run_panel(const uint8_t *w, const uint8_t *x, float *const *at,
                     int64_t n_unit, const int n_tok, struct shape f)
 {

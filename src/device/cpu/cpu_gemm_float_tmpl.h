@@ -117,7 +117,7 @@ TMPL void run_segments(const uint8_t *w, size_t step, const float *x,
     }
 }
 
-/* Multiplies a block of weights by n <= SEGMENT_TOK rows of activations. */
+/* Multiplies a block of two panels by n <= SEGMENT_TOK rows of activations. */
 static void segments_block(const void *weight, size_t stride, const void *act,
                            float *const *acc, int64_t n, int64_t n_unit)
 {

@@ -4,14 +4,14 @@
  *   TOK, MIN_ROWS          .tok and .min_rows
  *   TILE_PASS, CHUNK_PASS  .pass of formats without and with super-blocks
  *   unit_size, act_size    bytes of a panel's unit, and of arranged activations
- *   unpack_tile            unpacks rows W * h and on of tile i of a unit, from
- *                          their scales and low plane; without `float d, [float
- *                          dmin, or d of the second half]`, with which each
- *                          unit begins
+ *   unpack_tile            unpacks the W weight rows of vector h of tile i of a
+ *                          unit, from their scales and low plane; without
+ *                          `float d, [float dmin, or d of the second half]`,
+ *                          with which each unit begins
  *   deal_tile              arranges tile i of a unit of TOK rows of
  *                          activations, one block of each, without `d`
  *   gemm_products          .run
- *   GEMM_STATE             .begin and .end, if any
+ *   GEMM_STATE             .begin, .end and .gathered, if any
  *   GEMM_TWO_D(X)          empty if formats of SHAPES_TWO_D use panel calls
  *
  * Float formats come from cpu_gemm_float_tmpl.h. */
@@ -51,9 +51,9 @@ TMPL void gemm_unpack(uint8_t *dst, const struct pack *p, const uint8_t *panel,
                 if (has_two_d(f))
                     put(dst + ROW16 + 4 * W * h, (vi)w.d1);
             }
-            /* Prefetches this panel's data of the next pass, or the next block
-             * if this pass is the last, to be loaded while the current data is
-             * multiplied. */
+            /* Prefetches this panel's data of the next pass. If this pass is
+             * the last, prefetches the next block's instead. The data is loaded
+             * while the current pass is multiplied. */
             for (int b = 0; b < rule->tile_bytes; b += 64)
                 __builtin_prefetch(tile + ahead + b, 0, 2);
         }

@@ -19,8 +19,8 @@ enum { TOK = 4, MIN_ROWS = 16, TILE_PASS = 16, CHUNK_PASS = 2 };
 /* ---- shapes -------------------------------------------------------------- */
 
 /* The layout of an unpacked unit of a panel; each field is for 16 rows, and
- * fields in [] are optional. The functions below return offsets and sizes in
- * bytes.
+ * fields in [] are optional. d, dmin, S and M are those of quant/pack.h. The
+ * functions below return offsets and sizes in bytes.
  *
  *   float d, [float -dmin, or d of the second half]; tiles of
  *       [int32 S [1 or 2]], [int16 pairs (M0, M1)], int8 level[512]
@@ -63,7 +63,8 @@ TMPL int act_size(struct shape f)
 
 /* ---- differences between SDOT and SMMLA ---------------------------------- */
 
-enum { ROWS = 8 / W }; /* vectors of weight rows multiplied together */
+/* Number of vectors of weight rows that are multiplied together. */
+enum { ROWS = 8 / W };
 
 #ifdef __ARM_FEATURE_MATMUL_INT8
 
@@ -95,7 +96,7 @@ TMPL void deal_values(uint8_t *dst, const struct q8_block *const x[TOK],
 TMPL void dots(int32x4_t dot[TOK][ROWS], const uint8_t *levels,
                const uint8_t *x, int first, int n)
 {
-    /* each vector is for 2 weight rows and 2 rows of x */
+    /* sum[r][p] is for weight rows 2r, 2r + 1 and rows 2p, 2p + 1 of x */
     int32x4_t sum[2 * ROWS][TOK / 2];
 
     UNROLL
@@ -217,7 +218,8 @@ TMPL void deal_tile(uint8_t *unit, const struct q8_block *const x[TOK],
 /* ---- products ------------------------------------------------------------ */
 
 /* Adds the sum of products of dwords first .. first + n - 1 of a tile, times
- * the scale, to isum[t][h]. */
+ * the integer scale at `scale`, to isum[t][h], for row t of activations and
+ * vector h of weight rows. */
 TMPL void add_scaled(vi isum[TOK][ROWS], const uint8_t *levels,
                      const uint8_t *x, const uint8_t *scale, int first, int n)
 {

@@ -1,8 +1,10 @@
-/* Code for units (cpu_gemm.h) that all cpu_gemm_*_tmpl.h share. They include it
- * at their top, after cpu_unpack_tmpl.h and the definition of TOK. */
+/* Functions for *units*, the ranges of k defined in cpu_gemm.h. Every
+ * cpu_gemm_*_tmpl.h includes this file at its top. It needs cpu_unpack_tmpl.h,
+ * and TOK, the number of rows of activations that a GEMM multiplies
+ * together. */
 #include "device/cpu/cpu_gemm.h"
 
-/* Returns the number of tiles of a full unit. */
+/* Returns the number of tiles of a full unit: 8 of a chunk, else 1. */
 TMPL int tiles_of(struct shape f)
 {
     return has_chunks(f) ? 8 : 1;
@@ -10,8 +12,9 @@ TMPL int tiles_of(struct shape f)
 
 /* The position of a unit in a packed panel and in a row of activations. */
 struct gemm_unit {
-    size_t off;    /* offset in a packed panel */
-    int64_t block; /* first block in a row of activations */
+    size_t off;    /* offset in bytes in a packed panel */
+    int64_t block; /* index of its first struct q8_block in a row of
+                      activations */
     /* number of tiles present; a chunk may have fewer than tiles_of() */
     int n_tile;
 };
@@ -26,13 +29,15 @@ TMPL struct gemm_unit gemm_unit_at(const struct pack *p, int64_t u,
 }
 
 enum {
-    ROW16 = 4 * PACK_ROWS, /* size of one dword of each of 16 weight rows */
-    TOK4 = 4 * TOK, /* size of one dword of each of TOK rows of activations */
+    ROW16 = 4 * PACK_ROWS, /* size in bytes of one dword of each of 16 weight
+                              rows */
+    TOK4 = 4 * TOK,        /* size in bytes of one dword of each of TOK rows of
+                              activations */
 };
 
 /* The layout of an arranged unit of activations: int8 x[tiles][32 TOK]; float
- * d[TOK]; then data that depends on the kernel set. These return the offsets in
- * bytes of d and of that data. */
+ * d[TOK]; then data that depends on the kernel set. The functions return the
+ * offsets in bytes of d and of that data. */
 TMPL int act_d(struct shape f)
 {
     return tiles_of(f) * 8 * TOK4;

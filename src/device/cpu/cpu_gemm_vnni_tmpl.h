@@ -34,15 +34,15 @@ TMPL int lift_of(struct shape f)
     return is_wide(f) ? 128 : f.bias;
 }
 
-/* Returns lift - bias for formats whose lift differs from their bias, else
- * 0. */
+/* Returns lift - bias for the formats in which they differ, else 0.
+ * run_chunks() adds the difference back, times scale and sum of activations. */
 TMPL int owed_of(struct shape f)
 {
     return f.sub == PACK_SUB_U8_MIN ? lift_of(f) : 0;
 }
 
-/* Returns true if the format's sums of folds are multiplied by the scale with
- * vpdpwssd. */
+/* Returns true if vpdpwssd multiplies the format's sums of folds by the
+ * scale. */
 TMPL bool is_folded(struct shape f)
 {
     return has_chunks(f) && !f.table;
@@ -61,8 +61,10 @@ TMPL int folds_of(struct shape f)
 }
 
 /* The layout of an unpacked unit of a panel: a head, followed by tiles; each
- * field is for 16 rows, and fields in [] are optional. The functions below
- * return offsets and sizes in bytes.
+ * field is for 16 rows, and fields in [] are optional. d, dmin, S and M are
+ * those of quant/pack.h, c are codes minus the lift, init are the start values
+ * of the folds, and `owed` is owed_of(). The functions below return offsets and
+ * sizes in bytes.
  *
  *   tiles    float d, [float m, or d of the second half]; int32 init [folds];
  *            int8 c[8][64]
@@ -124,7 +126,7 @@ TMPL int act_size(struct shape f)
 /* ---- unpacking ----------------------------------------------------------- */
 
 /* Unpacks a tile: its codes minus the lift, the start values of its folds'
- * sums, and its scales. */
+ * sums, and its integer scales. */
 TMPL void unpack_codes(uint8_t *dst, const uint8_t *low, const struct scales *w,
                        vu table, struct shape f)
 {
@@ -300,7 +302,8 @@ TMPL void run_tiles(const uint8_t *w, size_t step, const uint8_t *x,
     }
 }
 
-/* Adds the scaled sum of products of one tile to isum[][]. */
+/* Multiplies one tile by the rows of activations. Adds the scaled sums of
+ * products to isum[row][vector]. */
 TMPL void add_tile(vi isum[TOK][VECTORS], const uint8_t *tile, size_t step,
                    const uint8_t *x, const int n_tok, struct shape f)
 {
@@ -393,7 +396,9 @@ TMPL void gemm_products(const struct gemm_pass *p, struct shape f)
     float nowhere[GEMM_WIDTH] = {0};
 
     for (; n_row > 0; n_row -= TOK, to += TOK, x += p->act_step) {
-        if (!p->from) /* not all rows at once, because they may be far apart */
+        /* Clears rows just before they are used, not all at once, because they
+         * may be far apart in memory. */
+        if (!p->from)
             gemm_clear(to, n_row < TOK ? n_row : TOK);
         for (int row = 0; row < GEMM_WIDTH; row += VECTORS * W) {
             const uint8_t *panel = w + (size_t)(row / PACK_ROWS) * p->stride;

@@ -96,8 +96,9 @@ static void fill(struct cpu_call *c, const struct insn_kernel *k)
 
 /* Returns the tensor of the call that argument i of the instruction sets: the
  * result for i = 0, else the next operand. Returns NULL if the argument is the
- * quantized form of the first operand or the token table. If the result is
- * updated, the caller also adds it as the first operand. */
+ * token table or the quantized form of the first operand, which are not
+ * operands of the call. If the kernel updates its result, the caller also adds
+ * the result as the first operand. */
 static struct cpu_tensor *place(struct cpu_call *c, const struct insn_kernel *k,
                                 const struct prog_tensor *t, int i)
 {
@@ -115,7 +116,8 @@ void cpu_image_kernel(const struct cpu_image *m, const struct insn *st,
 {
     static const struct cpu_tensor absent;
     const struct insn_kernel *k = &st->kernel;
-    /* a cache or state that the kernel accesses */
+    /* the cache or state that the kernel accesses; its pool selects the page
+     * table */
     const struct prog_tensor *memory = NULL;
     struct token_table table;
     struct cpu_call c;
@@ -193,8 +195,8 @@ void cpu_image_count(const struct cpu_image *m, struct device *d,
 
 /* ---- scratch ----------------------------------------------------------- */
 
-/* Returns the maximum scratch size in bytes that a thread needs if `least` to
- * `most` threads execute the instruction. */
+/* Returns the scratch size in bytes that a thread needs for the instruction:
+ * the maximum over `least` to `most` threads that execute it together. */
 static size_t kernel_scratch(const struct cpu_kernels *table,
                              const struct program *p, const struct insn *st,
                              int least, int most)
@@ -268,7 +270,7 @@ enum activations cpu_image_activations(const struct device_desc *d,
 }
 
 /* Returns true if the weight of a matrix product is packed, and its activations
- * are quantized or not as the kernel set requires. */
+ * are in the form that the kernel set requires: quantized or not. */
 static bool reads_forms(const struct device_desc *d,
                         const struct device_options *opt,
                         const struct insn_kernel *k,

@@ -25,10 +25,11 @@ struct cpu_image {
     const struct cpu_kernels *kernels; /* borrowed */
     struct device_set *set; /* borrowed; gives access to the memory of other
                                devices */
-    unsigned char *base[REGION_COUNT]; /* borrowed, the device's allocations */
+    unsigned char *base[REGION_COUNT]; /* borrowed; address of each region of
+                                          the device */
     struct cpu_tensor *tensor;         /* owned, [prog->n_tensor] */
-    /* Bit mask of the micro-batches whose sizes have changed; dims of their
-     * tensors must be computed again. */
+    /* Bit i is set if the sizes of micro-batch i have changed, so that the dims
+     * of its tensors must be computed again. */
     uint32_t resize;
     /* By micro-batch, the sizes for which the tensors' dims were computed. */
     struct graph_sizes sizes[PROG_MAX_MICRO];
@@ -36,15 +37,15 @@ struct cpu_image {
     size_t scratch_stride;
 };
 
-/* Sets up the image of d's program; m->base[] must be set. cpu_image_fini
- * accepts partly initialized images. */
+/* Sets up the image of the program of `d`. The caller must have set m->base[].
+ * cpu_image_fini accepts partly initialized images. */
 pl_status cpu_image_init(struct cpu_image *m, struct device_set *set,
                          const struct device *d, const struct cpu_kernels *k,
                          pl_err *err);
 void cpu_image_fini(struct cpu_image *m);
 
 /* Copies the sizes of a step to the image. Returns true if they have changed,
- * so that cpu_image_resolve must be called. */
+ * so that cpu_image_resolve must be called before the step. */
 bool cpu_image_sizes(struct cpu_image *m, const struct device_run *run);
 /* Computes the dims of all tensors for the sizes of the step. */
 void cpu_image_resolve(struct cpu_image *m);
@@ -73,13 +74,13 @@ enum { CPU_PARTS = 3 };
 size_t cpu_image_parts_scratch(const struct device_options *opt,
                                const struct program *p);
 
-/* Executes part ith of nth of an instruction of any type that accesses memory.
+/* Executes part ith of nth of an instruction; does nothing for a POST or WAIT.
  * `taken` is for kernels; see cpu_call. */
 void cpu_image_insn(const struct cpu_image *m, const struct insn *st,
                     void *scratch, int ith, int nth,
                     struct cpu_steal_counter *taken);
-/* Execute part ith of nth of a kernel, a collective (MERGE), a transfer or a
- * PAGES instruction, for backends that handle each type differently. */
+/* Execute part ith of nth of an instruction of one type: a kernel, a MERGE, a
+ * transfer or PAGES. For backends that handle each type differently. */
 void cpu_image_kernel(const struct cpu_image *m, const struct insn *st,
                       void *scratch, int ith, int nth,
                       struct cpu_steal_counter *taken);
@@ -95,7 +96,7 @@ void cpu_image_pages(const struct cpu_image *m, const struct insn *st, int ith,
 /* Returns the number of bytes that a PULL or PUSH moves in this step. */
 double cpu_image_copy_bytes(const struct cpu_image *m, const struct insn *st);
 /* Returns the time in seconds that a PULL or PUSH takes on its slowest link; 0
- * if links are simulated as infinitely fast. */
+ * if the links take no time. */
 double cpu_image_copy_seconds(const struct cpu_image *m, const struct insn *st);
 /* Returns the latency in seconds until the first byte of a PULL or PUSH
  * arrives. */
@@ -104,9 +105,10 @@ double cpu_image_latency(const struct cpu_image *m, const struct insn *st);
 void cpu_image_count(const struct cpu_image *m, struct device *d,
                      const struct insn *st);
 
-/* ---- internal to these files - */
+/* ---- used only by cpu_image.c, cpu_merge.c and cpu_pages.c - */
 
-/* Returns the address of a tensor of device `dev`, to read it in place. */
+/* Returns the address of a tensor of device `dev`, whose memory this device may
+ * read in place. */
 static inline const unsigned char *cpu_image_source(const struct cpu_image *m,
                                                     int dev, int tensor)
 {

@@ -37,8 +37,8 @@ struct cpu_tensor {
     const struct pack *pack; /* NULL if not packed */
 };
 
-/* Counts the items of a thread's part of an instruction that have been taken,
- * by the thread itself or by threads that help it. The alignment keeps other
+/* Counts how many items of a thread's part of an instruction have been taken,
+ * by the thread itself or by threads that steal them. The alignment keeps other
  * data off its cache lines, as for a device_flag. */
 struct cpu_steal_counter {
     _Alignas(128) _Atomic int64_t n;
@@ -52,26 +52,27 @@ struct cpu_call {
     /* in[0] quantized to 8 bits, [rows, k/32]; NULL if the kernel reads in[0]
      * as floats. */
     const struct q8_block *q8;
-    /* the token table for attention and cache_write; NULL for other ops */
+    /* the token table, for kernels that access caches or states; else NULL */
     const struct token_table *table;
-    /* For attention: the local KV head of each local query head. NULL for other
-     * ops. */
+    /* For attention: the local KV head of each local query head. For delta_net:
+     * the local key head of each local value head. NULL for other kernels. */
     const int32_t *head_map;
-    struct rank_tree tree; /* the ranks and additions of a matrix product */
-    /* [n_span], the intervals that this device holds of a split dimension. That
-     * is the rows of the table for gather_rows, the summed dimension for sum,
-     * and the last dimension for quantize, whose chunks share a scale. NULL for
-     * other ops. */
+    struct rank_tree tree; /* for a contraction, gather_rows or sum: the ranks
+                              whose addends the call computes, and how they are
+                              summed */
+    /* [n_span] intervals that this device holds of a split dimension: of the
+     * table's rows for gather_rows, of the summed dimension for sum, and of the
+     * last dimension for quantize, whose chunks then share a scale. NULL for
+     * other kernels. */
     const struct rank_span *span;
     int n_span;
     const struct kernel_custom *custom; /* definition of a custom op, else
                                            NULL */
     size_t out_stride; /* bytes from one result of `tree` to the next */
     void *scratch;     /* scratch of this thread, cpu_entry.scratch() bytes,
-                      64-aligned */
+                          64-aligned */
     int ith, nth;
-    /* [nth] counters for cpu_steal.h, or NULL if threads do not help each
-     * other. */
+    /* [nth] counters for cpu_steal.h, or NULL if threads do not steal work. */
     struct cpu_steal_counter *taken;
     /* Distance in bytes from a thread's scratch to the next thread's; read only
      * if `taken` is not NULL. */
@@ -82,17 +83,19 @@ typedef void cpu_kernel(const struct cpu_call *c);
 
 struct cpu_entry {
     cpu_kernel *run;
-    /* Returns the scratch size in bytes that a thread needs for a call of at
-     * most these sizes; data pointers and the token table in *c are not set
-     * yet. NULL if the kernel needs no scratch. */
+    /* Returns the scratch size in bytes that a thread needs for calls whose
+     * sizes are at most those of *c. Data pointers and the token table in *c
+     * are not set yet. NULL if the kernel needs no scratch. */
     size_t (*scratch)(const struct cpu_call *c);
 };
 
 struct cpu_kernels {
     enum kernel_set kernel_set;
-    struct cpu_entry kernel[KERNEL_COUNT]; /* run is NULL if not in the set */
+    struct cpu_entry kernel[KERNEL_COUNT]; /* run is NULL if the set lacks the
+                                              kernel */
     struct cpu_entry bf16[KERNEL_COUNT];   /* for calls with attr.bf16 */
-    bool float_activations;                /* no kernel reads q8 blocks */
+    bool float_activations;                /* all kernels read activations as
+                                              floats, not as q8 blocks */
     /* Quantizes activations, with the same bits as q8_encode(). */
     void (*q8)(struct q8_block *dst, const float *src, int64_t n,
                int64_t share);

@@ -1,8 +1,8 @@
-/* Vectors of sixteen pairs of BF16 (base/bf16.h), for products of pairs. If
- * compiled for AVX512_BF16 they use the processor's instructions. Otherwise
- * they are plain C, which is the specification. The plain C form serves only
- * the generic kernel set. The other sets have no BF16 kernels (LANES_HAVE_BF16
- * is 0). */
+/* Vectors of sixteen pairs of BF16 (base/bf16.h), for products of pairs. Files
+ * compiled for AVX512_BF16 use the processor's instructions. Others have plain
+ * C, which is the specification, but only the generic kernel set uses it. The
+ * other vector sets have no BF16 kernels, so LANES_HAVE_BF16 is 0 in their
+ * files. */
 #ifndef DEVICE_CPU_CPU_LANES_BF16_H
 #define DEVICE_CPU_CPU_LANES_BF16_H
 
@@ -96,7 +96,8 @@ LANES_INLINE void pairs_store(uint32_t *p, pairs a)
     memcpy(p, a.x, sizeof a.x);
 }
 
-/* Returns a & mask for each pair, of which each half is 16 bits. */
+/* Returns the bitwise AND of each pair and `mask`. The low 16 bits of a pair
+ * are its first value. */
 LANES_INLINE pairs pairs_and(pairs a, uint32_t mask)
 {
     for (int i = 0; i < LANES; i++)
@@ -104,8 +105,8 @@ LANES_INLINE pairs pairs_and(pairs a, uint32_t mask)
     return a;
 }
 
-/* Returns pairs of the 32 values v of `a` followed by `b`: pair i is v[step *
- * i] and v[step * i + apart]. */
+/* Returns sixteen pairs of the 32 values v[] of `a` and then `b`. Pair i
+ * consists of v[step * i] and v[step * i + apart]. */
 LANES_CALLED pairs pairs_from(lanes a, lanes b, int step, int apart)
 {
     float v[2 * LANES];

@@ -21,7 +21,7 @@ LANES_INLINE codes codes_load(const void *p)
     return _mm_loadu_si128(p);
 }
 
-/* Returns p[0] in the first eight bytes and p[1] in the others. */
+/* Returns eight bytes that are p[0], followed by eight that are p[1]. */
 LANES_INLINE codes codes_spread(const uint8_t *p)
 {
     return _mm_unpacklo_epi64(codes_set(p[0]), codes_set(p[1]));
@@ -34,14 +34,14 @@ LANES_INLINE codes codes_nibbles(codes a, int shift)
                          codes_set(15));
 }
 
-/* Returns level[c] for each byte c = 0 .. 15. */
+/* Returns level[c] in place of each byte c = 0 .. 15. */
 LANES_INLINE codes codes_levels(const int8_t level[16], codes a)
 {
     return _mm_shuffle_epi8(codes_load(level), a);
 }
 
-/* Adds 16 to each byte in which `bits` has a bit of `mask`, which has one bit a
- * byte. */
+/* Adds 16 to each byte of `a` whose fifth bit is set: where the bit of `mask`,
+ * one in each byte, is set in `bits`. */
 LANES_INLINE codes codes_fifth(codes a, codes bits, codes mask)
 {
     __m128i is = _mm_cmpeq_epi8(_mm_and_si128(bits, mask), mask);

@@ -14,7 +14,7 @@
 #include "device/cpu/cpu_ops.h"
 
 enum {
-    BATCH = 64, /* rows of activations of a batch */
+    BATCH = 64, /* maximum rows of activations of a batch */
     /* Minimum capacity of a stack of subtree sums. It suffices for any interval
      * of 64 ranks, which has at most 6 complete subtrees at each end. */
     MIN_DEPTH = 16,
@@ -32,11 +32,12 @@ static int64_t min64(int64_t a, int64_t b)
 struct weight {
     const uint8_t *data;
     size_t matrix_bytes, panel_bytes;
-    int64_t n, n_panel; /* rows and panels of one matrix */
-    int panels;         /* maximum panels of a panel call */
+    int64_t n, n_panel; /* rows and panels of each matrix */
+    int panels;         /* maximum number of panels in a panel call */
     bool q8;
     cpu_panel_fn *multiply;
-    const struct cpu_gemm *gemm; /* NULL if the format has none */
+    const struct cpu_gemm *gemm; /* NULL if the instruction set has no GEMM for
+                                    the format */
     void (*add)(float *out, const float *a, const float *b, int64_t n);
 };
 
@@ -48,8 +49,8 @@ static const struct cpu_gemm *gemm_of(const struct cpu_matmul_isa *isa,
     return isa->gemm && isa->gemm[f].run ? &isa->gemm[f] : NULL;
 }
 
-/* Returns the weight operand in[1]. Sets the fields of *s that are the same in
- * all panel calls of the op. */
+/* Returns the weight operand in[1]. Initializes *s with the arguments that are
+ * the same in all panel calls of the op. */
 static struct weight weight_of(const struct cpu_call *c,
                                const struct cpu_matmul_isa *isa,
                                struct cpu_panel_args *s)
@@ -88,8 +89,8 @@ static struct weight weight_of(const struct cpu_call *c,
     return w;
 }
 
-/* The activations in[0] as rows of all k that this device has, float or struct
- * q8_block. */
+/* The activations in[0]: rows of float or struct q8_block, each with all values
+ * of k that this device has. */
 struct rows {
     const uint8_t *data;
     size_t row_bytes;
@@ -121,9 +122,9 @@ static int panels_of(const struct weight *w, int64_t n_tok)
     return (int)(n < 1 ? 1 : min64(n, w->panels));
 }
 
-/* Returns the number of panels at whose multiples threads divide the n_panel
- * panels. If there are enough panels for all threads, that is the number of
- * panels of a panel call. */
+/* Returns the number of panels that a thread's part of the n_panel panels is a
+ * multiple of. If there are enough panels for all threads, that is the number
+ * of panels of a panel call, else 1. */
 static int64_t panel_grain(const struct cpu_call *c, const struct weight *w,
                            int64_t n_tok, int64_t n_panel)
 {
@@ -132,9 +133,9 @@ static int64_t panel_grain(const struct cpu_call *c, const struct weight *w,
     return n_panel >= (int64_t)4 * n * c->nth ? n : 1;
 }
 
-/* Sets the fields of *s for a call that begins at panel `panel` of matrix
- * `matrix`. next_matrix and next_panel are those of the call after it, which
- * are prefetched. */
+/* Sets the arguments in *s of a call that begins at panel `panel` of matrix
+ * `matrix`. The next call begins at panel next_panel of matrix next_matrix; its
+ * panels are prefetched. */
 static void panel_set(struct cpu_panel_args *s, const struct weight *w,
                       int64_t matrix, int64_t panel, int64_t next_matrix,
                       int64_t next_panel)
@@ -168,8 +169,9 @@ static float *stack_push(struct stack *s)
     return memset(stack_take(s), 0, (size_t)s->n * sizeof(float));
 }
 
-/* Called when the newest entry holds the addend of `item`. Adds the topmost two
- * entries as often as subtrees are complete with this addend. */
+/* Called when the top entry holds the addend of `item`. Adds up the two topmost
+ * entries item->n_add times: once for each subtree that this addend
+ * completes. */
 static void stack_fold(struct stack *s, const struct tree_addend *item)
 {
     for (int a = 0; a < item->n_add; a++) {
@@ -179,7 +181,7 @@ static void stack_fold(struct stack *s, const struct tree_addend *item)
     }
 }
 
-/* Returns the result number e of the rank tree in out. */
+/* Returns the address of result number e of the rank tree in c->out. */
 static float *result_at(const struct cpu_call *c, int e)
 {
     return (float *)((uint8_t *)c->out.data + (size_t)e * c->out_stride);
@@ -200,8 +202,9 @@ static int64_t pair_row(const struct pairs *p, int64_t i)
     return p->list != NULL ? p->list[i] : i;
 }
 
-/* Multiplies the panels set in *s, of which `panel` is the first, by the pairs
- * first .. first+s->n_tok-1 of *p. Sums over ranks and writes the results. */
+/* Multiplies s->n_panel panels from `panel`, which *s refers to, by the
+ * activations of pairs first .. first + s->n_tok - 1. Sums over ranks and
+ * writes the result rows. */
 static void block_run(const struct cpu_call *c, const struct weight *w,
                       struct cpu_panel_args *s, const struct rows *x,
                       const struct pairs *p, int64_t first, int64_t panel)
@@ -241,8 +244,8 @@ static void block_run(const struct cpu_call *c, const struct weight *w,
     }
 }
 
-/* Computes pairs first .. end-1 with panels g0 .. g1-1 of one matrix, by panel
- * calls. */
+/* Computes the result rows of pairs first .. end - 1 (struct pairs) for panels
+ * g0 .. g1 - 1 of one matrix, by panel calls. */
 static void pairs_run(const struct cpu_call *c, const struct weight *w,
                       struct cpu_panel_args *s, const struct rows *x,
                       const struct pairs *p, int64_t first, int64_t end,
@@ -273,12 +276,14 @@ static size_t stack_bytes(const struct cpu_call *c, int64_t n_tok)
 /* ---- many rows of activations (GEMM) ------------------------------------- */
 
 enum {
-    MANY_ROWS = 516,      /* maximum rows of activations of a batch */
-    MANY_BYTES = 2 << 20, /* maximum size in bytes of a batch's arranged
-                             activations */
-    DOWN_ROWS = 128, /* maximum panels * tokens per loop over the experts */
-    DOWN_BYTES = 1 << 19,  /* size of accumulators per loop over the experts */
-    MANY_ROWS_A_PART = 96, /* minimum rows of a part; then split weight rows */
+    MANY_ROWS = 516,      /* maximum rows of activations of a GEMM's batch */
+    MANY_BYTES = 2 << 20, /* maximum size in bytes of such a batch, arranged */
+    DOWN_ROWS = 128, /* expert_down by panel calls: maximum panels * tokens of
+                        one loop over the experts */
+    DOWN_BYTES = 1 << 19,  /* expert_down by GEMM: bytes of accumulators of one
+                              loop over the experts */
+    MANY_ROWS_A_PART = 96, /* minimum rows of activations in a part; with fewer,
+                              threads divide only the weight rows */
 };
 
 static int64_t n_block(const struct weight *w)
@@ -286,7 +291,8 @@ static int64_t n_block(const struct weight *w)
     return (w->n_panel + GEMM_PANELS - 1) / GEMM_PANELS;
 }
 
-/* Returns the number of rows of activations of a batch, if there are n rows. */
+/* Returns the number of rows of activations in a batch of a GEMM, if there are
+ * n rows in all. */
 static int64_t many_rows(const struct cpu_gemm *m, const struct pack *p,
                          int64_t n)
 {
@@ -307,8 +313,8 @@ static int64_t entries(const struct cpu_call *c)
 struct many {
     struct gemm_work g;
     float *acc;
-    /* The pairs whose activations are arranged at present: n pairs of a list,
-     * from `first`. */
+    /* The pairs whose activations are arranged in `g` at present: n pairs from
+     * `first` of those that `list` has. */
     const int32_t *list;
     int64_t first, n;
 };
@@ -340,8 +346,9 @@ static const uint8_t *row_at(const struct rows *x, const struct pairs *p,
     return x->data + (size_t)(pair_row(p, i) / p->share) * x->row_bytes;
 }
 
-/* Copies the activations of pairs first .. first + n - 1 to m->g in the order
- * in which the GEMM reads them. Does nothing if m->g holds these already. */
+/* Arranges the activations of pairs first .. first + n - 1 in m->g, in the
+ * order in which the GEMM reads them. Does nothing if m->g has these
+ * already. */
 static void many_arrange(struct many *m, const struct rows *x,
                          const struct pairs *p, int64_t first, int64_t n)
 {
@@ -355,8 +362,8 @@ static void many_arrange(struct many *m, const struct rows *x,
     m->n = n;
 }
 
-/* Returns where the sums of panel `panel` begin in the result row of pair i, in
- * result number e of the rank tree. */
+/* Returns the address of the sums of panel `panel` in the result row of pair i,
+ * in result number e of the rank tree. */
 static float *out_at(const struct cpu_call *c, const struct pairs *p, int64_t i,
                      int e, int64_t panel)
 {
@@ -364,9 +371,10 @@ static float *out_at(const struct cpu_call *c, const struct pairs *p, int64_t i,
            panel * PACK_ROWS;
 }
 
-/* Multiplies a block of weights by the n arranged pairs from `first`, and
- * writes the results. If the sum has only one rank and the block is not
- * partial, accumulators are in the result itself. */
+/* Multiplies weight block `block` by the n pairs from `first`, whose
+ * activations are arranged, and writes the result rows. If there is one rank
+ * and the block has all its GEMM_WIDTH rows, the result itself serves as the
+ * accumulators. */
 static void many_block(const struct cpu_call *c, const struct weight *w,
                        struct many *m, const struct pairs *p, int64_t first,
                        int64_t n, int64_t matrix, int64_t block)
@@ -394,8 +402,8 @@ static void many_block(const struct cpu_call *c, const struct weight *w,
                    (size_t)n_row * sizeof(float));
 }
 
-/* Computes pairs first .. end-1 with blocks b0 .. b1-1 of one matrix, by
- * GEMM. */
+/* Computes the result rows of pairs first .. end - 1 (struct pairs) for weight
+ * blocks b0 .. b1 - 1 of one matrix, by GEMM. */
 static void many_run(const struct cpu_call *c, const struct weight *w,
                      struct many *m, const struct rows *x,
                      const struct pairs *p, int64_t first, int64_t end,
@@ -426,9 +434,9 @@ size_t cpu_matmul_scratch(const struct cpu_call *c,
            many_init(&m, c, gemm, n, many_acc_bytes(c, gemm, n), NULL);
 }
 
-/* Computes a matmul by GEMM. Threads divide (part of the rows of activations,
- * block of weights) pairs. The rows are split into more parts only if there are
- * too few blocks for the threads. */
+/* Computes a matmul by GEMM. Threads divide the combinations of a part of the
+ * rows of activations and a weight block. The rows are split into more parts
+ * only if there are too few blocks for the threads. */
 static void matmul_many(const struct cpu_call *c, const struct weight *w,
                         const struct rows *x, const struct pairs *p)
 {
@@ -460,9 +468,9 @@ static void matmul_many(const struct cpu_call *c, const struct weight *w,
     gemm_end(&m.g);
 }
 
-/* out[i, :] = W x[i, :], where i counts over all leading dimensions. Threads
- * divide (batch of rows, panel) pairs, so that even few weight rows occupy many
- * threads. */
+/* Computes out[i, :] = W x[i, :], where i counts over all leading dimensions.
+ * Threads divide the combinations of a batch of rows and a panel, so that even
+ * few weight rows occupy many threads. */
 void cpu_matmul(const struct cpu_call *c, const struct cpu_matmul_isa *isa)
 {
     struct cpu_panel_args s;
@@ -498,12 +506,13 @@ void cpu_matmul(const struct cpu_call *c, const struct cpu_matmul_isa *isa)
 
 /* ---- heads and experts --------------------------------------------------- */
 
-/* The assignment of rows to experts. A pair is choice u of token t, with index
- * t * n_used + u. Pairs are sorted by expert, and by index within an expert.
- * head_matmul treats a head as an expert with one pair per token. */
+/* The assignment of rows of activations to experts. A pair is choice u of token
+ * t, with index t * n_used + u. Pairs are sorted by expert, and by index within
+ * an expert. head_matmul treats a head as an expert with one pair per token. */
 struct routing {
-    int32_t *start; /* [n_expert + 1] first pair of each expert */
-    int32_t *pair;  /* [start[n_expert]] pairs, by expert */
+    int32_t *start; /* [n_expert + 1] position in pair[] of each expert's first
+                       pair */
+    int32_t *pair;  /* [start[n_expert]] indices of pairs, sorted by expert */
     int32_t *token; /* [start[n_expert]] token of each pair */
 };
 
@@ -514,15 +523,17 @@ static size_t routing_bytes(const struct cpu_call *c, int64_t n_pair)
     return (n + 63) & ~(size_t)63;
 }
 
-/* Computes the routing from the ids in[2], in `memory`. Every thread computes
- * it itself, because that is cheaper than a barrier. */
+/* Computes the routing from the experts' ids in c->in[2]; its arrays are in
+ * `memory`. Every thread computes it itself, because that is cheaper than a
+ * barrier. */
 static struct routing route(const struct cpu_call *c, void *memory)
 {
     const int32_t *id = c->in[2].data;
     int64_t n_expert = c->in[1].dim[0];
     int64_t n_tok = c->in[2].dim[0], n_used = c->in[2].dim[1];
     struct routing r = {.start = memory};
-    /* numbers of pairs; later the next position of each expert */
+    /* first each expert's number of pairs, later the position of its next
+     * pair */
     int32_t *next = r.start + 1;
 
     r.pair = r.start + n_expert + 2;
@@ -611,8 +622,8 @@ static void clear_unrouted(const struct cpu_call *c)
     }
 }
 
-/* Returns the number of panels that are multiplied together. `m` is NULL if no
- * expert has enough rows for GEMM. */
+/* Returns the number of panels of an expert that are multiplied together. `m`
+ * is NULL if no expert has enough rows for GEMM. */
 static int64_t expert_grain(const struct many *m)
 {
     return m ? GEMM_PANELS : 1;
@@ -623,9 +634,9 @@ static int64_t expert_units(const struct weight *w, const struct many *m)
     return (w->n_panel + expert_grain(m) - 1) / expert_grain(m);
 }
 
-/* Computes the part of a thread, counted in units of (pair, group of
- * expert_grain() panels), ordered by expert. `share` pairs use the same row of
- * activations. */
+/* Computes the part of a thread. It is counted in units, each of which is one
+ * pair with one group of expert_grain() panels. Units are ordered by expert,
+ * then by group. `share` pairs use the same row of activations. */
 static void expert_part(const struct cpu_call *c, const struct weight *w,
                         struct cpu_panel_args *s, struct many *m,
                         const struct rows *x, const struct routing *r,
@@ -645,8 +656,8 @@ static void expert_part(const struct cpu_call *c, const struct weight *w,
 
         if (n == 0 || base + n * n_unit <= part.lo || base >= part.hi)
             continue;
-        /* All pairs of a group of panels are computed in the part that contains
-         * the group's first unit. */
+        /* A group of panels has n units, one for each pair. The part that
+         * contains the first of them computes the group for all pairs. */
         g0 = part.lo > base ? (part.lo - base + n - 1) / n : 0;
         g1 = min64((part.hi - base + n - 1) / n, n_unit);
         if (m && n >= w->gemm->min_rows)
@@ -657,9 +668,9 @@ static void expert_part(const struct cpu_call *c, const struct weight *w,
     }
 }
 
-/* Computes all n_pair pairs, each with its matrix; at most `most` have the same
- * matrix. Threads divide (matrix, panel) items, weighted by the number of pairs
- * of the matrix. */
+/* Computes all n_pair pairs, each with its matrix; at most `most` of them have
+ * the same matrix. Threads divide the panels of all matrices. Each panel counts
+ * as often as its matrix has pairs. */
 static void routed_run(const struct cpu_call *c,
                        const struct cpu_matmul_isa *isa,
                        const struct routing *r, int64_t n_pair, int64_t most,
@@ -699,8 +710,8 @@ void cpu_head_matmul(const struct cpu_call *c, const struct cpu_matmul_isa *isa)
     routed_run(c, isa, &r, cpu_rows(&c->in[0]), c->in[0].dim[0], 1);
 }
 
-/* out[t, u, :] = W[id[t, u]] x[t, u, :], or x[t, 0, :] if x has one row per
- * token. An id out of range gives zeros. */
+/* Computes out[t, u, :] = W[id[t, u]] x[t, u, :], with x[t, 0, :] if x has one
+ * row per token. An id out of range gives zeros. */
 void cpu_expert_matmul(const struct cpu_call *c,
                        const struct cpu_matmul_isa *isa)
 {
@@ -715,13 +726,13 @@ void cpu_expert_matmul(const struct cpu_call *c,
 
 /* ---- expert_down --------------------------------------------------------- */
 
-/* The routing of expert_down, with pairs grouped in blocks for panel calls. A
- * block has at most 16 pairs, of one expert and of different tokens. */
+/* The routing of expert_down, with pairs grouped for panel calls. A group, or
+ * *block*, has at most 16 pairs, of one expert and of different tokens. */
 struct down {
     struct routing r;
-    const void **x;  /* [pairs] row of activations of each pair */
-    int32_t *block;  /* [n_block + 1] first pair of each block */
-    int64_t n_block; /* at most one per pair */
+    const void **x;  /* [number of pairs] row of activations of each pair */
+    int32_t *block;  /* [n_block + 1] position of each block's first pair */
+    int64_t n_block; /* at most the number of pairs */
 };
 
 static size_t down_bytes(const struct cpu_call *c)
@@ -732,8 +743,8 @@ static size_t down_bytes(const struct cpu_call *c)
     return (n + 63) & ~(size_t)63;
 }
 
-/* Returns how many ranks' addends are computed in one loop over the weights:
- * those of all ranks if there are few tokens, else one. */
+/* Returns the number of ranks whose addends one loop over the weights computes:
+ * all ranks if there are few tokens, else one. */
 static int down_ranks(const struct cpu_call *c)
 {
     return c->in[2].dim[0] > DOWN_ROWS ? 1 : c->tree.n;
@@ -759,7 +770,8 @@ static int64_t down_block_bytes(const struct cpu_call *c)
     return entries(c) * c->in[2].dim[0] * GEMM_WIDTH * (int64_t)sizeof(float);
 }
 
-/* Returns how many weight blocks are computed in one loop over the experts. */
+/* Returns the number of weight blocks that one loop over the experts
+ * computes. */
 static int64_t down_blocks(const struct cpu_call *c)
 {
     int64_t one = down_block_bytes(c);
@@ -816,9 +828,10 @@ static struct down down_plan(const struct cpu_call *c, const struct rows *x)
     return d;
 }
 
-/* Returns how many panels of one expert are read before the next expert's, if
- * panel calls are used. A single panel is too short for hardware prefetching:
- * with 8 experts of 768 values per row, a Zen 4 core reads half as fast. */
+/* Returns the number of panels of one expert that are read before the next
+ * expert's, if panel calls are used. A single panel is too short for hardware
+ * prefetching: with 8 experts of 768 values per row, a Zen 4 core reads half as
+ * fast. */
 static int64_t down_group(const struct weight *w, int64_t n_tok)
 {
     int64_t n = n_tok > 0 ? DOWN_ROWS / n_tok : 1;
@@ -827,9 +840,9 @@ static int64_t down_group(const struct weight *w, int64_t n_tok)
     return n > w->panels ? n : w->panels;
 }
 
-/* Returns the number of panels at whose multiples threads divide them. It is as
- * large as the number of panels permits, so that the reads of a portion are not
- * short either. */
+/* Returns the number of panels that a thread's part is a multiple of. It is as
+ * large as the number of panels permits, because short portions would make
+ * short reads. */
 static int64_t down_grain(const struct cpu_call *c, const struct weight *w,
                           int64_t group)
 {
@@ -840,11 +853,10 @@ static int64_t down_grain(const struct cpu_call *c, const struct weight *w,
     return n > w->panels ? n : panel_grain(c, w, 1, w->n_panel);
 }
 
-/* Computes the addends of ranks rank .. rank + n_rank - 1 for panels panel ..
- * panel + n - 1 and all tokens, and adds them to acc
- * [rank][panel][token][PACK_ROWS]. Experts are added to a token's accumulator
- * in ascending order. The weights of a panel are read consecutively for all
- * ranks. */
+/* Computes the addends of ranks rank .. rank + n_rank - 1 for all tokens and n
+ * panels from `panel`. Adds them to acc [rank][panel][token][PACK_ROWS].
+ * Experts are added to a token's accumulator in ascending order. The weights of
+ * a panel are read consecutively for all ranks. */
 static void down_addends(const struct cpu_call *c, const struct weight *w,
                          struct cpu_panel_args *s, const struct down *d,
                          float *acc, int rank, int n_rank, int64_t panel,
@@ -877,8 +889,8 @@ static void down_addends(const struct cpu_call *c, const struct weight *w,
     }
 }
 
-/* Returns true if a token has chosen expert e twice. Its accumulator then needs
- * two additions in sequence, which GEMM cannot do. */
+/* Returns true if some token has chosen expert e twice. Its accumulator then
+ * needs two additions in sequence, which GEMM cannot do. */
 static bool has_twice(const struct down *d, int64_t e)
 {
     for (int32_t i = d->r.start[e] + 1; i < d->r.start[e + 1]; i++)
@@ -888,8 +900,9 @@ static bool has_twice(const struct down *d, int64_t e)
 }
 
 /* Computes all pairs of one expert with panel calls, for n weight blocks from
- * `block`. *j is the expert's first block of pairs, and becomes the first of
- * the next expert. acc is [block][token][GEMM_WIDTH]. */
+ * `block`. *j is the index of the expert's first block of pairs (struct down),
+ * and is set to that of the next expert. acc is [weight
+ * block][token][GEMM_WIDTH]. */
 static void down_jobs(const struct cpu_call *c, const struct weight *w,
                       struct cpu_panel_args *s, const struct down *d,
                       int64_t *j, float *acc, int64_t block, int64_t n)
@@ -918,8 +931,8 @@ static void down_jobs(const struct cpu_call *c, const struct weight *w,
     }
 }
 
-/* Computes all pairs of expert e by GEMM, for n weight blocks from `block`, and
- * adds the products of `rank` to acc [block][token][GEMM_WIDTH]. */
+/* Computes all pairs of expert e by GEMM, for n weight blocks from `block`.
+ * Adds the products of `rank` to acc [weight block][token][GEMM_WIDTH]. */
 static void down_gemm(const struct cpu_call *c, const struct weight *w,
                       struct many *m, const struct down *d, int64_t e,
                       int32_t rank, float *acc, int64_t block, int64_t n)
@@ -1019,7 +1032,7 @@ static void down_panels(const struct cpu_call *c, const struct weight *w,
         }
 }
 
-/* out[t, :] = sum over u of W[id[t, u]] x[t, u, :], computed as one sum over
+/* Computes out[t, :] = sum over u of W[id[t, u]] x[t, u, :], as one sum over
  * experts and k. For each rank an accumulator starts at 0 and adds the token's
  * experts in ascending order, equal ones in order of u, and for each expert the
  * rank's k in ascending order. A choice with an id out of range adds

@@ -21,8 +21,8 @@ struct cpu_panel_args {
     const struct pack *pack; /* NULL if plain */
     /* the first panel, or the first of n_row plain rows */
     const uint8_t *panel;
-    const uint8_t *next; /* the panels that the next call reads, to prefetch */
-    /* Number of consecutive packed panels, 1 .. jobs->panels, with n_panel *
+    const uint8_t *next; /* panels of the next call, to be prefetched */
+    /* Number of consecutive packed panels, 1 .. cpu_jobs.panels, with n_panel *
      * n_tok at most CPU_PANEL_TOK. 1 if plain. */
     int n_panel;
     const struct rank_span *span; /* [n_span] if plain: the rank of each k */
@@ -30,9 +30,9 @@ struct cpu_panel_args {
     int n_row;        /* if plain: number of rows, 1 .. 16 */
     int64_t k;        /* if plain: values per row */
     pl_format format; /* if plain: F32, F16 or BF16 */
-    int32_t rank;     /* only indices k of this rank are computed */
-    /* The activations: n_tok rows of all k that this device holds, float or
-     * struct q8_block. */
+    int32_t rank;     /* the call multiplies only the k that this rank owns */
+    /* The activations: n_tok rows of float or struct q8_block, each with all k
+     * that this device holds. */
     int n_tok;            /* 1 .. CPU_PANEL_TOK */
     const void *const *x; /* [n_tok] */
     /* Row j of the activations has 16 accumulators for the rows of panel i, at
@@ -45,8 +45,10 @@ struct cpu_panel_args {
  * operations for one accumulator, that is, one weight row and one row of
  * activations.
  *
- * Quantized weights: for each tile of 32 values, in order of k, with the tile's
- * pack_scales and the activation block's d, q and sum:
+ * Quantized weights: for each tile of 32 values, in order of k. L(c) is the
+ * level of code c, S and M are the tile's integer scales and minima, and d_w
+ * and dmin its float scales (quant/pack.h). d, q and sum are those of the block
+ * of activations (quant/q8.h).
  *
  *     isum = S0 * sum of L(c) q over the first 16 values
  *          + S1 * the same over the last 16          (exact in int32)
@@ -92,8 +94,9 @@ static inline float *cpu_panel_acc(const struct cpu_panel_args *s, int j)
 struct cpu_jobs {
     cpu_panel_fn *packed[PL_FORMAT_COUNT]; /* by weight format */
     cpu_panel_fn *plain;
-    bool q8;    /* quantized formats read struct q8_block; if false, float */
-    int panels; /* maximum panels of a call on packed weights */
+    bool q8;    /* activations are struct q8_block for quantized weights; if
+                   false, always float */
+    int panels; /* maximum number of packed panels in a call */
     void (*add)(float *out, const float *a, const float *b, int64_t n);
 };
 

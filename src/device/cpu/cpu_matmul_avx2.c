@@ -32,7 +32,7 @@ static inline __m256i lane_sums(__m256i a)
     return _mm256_hadd_epi32(a, a);
 }
 
-/* Returns the bits of max|x|; n is a multiple of 32. */
+/* Returns the bits of the largest |src[i]|; n is a multiple of 32. */
 static inline uint32_t greatest(const float *src, int64_t n)
 {
     const __m256i magnitude = _mm256_set1_epi32(0x7fffffff);
@@ -54,7 +54,8 @@ static inline uint32_t greatest(const float *src, int64_t n)
     return (uint32_t)_mm_cvtsi128_si32(max);
 }
 
-/* Encodes 32 values as q8_encode does: q = round(src * by). */
+/* Encodes 32 values as q8_encode does: b->q = round(src * by), and the sums of
+ * b->q. */
 static inline void encode_block(struct q8_block *b, const float *src, float by)
 {
     const __m256 magic = _mm256_set1_ps(0x1.8p23f);
@@ -64,8 +65,8 @@ static inline void encode_block(struct q8_block *b, const float *src, float by)
     for (int i = 0; i < 4; i++) {
         __m256 x = _mm256_mul_ps(_mm256_loadu_ps(src + 8 * i), scale);
 
-        /* The addition rounds to an integer; q is the difference of its bits
-         * from those of `magic`. */
+        /* The addition rounds x to an integer, which is the difference of the
+         * sum's bits from those of `magic`. */
         r[i] = _mm256_sub_epi32(_mm256_castps_si256(_mm256_add_ps(x, magic)),
                                 _mm256_castps_si256(magic));
     }

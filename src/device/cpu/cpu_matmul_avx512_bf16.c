@@ -12,14 +12,14 @@
 #define TMPL static inline __attribute__((always_inline))
 
 enum {
-    SIZE = 2 * PACK_ROWS, /* size of the values of one k of a panel */
+    SIZE = 2 * PACK_ROWS, /* size in bytes of a panel's 16 weights at one k */
     AHEAD = 4096,
-    RUN = 32, /* values of a row rounded to BF16 at once */
+    RUN = 32, /* activations of a row that are rounded to BF16 together */
     /* Maximum rows of activations whose sums are in registers. */
     MAX_ROWS = 8,
 };
 
-/* Returns the pairs of weights of 16 rows at k and k + 1, read from p. If
+/* Returns the weights of 16 rows at k and k + 1 as pairs, read from p. If
  * `both` is false, the weights at k + 1 are 0. */
 TMPL pairs weight_pairs(const uint8_t *p, pl_format f, bool both)
 {
@@ -57,8 +57,9 @@ TMPL void few_sums(const uint8_t *tile, const float *const x[MAX_ROWS],
     }
 }
 
-/* Computes a chunk for rows of activations first .. first + n - 1. If n <
- * n_tok, the excess rows repeat the first one, and their sums are discarded. */
+/* Multiplies a panel's weights of a chunk by rows of activations first .. first
+ * + n - 1. If n < n_tok, the excess rows repeat the first one, and their sums
+ * are discarded. */
 TMPL void few_rows(const struct cpu_panel_args *s, const struct pack_chunk *c,
                    int first, int n, const int n_tok, pl_format f)
 {
@@ -126,9 +127,9 @@ static void panel_BF16(const struct cpu_panel_args *s)
 
 /* ---- many rows of activations (GEMM) ------------------------------------- */
 
-/* A unit is a segment of 128 pairs. Missing values are 0, which changes no
- * result: a sum of -0 can become 0, but adding either to an accumulator gives
- * the same. */
+/* A unit of k (cpu_gemm.h) is a segment of 128 pairs. Missing values are 0,
+ * which changes no result: a sum of -0 can become 0, but adding either to an
+ * accumulator gives the same. */
 enum {
     UNIT_PAIRS = Q8_CHUNK / 2,
     TOK = 6,
@@ -270,8 +271,9 @@ static void products(const struct gemm_pass *p)
 
 bool cpu_bf16_agrees(void)
 {
-    /* operands: sums, factors and s near 2^-126, which are 0 or become 0; sums
-     * that depend on the order of addition; values that are rounded */
+    /* Cases in which implementations may differ: sums, factors and s near
+     * 2^-126, which are 0 or become 0; sums that depend on the order of
+     * addition; values that are rounded. */
     static const struct {
         float s, a[2], b[2];
     } cases[] = {

@@ -24,9 +24,10 @@ static inline vi v_dot4(vi acc, vi u, vi s)
  * dwords. */
 static inline void deal_dwords(uint8_t *dst, const __m256i x[TOK])
 {
-    /* For each dword of the result, the index of its source: in the 32 dwords
-     * of rows 0 to 3, which are in two vectors, or in the 16 dwords of rows 4
-     * and 5, which are in a third vector. */
+    /* FROM and FROM45 give the source of each dword of the result. FROM is its
+     * index in the 32 dwords of rows 0 to 3, which are in two vectors. FROM45
+     * is its index in the 16 dwords of rows 4 and 5, which are in a third
+     * vector, plus 16. */
 #define FROM(i)   ((i) % 6 < 4 ? (i) % 6 * 8 + (i) / 6 : 0)
 #define FROM45(i) ((i) % 6 < 4 ? (i) % 16 : 16 + ((i) % 6 - 4) * 8 + (i) / 6)
 #define SIXTEEN(f, i)                                                          \

@@ -49,8 +49,8 @@ static void lane_read(struct lane *l, const struct pack_rule *rule,
 }
 
 /* isum and msum (cpu_matmul.h) of a tile, or of all tiles of a chunk. If each
- * half of a tile has a float scale, isum is that of the first half, and msum is
- * isum of the second half. */
+ * half of a tile has a float scale, these are the isum of the first and of the
+ * second half. */
 struct sums {
     int32_t isum, msum;
 };
@@ -215,7 +215,8 @@ static const struct cpu_matmul_isa isa = {&cpu_jobs_generic, NULL};
 
 #include "device/cpu/cpu_matmul_ops_template.h"
 
-/* Returns the number of parts into which multiples of 256 divide a span. */
+/* Returns the number of parts of a span that share a scale: multiples of 256 of
+ * the whole row divide the span. */
 static int64_t span_parts(const struct rank_span *p)
 {
     return p->n > 0

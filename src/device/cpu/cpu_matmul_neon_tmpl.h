@@ -114,8 +114,8 @@ v_dot(vi acc, const vu *code, const int8_t *q, int n, int max)
 
 #else
 
-/* Without DotProd. The int16 sums of the 4 rows are in two vectors of two rows
- * each; the four sums of a row are adjacent. */
+/* v_dot without DotProd. The int16 sums of the 4 rows are in two vectors of two
+ * rows each; the four sums of a row are adjacent. */
 static inline __attribute__((always_inline)) vi
 v_dot(vi acc, const vu *code, const int8_t *q, int n, int max)
 {
@@ -158,7 +158,7 @@ static const struct cpu_gemm gemm_table[PL_FORMAT_COUNT] = {
 
 /* ---- activations --------------------------------------------------------- */
 
-/* Returns the bits of max|x|; n is a multiple of 32. */
+/* Returns the bits of the largest |src[i]|; n is a multiple of 32. */
 static inline uint32_t greatest(const float *src, int64_t n)
 {
     uint32x4_t top[4] = {0};
@@ -172,7 +172,7 @@ static inline uint32_t greatest(const float *src, int64_t n)
 }
 
 /* Encodes 16 values as q8_encode does: q = round(src * by). Returns the sum of
- * q. */
+ * all q. */
 static inline int16_t encode_half(int8_t *q, const float *src, float by)
 {
     int16x4_t r[4];

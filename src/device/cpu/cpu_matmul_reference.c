@@ -5,7 +5,7 @@
 #include "base/half.h"
 #include "device/cpu/cpu_matmul.h"
 
-enum { PIECE = 256 }; /* number of weights decoded at a time, a *piece* */
+enum { PIECE = 256 }; /* number of weights decoded together, a *piece* */
 
 /* Returns the dot product of w[n] and x[n]. Values are added to four sums, by
  * index mod 4, so that additions do not wait for each other. */
@@ -23,9 +23,9 @@ static double dot(const float *w, const float *x, int64_t n)
     return (sum[0] + sum[1]) + (sum[2] + sum[3]);
 }
 
-/* Adds the products of values first .. first+n-1 of weight row r and each row
- * of activations j to sum[j]. The values are divided into pieces from
- * `first`. */
+/* Multiplies values first .. first + n - 1 of weight row r by each row of
+ * activations j. Adds the products to sum[j]. The values are divided into
+ * pieces from `first`. */
 static void row_add(const struct cpu_panel_args *s, int r, int64_t first,
                     int64_t n, double *sum)
 {

@@ -12,10 +12,10 @@
 
 /* ---- float weights ------------------------------------------------------- */
 
-/* Multiplies n_panel panels of the call, from `panel`, by rows of activations
- * first .. first+n-1, with one sum per panel and row in registers. n_panel and
- * n_tok are compile-time constants. If n < n_tok, the excess rows repeat the
- * first one, and their sums are discarded. */
+/* Multiplies n_panel panels of the call, from `panel`, by n rows of activations
+ * from `first`, with one sum per panel and row in registers. n_panel and n_tok
+ * are compile-time constants. If n < n_tok, the excess rows repeat the first
+ * one, and their sums are discarded. */
 TMPL void float_block(const struct cpu_panel_args *s,
                       const struct pack_chunk *c, int panel, int first, int n,
                       const int n_panel, const int n_tok, pl_format f)

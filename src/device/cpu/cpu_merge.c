@@ -12,16 +12,17 @@
 #include "device/cpu/cpu_image.h"
 #include "program/copy_loops.h"
 
-enum { LINE = 64, BLOCK = 1024 /* floats */ };
+enum { LINE = 64, BLOCK = 1024 /* number of floats */ };
 
 /* A thread's iteration over its part of a copy descriptor, one interval at a
  * time. The first and last interval may be partial. */
 struct walk {
     const struct copy_extent *l;
     int64_t left;        /* bytes left in the thread's part */
-    int64_t i0, i1, b;   /* loop indices of the next interval, and the byte in
-                            it to begin with */
-    int64_t src, dst, n; /* the interval that walk_next returned */
+    int64_t i0, i1, b;   /* loop indices of the next interval, and its first
+                            byte that belongs to the part */
+    int64_t src, dst, n; /* offsets and size in bytes of the interval that
+                            walk_next found */
 };
 
 static void walk_start(struct walk *w, const struct copy_extent *l, int ith,
@@ -72,8 +73,8 @@ static void copy_piece(const struct cpu_image *m, const struct graph_sizes *z,
         memcpy(dst + w.dst, src + w.src, (size_t)w.n);
 }
 
-/* Adds the addends of an item, read from byte `off` of each, to dst[n], in the
- * order of the rank tree. n and dst are in floats. */
+/* Writes the sum of an item's addends to dst[n], added in the order of the rank
+ * tree. Each addend is read from byte `off` of its value. n is in floats. */
 static void reduce_run(const struct cpu_image *g, const struct merge_item *m,
                        const struct graph_sizes *z, float *dst, int64_t off,
                        int64_t n, float *scratch)
@@ -223,7 +224,8 @@ double cpu_image_copy_seconds(const struct cpu_image *m, const struct insn *st)
     double bytes;
 
     if (!insn_is_transfer(st) || slowest(m, st, 1) == 0)
-        return 0; /* links take no time, so bytes need not be counted */
+        /* If links take no time, the bytes need not be counted. */
+        return 0;
     bytes = cpu_image_copy_bytes(m, st);
     return bytes > 0 ? slowest(m, st, bytes) : 0;
 }

@@ -77,7 +77,7 @@ static void permute_run(const struct cpu_call *c)
     int nd = c->out.n_dim;
     int64_t n = cpu_last(&c->out);
     struct cpu_part p = cpu_part(cpu_rows(&c->out), 1, c->ith, c->nth);
-    /* stride in the operand of dimension i of the result */
+    /* stride in the operand, in elements, of dimension i of the result */
     int64_t stride[GRAPH_MAX_DIM];
 
     for (int i = 0; i < nd; i++)

@@ -12,7 +12,8 @@
 #include "device/cpu/cpu_image.h"
 #include "program/page_walk.h"
 
-/* Returns the destination cache tensor of a PAGES instruction. */
+/* Returns the cache that a PAGES instruction copies to, a tensor of device
+ * out_dev. */
 static const struct prog_tensor *memory(const struct cpu_image *m,
                                         const struct insn *st)
 {

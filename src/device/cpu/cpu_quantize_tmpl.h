@@ -12,7 +12,7 @@ static void encode(struct q8_block *dst, const float *src, int64_t n,
         int64_t m = n < share ? n : share;
         uint32_t max = greatest(src, m);
 
-        /* below 2^-120, or not finite */
+        /* q8_encode() handles maxima below 2^-120, infinities and NaN. */
         if (max < 0x03800000 || max >= 0x7f800000) {
             q8_encode(dst, src, m, m);
             dst += m / 32;

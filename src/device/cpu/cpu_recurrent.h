@@ -30,8 +30,7 @@ struct cpu_short_conv {
     const float *w;   /* [n_channel, n_tap] */
     /* [n_tap - 1, n_channel], the inputs before the run, oldest first. */
     const float *state_in;
-    float *state_out;   /* like state_in, but the inputs or state after the
-                           run */
+    float *state_out;   /* the inputs after the run, in the same layout */
     float *out;         /* [n_tok, n_channel]; must not be x */
     int64_t out_stride; /* n_channel or more */
     bool silu;          /* apply SiLU to the results */
@@ -44,11 +43,11 @@ enum { CPU_DELTA_COLUMNS = 32 };
 struct cpu_delta_net {
     int64_t n_tok; /* number of tokens of the run, at least 1 */
     int64_t n_head_k, n_head_v;
-    int64_t d_k, d_v;        /* widths of a key and of a value */
+    int64_t d_k, d_v;        /* number of elements of a key and of a value */
     const int32_t *head_map; /* [n_head_v], the key head of each value head */
     const float *q, *k;      /* [n_tok, n_head_k, d_k], before normalization */
     const float *v;          /* [n_tok, n_head_v, d_v] */
-    /* [n_tok, n_head_v], logarithm of the decay; at most 0 */
+    /* [n_tok, n_head_v], logarithm of the state's decay; at most 0 */
     const float *g;
     const float *beta; /* [n_tok, n_head_v] */
     int64_t q_stride, k_stride, v_stride, g_stride, beta_stride;

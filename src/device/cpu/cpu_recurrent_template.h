@@ -16,8 +16,8 @@ struct state_run {
     float *out;
 };
 
-/* Returns the run that begins at token `tok`. `state` is the state tensor,
- * whose slots have `bytes` bytes each. */
+/* Returns the run that begins at token `tok`. `state` is the memory of the
+ * state slots, of `bytes` bytes each. */
 static inline struct state_run state_run(const struct token_table *b,
                                          int64_t tok, void *state, size_t bytes)
 {

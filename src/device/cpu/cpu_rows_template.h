@@ -83,8 +83,8 @@ static inline void rms_norm_run(const struct cpu_call *c)
 
 /* ---- RoPE ---------------------------------------------------------------- */
 
-/* Number of doubles in the vectors of cos_sin(), which the compiler maps to the
- * instruction set. */
+/* Number of doubles in the vectors of cos_sin(). The compiler splits them into
+ * vectors of the instruction set. */
 enum { DOUBLES = 8 };
 typedef double doubles __attribute__((vector_size(DOUBLES * sizeof(double))));
 typedef uint64_t double_bits
@@ -143,8 +143,9 @@ static inline void cos_sin(const double *angle, double pos, double mscale,
     memcpy(si, &f, sizeof(f));
 }
 
-/* Returns base^(-2/n), the ratio of the angles of adjacent pairs, for base > 0.
- * For other bases, which no model has, the result is meaningless. */
+/* Returns base^(-2/n), the ratio of the angles of a pair and the pair before,
+ * for base > 0. For other bases, which no model has, the result is
+ * meaningless. */
 static inline double rope_step(double base, int n)
 {
     double x = -2.0 / n * exact_log(base);
@@ -192,8 +193,8 @@ static inline void rope_angles(const struct cpu_call *c, double *angle)
         angle[i] = 0;
 }
 
-/* Rotates pairs (i, i + half) of one head; dst may be x. Products are rounded
- * before they are added, without fmaf; so they are in rope_pairs(). */
+/* Rotates pairs (i, i + half) of one head; dst may be x. Each product is
+ * rounded before it is added, without fmaf, as in rope_pairs(). */
 static inline void rope_neox(float *dst, const float *x, const float *co,
                              const float *si, int64_t half)
 {
@@ -297,8 +298,8 @@ static inline void rope_run(const struct cpu_call *c)
 
 /* ---- softmax ------------------------------------------------------------- */
 
-/* dst[i] = exp(x[i] - max) / sum, where the sum is computed as described at the
- * top. dst may be x. */
+/* Computes dst[i] = exp(x[i] - max) / sum, where the sum is computed as
+ * described at the top. dst may be x. */
 static inline void softmax_row(float *dst, const float *x, int64_t n)
 {
     lanes top = lanes_set(-INFINITY);

@@ -43,19 +43,20 @@ struct worker {
     uint64_t run; /* number of the step */
     int ith, nth, n_spin;
     uint64_t n_barriers; /* number of barriers of the device's threads so far */
-    int n_helped; /* instructions since the last barrier that use counters */
+    int n_helped; /* kernels since the last barrier that use steal counters */
     void *scratch;
     const struct insn *insn;
     const unsigned char *how;        /* [n_insn] flags; see cpu_barriers.h */
-    int n_insn, at;                  /* at: the next instruction */
+    int n_insn, at;                  /* at: index of the next instruction */
     int n_micro;                     /* number of micro-batches of this step */
     const struct graph_sizes *sizes; /* [n_micro] */
-    int fail; /* for tests: the device fails at this instruction; -1 for none */
-    /* Times of the first thread in this step. busy_s is the whole time of the
-     * step, including waits. */
+    int fail; /* for tests: index of an instruction at which the device fails;
+                 -1 for none */
+    /* Times of the first thread in this step, in seconds. busy_s is the whole
+     * time of the step, including waits. */
     struct device_times spent;
     double not_compute_s; /* part of busy_s that is not computing */
-    bool first;           /* first of the device's threads; it reports times */
+    bool first;           /* the device's thread 0, which reports the times */
     bool single;          /* the step has one token and at most one output */
     bool traces, guarded;
 };
@@ -117,8 +118,9 @@ static bool barrier_peers(struct worker *w, const struct insn *st)
     return true;
 }
 
-/* Returns the counters [nth] of the k-th instruction with which threads help
- * each other after the last barrier, or after the next barrier if `next`. */
+/* Returns the counters [nth] of the k-th instruction, counted from the last
+ * barrier, in which threads steal work. If `next`, counted from the next
+ * barrier. */
 static struct cpu_steal_counter *steal_counters_at(const struct worker *w,
                                                    bool next, int k)
 {
@@ -127,8 +129,8 @@ static struct cpu_steal_counter *steal_counters_at(const struct worker *w,
     return w->cpu->taken + (set * CPU_STEAL_INSNS + k) * w->nth;
 }
 
-/* Clears the thread's own counters in the set used after the last barrier, or
- * after the next barrier if `next`. */
+/* Clears the thread's own steal counters in the set that is used since the last
+ * barrier, or, if `next`, will be used after the next one. */
 static void taken_clear(const struct worker *w, bool next)
 {
     for (int k = 0; k < CPU_STEAL_INSNS; k++)
@@ -137,7 +139,7 @@ static void taken_clear(const struct worker *w, bool next)
 }
 
 /* Returns the counters [nth] for the kernel of this instruction, or NULL if
- * threads do not help each other with it. */
+ * threads do not steal work in it. */
 static struct cpu_steal_counter *steal_counters_for(struct worker *w,
                                                     const struct insn *st)
 {
@@ -149,7 +151,8 @@ static struct cpu_steal_counter *steal_counters_for(struct worker *w,
     return steal_counters_at(w, false, w->n_helped++);
 }
 
-/* Signals arrival and waits for all others; see barrier(). */
+/* Signals the thread's arrival at a barrier and waits for all others; see
+ * barrier(). */
 static bool barrier_arrive(struct worker *w, const struct insn *st)
 {
     struct cpu_device *d = w->cpu;
@@ -205,8 +208,8 @@ static void exec_insn(struct worker *w, const struct insn *st, int ith, int nth)
                    nth > 1 ? steal_counters_for(w, st) : NULL);
 }
 
-/* Like exec_insn(), but with the time of simulated links, the memory guard and
- * a trace entry, as far as they are enabled. */
+/* Like exec_insn(), but also sleeps for simulated links, enters the memory
+ * guard and records a trace entry, as far as these are enabled. */
 static void exec_insn_traced(struct worker *w, const struct insn *st, int ith,
                              int nth)
 {
@@ -222,8 +225,8 @@ static void exec_insn_traced(struct worker *w, const struct insn *st, int ith,
         device_trace_add(s, w->dev, w->at, begin, device_clock(s));
 }
 
-/* Executes this thread's part of the instruction, with tracing if needed. On
- * the first thread, adds the time to the worker's time not spent computing. */
+/* Executes this thread's part of an instruction that is timed, with tracing if
+ * needed. On the first thread, adds its time to not_compute_s. */
 static void work_timed(struct worker *w, const struct insn *st, int nth)
 {
     double began = w->first ? device_now() : 0, took;
@@ -244,7 +247,7 @@ static void work_timed(struct worker *w, const struct insn *st, int nth)
 static bool needs_barrier(const struct worker *w, const struct insn *st,
                           int how)
 {
-    /* devices synchronize, and so all of their threads */
+    /* All threads of the devices synchronize in the instruction. */
     if (insn_is_barrier(st))
         return true;
     if (w->single)
@@ -330,7 +333,8 @@ static void run_interleaved(struct worker *w, int n)
                 at = i;
             }
         }
-        if (!first || at != last) { /* the thread changes to another device */
+        /* The thread changes to another device, or ends. */
+        if (!first || at != last) {
             now = device_now();
             w[last].spent.busy_s += now - since;
             since = now;
@@ -353,7 +357,8 @@ static void run_to_end(struct worker *w)
         w->spent.busy_s = device_now() - began;
 }
 
-/* Adds the times of the first thread to those of the device. */
+/* Adds the worker's times, those of the device's first thread, to the device's
+ * counters. */
 static void report_times(const struct worker *w)
 {
     struct device_times *x = &w->dev->spent;

@@ -27,8 +27,8 @@ struct conv_rows {
     int64_t n;
 };
 
-/* Returns `sum` plus the products of the inputs in `r` and the taps w[j][c],
- * added by fmaf in order of the rows, for m <= 16 channels from channel c. */
+/* Returns `sum` plus the inputs in `r` times the taps w[j][c], added by fmaf in
+ * order of the rows j, for m <= 16 channels from channel c. */
 LANES_INLINE lanes conv_add(struct conv_rows r, int64_t c, int64_t m,
                             const float *w, lanes sum)
 {

@@ -191,7 +191,7 @@ LANES_INLINE void lanes_store(float *p, lanes a)
     _mm256_storeu_ps(p + 8, a.b);
 }
 
-/* Returns a mask of lanes base .. base + 7: all ones in lanes whose index is
+/* Returns a mask of lanes base .. base + 7: all bits set in lanes with an index
  * below n, else 0. */
 LANES_INLINE __m256i lanes_below(int base, int64_t n)
 {
@@ -683,9 +683,9 @@ LANES_INLINE void lanes_to_f16(uint16_t *p, lanes a)
 
 /* ---- operations built on the above --------------------------------------- */
 
-/* Attributes of long functions that are used in many places. They are inlined,
- * except in plain C, where each operation is a loop and inlining took a minute
- * to compile. */
+/* Attributes of functions that are long and used in many places. They are
+ * inlined, except in plain C, where each operation is a loop and inlining took
+ * a minute to compile. */
 #ifdef LANES_PLAIN
 #define LANES_CALLED static __attribute__((noinline, unused))
 #else

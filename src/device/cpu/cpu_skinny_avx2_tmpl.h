@@ -17,11 +17,11 @@
  * The including file defines AHEAD, the prefetch distance for one or two rows
  * in bytes of a panel. */
 
-/* RUN is the number of consecutive tiles computed for four cells before the
- * next four cells. A chunk has at most RUN tiles. */
+/* RUN is the number of consecutive tiles that are computed for four cells
+ * before the next four cells. A chunk has at most RUN tiles. */
 enum { CELLS = 4, RUN = 8 };
 
-/* Returns the lift of a format. */
+/* Returns the lift of a format (see the top); 0 if its codes need none. */
 TMPL int lift_of(struct shape f)
 {
     return is_large(f) ? 0 : f.table ? greatest_of(f) : f.bias;
@@ -44,8 +44,8 @@ TMPL bool lift_comes_first(struct shape f)
 
 /* ---- scales of a tile ---------------------------------------------------- */
 
-/* The integer scales s and minima m of a tile, by half of the tile. Each vector
- * has one byte for each of the 16 rows, twice. */
+/* The integer scales and minima of a tile, s[] and m[] by half of the tile.
+ * Each vector has the bytes of the 16 rows twice. */
 struct row_bytes {
     __m256i s[2], m[2];
 };
@@ -80,11 +80,12 @@ TMPL struct row_bytes bytes_read(const uint8_t *tile, struct shape f)
     return b;
 }
 
-/* Returns, for each of the W rows from W * h, the byte in `b` as an int16 pair
- * (b, b). */
+/* Returns, for each weight row of vector h, its byte b in `b` as an int16 pair
+ * (b, b). If `is_signed`, extends the sign of b. */
 TMPL __m256i pairs_of(__m256i b, int h, bool is_signed)
 {
-    const int at = W * h, no = -128; /* index that makes the shuffle write 0 */
+    const int at = W * h, no = -128; /* no: an index for which the shuffle
+                                        writes 0 */
 #define ROW(r) at + r, no, at + r, no
 #define TOP(r) no, at + r, no, at + r
 
@@ -101,8 +102,8 @@ TMPL __m256i pairs_of(__m256i b, int h, bool is_signed)
 #undef TOP
 }
 
-/* Returns the int16 scale pairs (S, S) of half `half` of a tile, for the W rows
- * from W * h. */
+/* Returns the integer scales S of half `half` of a tile as int16 pairs (S, S),
+ * for the weight rows of vector h. */
 TMPL __m256i scale_pairs(const struct row_bytes *b, int half, int h,
                          struct shape f)
 {
@@ -114,8 +115,8 @@ TMPL __m256i scale_pairs(const struct row_bytes *b, int half, int h,
 
 /* ---- products of a tile -------------------------------------------------- */
 
-/* Return the size in bytes of a tile's sub scales and of a tile, like the
- * fields of pack_rule, but as compile-time constants. */
+/* Return the size in bytes of a tile's sub scales and of a tile. These are
+ * fields of pack_rule too, but here compile-time constants. */
 TMPL int sub_bytes(struct shape f)
 {
     switch (f.sub) {
@@ -137,8 +138,8 @@ TMPL int tile_bytes(struct shape f)
     return sub_bytes(f) + 64 * (f.low_bits + f.high_bits);
 }
 
-/* Start values of the sums of folds, as int16 pairs. at[i] is the start value
- * of the fold that contains dword i. */
+/* Start values of the sums of folds for one row of activations, as int16 pairs.
+ * at[i] is the start value of the fold that contains dword i. */
 struct starts {
     int32_t at[8];
 };
@@ -159,8 +160,8 @@ TMPL void starts_of(struct starts *o, const struct q8_block *x, struct shape f)
     _mm256_storeu_si256((__m256i *)o->at, sum);
 }
 
-/* The current tile of each panel, block of each row of activations, and start
- * values of each row. */
+/* The current tile of each panel, with its scales, and the current block of
+ * each row of activations, with its start values. */
 struct tiles {
     const uint8_t *tile[CELLS];
     const uint8_t *ahead[CELLS]; /* [panel], addresses to prefetch */
@@ -169,7 +170,7 @@ struct tiles {
     struct starts start[CELLS];
 };
 
-/* Returns dword i of a tile's codes, for the W rows from W * h. */
+/* Returns dword i of a tile's codes, for the weight rows of vector h. */
 TMPL vu code_at(const uint8_t *tile, int i, int h, vu table, struct shape f)
 {
     const uint8_t *low = tile + sub_bytes(f) + 4 * W * h;
@@ -185,7 +186,7 @@ TMPL int ahead_for(const int n_row, struct shape f)
     return n_row == CELLS ? RUN * tile_bytes(f) : AHEAD;
 }
 
-/* Prefetches dword i's share, an eighth, of the cache lines of a tile at
+/* Prefetches one eighth, that of dword i, of the cache lines of a tile at
  * `ahead`. Prefetching whole tiles of all four panels at once would delay the
  * loads after it. */
 TMPL void few_fetch(const uint8_t *ahead, int i, struct shape f)
@@ -197,8 +198,8 @@ TMPL void few_fetch(const uint8_t *ahead, int i, struct shape f)
         __builtin_prefetch(ahead + 64 * j);
 }
 
-/* Adds one fold, which begins at dword `first` of the cells' tiles, times its
- * scale to isum[][]. */
+/* Multiplies the fold that begins at dword `first` of each cell's tile. Adds
+ * the scaled sums to isum[cell][vector]. */
 TMPL void few_fold(vi isum[CELLS][HALVES], const struct tiles *at, int first,
                    vu table, const int n_panel, const int n_row, struct shape f)
 {
@@ -248,8 +249,8 @@ TMPL void few_fold(vi isum[CELLS][HALVES], const struct tiles *at, int first,
     }
 }
 
-/* Adds the scaled products of dwords first .. first + 3 to isum[][], for
- * formats with large levels. */
+/* Multiplies dwords first .. first + 3 of each cell's tile, for formats with
+ * large levels (is_large). Adds the scaled products to isum[cell][vector]. */
 TMPL void few_large(vi isum[CELLS][HALVES], const struct tiles *at, int first,
                     vu table, const int n_panel, const int n_row,
                     struct shape f)
@@ -292,8 +293,8 @@ TMPL void few_large(vi isum[CELLS][HALVES], const struct tiles *at, int first,
     }
 }
 
-/* Subtracts the lift times the sum of the activations from the tile's sum of
- * each cell. */
+/* Subtracts the lift times the sum of the tile's activations from the sum of
+ * each cell, for formats with lift_comes_last(). */
 TMPL void few_lower(vi isum[CELLS][HALVES], const struct tiles *at,
                     const int n_panel, const int n_row, struct shape f)
 {
@@ -311,8 +312,8 @@ TMPL void few_lower(vi isum[CELLS][HALVES], const struct tiles *at,
     }
 }
 
-/* Adds the scaled products of dwords first .. first + n - 1 to isum[][]; n is 4
- * or 8. */
+/* Multiplies n dwords, 4 or 8, from `first` of each cell's tile. Adds the
+ * scaled products to isum[cell][vector]. */
 TMPL void few_products(vi isum[CELLS][HALVES], const struct tiles *at,
                        int first, int n, vu table, const int n_panel,
                        const int n_row, struct shape f)
@@ -342,7 +343,8 @@ TMPL void few_clear(vi isum[CELLS][HALVES], int n)
 
 /* ---- integer sums to floats ---------------------------------------------- */
 
-/* Adds d * isum to the accumulators at `acc`. */
+/* Adds the integer sums `isum`, times their scales d, to the accumulators at
+ * `acc`. */
 TMPL void few_add(float *acc, vf d, vi isum)
 {
     vf a = v_fma(d, v_int_f(isum), (vf)load(acc));
@@ -386,8 +388,8 @@ TMPL void few_tile(float *const acc[CELLS], const struct tiles *at, vu table,
     }
 }
 
-/* Computes msum (cpu_matmul.h) over n tiles from `tile`, for the W rows of the
- * panel from W * h and each row of activations. */
+/* Computes msum (cpu_matmul.h) over n tiles from `tile`, for the weight rows of
+ * vector h and each row of activations. */
 TMPL void few_minima(vi msum[CELLS], const uint8_t *tile,
                      const struct q8_block *const *x, int n, int h,
                      const int n_row, struct shape f)
@@ -407,9 +409,9 @@ TMPL void few_minima(vi msum[CELLS], const uint8_t *tile,
     }
 }
 
-/* Adds the integer sums of a chunk of n tiles to the cells' accumulators. `at`
- * has the chunk's first tile of each panel, and sup[] the chunk's super scales
- * in each panel. */
+/* Adds the integer sums of a chunk of n tiles, times the super scales, to the
+ * cells' accumulators. `at` has the chunk's first tile of each panel, and sup[]
+ * the chunk's super scales in each panel. */
 TMPL void few_chunk(float *const acc[CELLS], vi isum[CELLS][HALVES],
                     const struct tiles *at, const uint8_t *const sup[CELLS],
                     int n, const int n_panel, const int n_row, struct shape f)
@@ -439,7 +441,7 @@ TMPL void few_chunk(float *const acc[CELLS], vi isum[CELLS][HALVES],
 
 /* ---- panel calls --------------------------------------------------------- */
 
-/* Computes tiles first .. first + n - 1 of a chunk for n_panel panels from
+/* Multiplies tiles first .. first + n - 1 of a chunk, for n_panel panels from
  * `panel` and n_row rows of activations from `row`. If the format has
  * super-blocks, these must be all tiles of the chunk. */
 TMPL void few_run(const struct cpu_panel_args *s, const struct pack_chunk *c,

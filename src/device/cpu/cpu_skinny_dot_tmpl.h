@@ -25,8 +25,9 @@ TMPL bool folds(struct shape f)
     return has_scale(f) && !is_wide(f) && f.low_bits + f.high_bits <= 4;
 }
 
-/* Returns isum (cpu_matmul.h) of a tile and one block of activations. With L(c)
- * = c - B, the sum of L(c) q is the sum of c q minus B times the sum of q,
+/* Returns isum (cpu_matmul.h) of a tile and one block of activations. A level
+ * is a code minus the format's bias B. So the sum of level times activation is
+ * that of code times activation, minus B times the sum of the activations,
  * which the block stores. `bias` is the int16 pair -B (S0, S1), or -B (1, 1) if
  * both halves have the same scale. */
 TMPL vi tile_dot(const vu code[8], const struct scales *w, vi bias,
@@ -41,8 +42,8 @@ TMPL vi tile_dot(const vu code[8], const struct scales *w, vi bias,
     if (folds(f)) {
         int other = has_halves(f) ? 1 : 0;
 
-        if (!has_halves(f)) /* `bias` does not yet contain the scale that both
-                               halves share */
+        /* `bias` does not contain the scale yet that both halves share. */
+        if (!has_halves(f))
             shift *= w->s[0];
         isum = v_fold(shift, v_dot(v_set(0), code, x->q, 4, max), w->s[0]);
         return v_fold(isum, v_dot(v_set(0), code + 4, x->q + 16, 4, max),
@@ -59,8 +60,8 @@ TMPL vi tile_dot(const vu code[8], const struct scales *w, vi bias,
     return isum;
 }
 
-/* Returns the sum of L(c) q over half h of a tile, for formats whose halves
- * have float scales. */
+/* Returns the sum of level times activation over half h of a tile, for formats
+ * whose halves have float scales. */
 TMPL vi half_dot(const vu code[8], const struct q8_block *x, int h,
                  struct shape f)
 {
@@ -68,8 +69,8 @@ TMPL vi half_dot(const vu code[8], const struct q8_block *x, int h,
                  255);
 }
 
-/* Returns `acc` plus the products of a tile, for formats whose tiles have float
- * scales. */
+/* Returns `acc` plus the scaled products of a tile and a block of activations,
+ * for formats whose tiles have float scales. */
 TMPL vf tile_close(vf acc, const vu code[8], const struct scales *w, vi bias,
                    const struct q8_block *x, struct shape f)
 {
@@ -86,7 +87,7 @@ TMPL vf tile_close(vf acc, const vu code[8], const struct scales *w, vi bias,
     return acc;
 }
 
-/* Integer sums of a chunk, by row of activations and vector of weight rows. */
+/* Integer sums of a chunk, as [row of activations][vector of weight rows]. */
 struct sums {
     vi isum[CPU_PANEL_TOK][HALVES], msum[CPU_PANEL_TOK][HALVES];
 };
@@ -105,11 +106,10 @@ TMPL void sums_close(float *at, const struct scales *w, float dx, vi isum,
     memcpy(at, &acc, sizeof(acc));
 }
 
-/* Multiplies weight rows W * h .. W * h + W - 1 of one tile by a block of each
- * row of activations. For formats with super-blocks, the integer sums of a
- * chunk are collected in `sums` and added to the accumulators with its last
- * tile (`last`). For others, each tile is added to the accumulators
- * immediately. */
+/* Multiplies the weight rows of vector h of one tile by a block of each row of
+ * activations. For formats with super-blocks, the integer sums of a chunk are
+ * collected in `sums` and added to the accumulators with its last tile
+ * (`last`). For others, each tile is added to the accumulators immediately. */
 TMPL void tile_half(const struct cpu_panel_args *s, const uint8_t *sup,
                     const uint8_t *tile, int64_t block, int h, bool last,
                     vu table, struct sums *sums, struct shape f)
@@ -183,12 +183,12 @@ struct few {
     const struct cpu_panel_args *s;
     const struct q8_block *x[MAX_CELLS];
     const uint8_t *panel; /* first of the panels */
-    int first;            /* index of that panel in the call */
+    int first;            /* index in the call of that panel */
     vu table;
 };
 
-/* The sums of each cell, in registers: isum over a chunk, acc over all k of the
- * rank. */
+/* The sums of each cell, in registers: isum over the current chunk, acc over
+ * all k so far. */
 struct few_sums {
     vi isum[MAX_CELLS][HALVES];
     vf acc[MAX_CELLS][HALVES];
@@ -263,7 +263,8 @@ TMPL void few_close(const struct few *w, int p, const struct pack_chunk *c,
                 msum[t] +=
                     v_pairs(v_set(load_dword(w->x[t][block + i].sum)), k.m);
         }
-        /* only d is needed, and the scales of the first tile include it */
+        /* No minima were added above, so only the scale d is missing. The first
+         * tile's scales include it. */
         if (!has_min(f))
             scales_read(&k, sup, sup + rule->sup_bytes, h, f);
         UNROLL
@@ -273,7 +274,7 @@ TMPL void few_close(const struct few *w, int p, const struct pack_chunk *c,
     }
 }
 
-/* Computes all chunks of the call's rank. If n_tok exceeds the number of rows
+/* Multiplies all chunks of the call's rank. If n_tok exceeds the number of rows
  * of the call, the sums of the excess rows are discarded. */
 TMPL void few_chunks(const struct few *w, const int n_panel, const int n_tok,
                      struct shape f)
@@ -323,9 +324,9 @@ TMPL void few_chunks(const struct few *w, const int n_panel, const int n_tok,
     }
 }
 
-/* Computes the call with n_tok rows, at least its own number; excess rows
- * repeat the first one. Computes n_panel panels at a time, and the remaining
- * panels one by one. */
+/* Computes the call with n_tok rows of activations, at least its own number;
+ * excess rows repeat the first one. Computes n_panel panels at a time, and the
+ * remaining panels one by one. */
 TMPL void few_rows(const struct cpu_panel_args *s, vu table, const int n_panel,
                    const int n_tok, struct shape f)
 {

@@ -1,14 +1,14 @@
-/* A portion is a quarter of the items left of a part, so that a part has few
- * portions and the last ones are small. A thread that has finished its own part
- * takes portions from the thread after it, then from the threads 2, 4, 8, ...
- * after it. So each of many threads reads only a few counters, and yet the
- * items of a slow thread spread over all threads.
+/* Implementation of cpu_steal.h. A portion is a quarter of the items left of a
+ * part, so that a part has few portions and the last ones are small. A thread
+ * that has finished its own part takes portions from the thread after it, then
+ * from the threads 2, 4, 8, ... after it. So each of many threads reads only a
+ * few counters, and yet the items of a slow thread spread over all threads.
  *
  * Counters need no memory ordering. The inputs of a portion were written before
  * the last barrier, and its results are read after the next barrier. */
 #include "device/cpu/cpu_steal.h"
 
-/* minimum items per thread, in units of `grain`, to help */
+/* with fewer items per thread, in units of `grain`, threads do not steal */
 enum { LEAST_ITEMS = 4 };
 
 struct cpu_steal cpu_steal(const struct cpu_call *c, int64_t n, int64_t grain)

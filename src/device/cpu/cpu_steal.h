@@ -28,13 +28,12 @@ static inline struct cpu_part cpu_part(int64_t n, int64_t grain, int ith,
     return p;
 }
 
-/* The state of a thread of a kernel call that takes its items in portions. */
+/* A thread's state in a kernel call that computes its items in portions. */
 struct cpu_steal {
     const struct cpu_call *call;
     /* number of items; portions begin at multiples of `grain` */
     int64_t n, grain;
-    /* True if this thread and others may take portions of each other's
-     * parts. */
+    /* True if threads steal portions in this call. */
     bool helps;
     /* The next portion is taken from the part of thread (ith + next) % nth. */
     int next;

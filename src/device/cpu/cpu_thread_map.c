@@ -28,7 +28,7 @@ static bool is_host(const struct backend *b, int dev)
     return device_of(b->set, dev)->desc.host;
 }
 
-/* Returns one of the team's first n threads that a host thread on core `want`
+/* Returns the first of the team's n threads that a host thread on core `want`
  * (-1 for any) can share, or n if there is none. core[i] is the core of team
  * thread i, -1 if it is not pinned. */
 static int find_shared_thread(const struct backend *b, const int *core, int n,

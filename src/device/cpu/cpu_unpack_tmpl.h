@@ -65,8 +65,8 @@ TMPL const uint8_t *ahead_of(const struct cpu_panel_args *s, int i,
 
 /* ---- quantized weights --------------------------------------------------- */
 
-/* The properties of a format's packing as compile-time constants; see struct
- * pack_rule. */
+/* The properties of a format's packing as compile-time constants; fields as in
+ * struct pack_rule. */
 struct shape {
     int low_bits, high_bits;
     int bias;
@@ -169,7 +169,7 @@ TMPL void unpack(vu code[8], const uint8_t *low, const uint8_t *high, vu table,
         code[i] = unpack_dword(low, high, i, table, f);
 }
 
-/* Returns lanes of two int16: the low halves of `lo` and `hi`. */
+/* Returns lanes of two int16: the low halves of the lanes of `lo` and `hi`. */
 TMPL vi pair(vi lo, vi hi)
 {
     return (vi)(((vu)hi << 16) | ((vu)lo & 0xffff));
@@ -179,7 +179,7 @@ TMPL vi pair(vi lo, vi hi)
  * The value is composed from bits. */
 TMPL vf e8m0_half(vi e)
 {
-    vi small = e < 2, nan = e == 255; /* masks */
+    vi small = e < 2, nan = e == 255; /* masks: -1 where true */
     vi bits = ((e + 1) << 21 & small) | ((e - 1) << 23 & ~small);
 
     return (vf)((v_set(0x7fc00000) & nan) | (bits & ~nan));
@@ -200,12 +200,12 @@ TMPL vf ue4m3_half(vi x)
 
 struct scales {
     vf d, dmin;
-    vf d1;      /* if has_two_d(): that of the second half */
-    vi s[2], m; /* m: int16 pair (M0, M1) */
+    vf d1;      /* if has_two_d(): d of the tile's second half */
+    vi s[2], m; /* S of each half; M as int16 pairs (M0, M1) */
 };
 
-/* Reads the scales of a tile for the W rows from W * h. `sup` is the start of
- * the chunk. */
+/* Reads the scales of a tile for the weight rows of vector h. `sup` is the
+ * start of the tile's chunk. */
 TMPL void scales_read(struct scales *o, const uint8_t *sup, const uint8_t *tile,
                       int h, struct shape f)
 {

@@ -46,7 +46,8 @@ enum {
     CUDA_CAPABILITY_MINOR = 76,
     CUDA_FLUSHES_REMOTE_WRITES = 98,
     CUDA_REGISTERS_HOST_MEMORY = 99,
-    CUDA_STREAMS_KNOW_WORDS = 122, /* queues write and wait for 64-bit words */
+    /* 1 if streams can write 64-bit words and wait for them */
+    CUDA_STREAMS_KNOW_WORDS = 122,
 };
 
 /* least compute capability (90 is 9.0) for programmatic dependent launch in
@@ -55,10 +56,11 @@ enum { CUDA_OVERLAPS = 90 };
 
 enum {
     CUDA_CODE_INVALID_PTX = 218,
-    CUDA_WRITE_FENCED = 0, /* the write is preceded by a system-wide memory
-                              fence */
+    /* flag of cuStreamWriteValue64: a system-wide fence precedes the write */
+    CUDA_WRITE_FENCED = 0,
     CUDA_WAIT_AT_LEAST = 0,
-    /* remote writes before the awaited one are visible to later commands */
+    /* flag of cuStreamWaitValue64: commands after the wait see what other
+     * devices wrote before they wrote the word */
     CUDA_WAIT_FLUSH = 1 << 30,
     CUDA_JIT_ERROR_LOG = 5,
     CUDA_JIT_ERROR_LOG_BYTES = 6,

@@ -1,6 +1,7 @@
-/* Decompresses the PTX for a device, and extracts the PTX of one kernel. The
- * PTX for capability 8.0 also serves 9.0: code that only 9.0 supports is in
- * comments, which begin and end with "90" and are removed for 9.0. */
+/* Decompresses the PTX for a device, and extracts the PTX of one kernel.
+ * Devices of capability 9.0 and later use the PTX for 8.0. Code that only 9.0
+ * supports is in comments whose text begins and ends with "90"; uncover() makes
+ * it code. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,7 +28,8 @@ bool cuda_has_text(int level)
     return level_of(level) != NULL;
 }
 
-/* Removes the comment marks around code for capability 9.0, in place. */
+/* Turns PTX for capability 8.0 into PTX for 9.0, in place: removes the comment
+ * marks around code for 9.0, and raises the target. */
 static void uncover(char *text)
 {
     static const struct {
@@ -73,7 +75,7 @@ struct part {
 };
 
 /* Returns the part of `text` from the start of the string `from` to the end of
- * the string `to`. */
+ * the next string `to`. If one is missing, the part's address is NULL. */
 static struct part part_of(const char *text, const char *from, const char *to)
 {
     const char *at = strstr(text, from);

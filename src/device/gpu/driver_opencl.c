@@ -40,20 +40,22 @@ struct gpu {
     struct cl_queue *queue[N_QUEUE];
     struct cl_memory *memory[OPENCL_MAX_MEMORY]; /* NULL if unused */
     size_t bytes[OPENCL_MAX_MEMORY];
-    uint64_t change; /* counts allocations and releases, from 1 */
+    uint64_t change; /* begins at 1; each allocation and each release adds 1 */
     struct cl_program *program;
     struct cl_kernel *kernel[GPU_KERNEL_COUNT];
-    /* value of `change` when the kernel's memory arguments were set */
+    /* by kernel: value of `change` when the allocations were last set as its
+     * arguments; 0 if never */
     uint64_t has[GPU_KERNEL_COUNT];
     struct cl_event *mark[GPU_MAX_MARKS];
     enum queue marked[GPU_MAX_MARKS]; /* queue in which each fence was
                                          recorded */
     struct pinned *pinned;            /* owned */
     pthread_mutex_t lock;             /* protects `said` */
-    char said[256];                   /* last message from notice() */
+    /* the driver's last message, from notice(); "" if none */
+    char said[256];
 };
 
-/* Callback for the driver's messages about errors; it may call this on any
+/* Keeps a message of the driver about an error. The driver may call this on any
  * thread. */
 static void notice(const char *what, const void *detail, size_t n, void *user)
 {
@@ -265,7 +267,7 @@ static pl_status too_much(const struct gpu *g, size_t bytes, int32_t e,
                    bytes_text(have, most));
 }
 
-/* Makes the driver allocate the memory now, so that an allocation that is too
+/* Makes the driver allocate buffer `m` now, so that an allocation that is too
  * large fails here. Drivers may otherwise defer it until the first use. */
 static pl_status take_now(struct gpu *g, struct cl_memory *m, size_t bytes,
                           pl_err *err)
@@ -478,8 +480,8 @@ static bool on_cores(const struct gpu *g)
     return opencl_on_cores(&g->cl, g->at.device);
 }
 
-/* Flushes the other queue first, because a fence that is not submitted is never
- * reached. */
+/* Makes queue q wait for fence i. First flushes the fence's queue, because a
+ * fence that is not submitted is never reached. */
 static pl_status await(struct gpu *g, enum queue q, int i, pl_err *err)
 {
     if (!g->mark[i] || g->marked[i] == q)

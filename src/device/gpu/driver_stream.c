@@ -23,24 +23,29 @@ struct mapped {
     unsigned char *p;
     size_t bytes;
     uint64_t at;
-    struct stream_range *range; /* referenced; NULL if not registered yet */
+    /* the registration, of which this range holds a reference; NULL before
+     * find() */
+    struct stream_range *range;
 };
 
 struct gpu {
     struct stream_api api;
     struct stream_device device;
     bool held;
-    atomic_bool entered; /* the device is current in `thread` */
+    /* `thread` is between enter_thread() and leave_thread() */
+    atomic_bool entered;
     pthread_t thread;
-    int was;                  /* previously current device, for
-                                 leave_thread() */
+    /* device that was current before enter_thread(); leave_thread() restores
+     * it */
+    int was;
     bool words;               /* streams support signal_word() and
                                  wait_word() */
     struct stream_text *text; /* owned */
     struct api_module *module[GPU_KERNEL_COUNT]; /* NULL if not loaded yet */
     struct api_function *kernel[GPU_KERNEL_COUNT];
     struct api_stream *stream[QUEUE_COUNT];
-    /* recorded before a post; NULL if the vendor does not need that */
+    /* event that is recorded before a post, so that other devices see all
+     * earlier writes; NULL if the vendor's post needs none */
     struct api_event *fence[QUEUE_COUNT];
     struct api_event *mark[GPU_MAX_MARKS];
     struct mapped *mapped; /* owned */
@@ -66,8 +71,8 @@ static bool inside(const struct gpu *g)
            pthread_equal(g->thread, pthread_self());
 }
 
-/* Makes the device current in this thread until leave(). Sets *was, which
- * leave() needs. */
+/* Makes the device current in this thread until leave(). Sets *was to what
+ * leave() restores. */
 static pl_status enter(const struct gpu *g, int *was, pl_err *err)
 {
     *was = 0;
@@ -168,8 +173,9 @@ static pl_status alloc(struct gpu *g, size_t bytes, uint64_t *at, pl_err *err)
     return allocate(g, false, bytes, at, err);
 }
 
-/* Only for HIP. GPU caches keep the contents of other memory until a kernel
- * ends, even if peers write to it meanwhile. */
+/* Allocates memory that peers may write, with HIP only. A running kernel may
+ * miss what a peer has written to memory from alloc(), because the GPU's caches
+ * still have the old contents. */
 static pl_status alloc_shared(struct gpu *g, size_t bytes, uint64_t *at,
                               pl_err *err)
 {
@@ -196,7 +202,8 @@ static pl_status host_alloc(struct gpu *g, size_t bytes, void **p, pl_err *err)
     PL_TRY(enter(g, &was, err));
     s = CALL(g, err, host_alloc, &made, bytes ? bytes : 1,
              API_HOST_PORTABLE | API_HOST_MAPPED);
-    if (s == PL_NO_DEVICE_MEMORY) { /* host memory is exhausted */
+    /* the API has one code for both memories; here the host's is exhausted */
+    if (s == PL_NO_DEVICE_MEMORY) {
         s = PL_NO_MEMORY;
         if (err)
             err->status = s;
@@ -221,7 +228,8 @@ static pl_status find(struct gpu *g, struct mapped *m, pl_err *err)
     PL_TRY(CALL(g, err, host_address, &at, m->p, 0));
     m->at = at;
     if (at == (uintptr_t)m->p && stream_range_is_ours(m->range))
-        return PL_OK; /* mapped as a whole, at the CPU's address */
+        /* one registration, mapped at the CPU's addresses, is contiguous */
+        return PL_OK;
     PL_TRY(CALL(g, err, host_address, &last, m->p + m->bytes - 1, 0));
     if (last - at != m->bytes - 1)
         return err_set(err, PL_UNSUPPORTED,
@@ -356,7 +364,8 @@ static pl_status fill(struct gpu *g, pl_err *err)
     return PL_OK;
 }
 
-/* Determines the device's capabilities and opens its kernels. */
+/* Initializes g->device, rejects a device that cannot run the kernels, and
+ * opens the kernels' PTX or compiler. */
 static pl_status examine(struct gpu *g, int index, pl_err *err)
 {
     char why[160];
@@ -494,7 +503,7 @@ static pl_status copy(struct gpu *g, enum queue q, uint64_t dst, uint64_t src,
     return copy_bytes(g, q, COPY_ANY, dst, src, bytes, err);
 }
 
-/* Loads the module of kernel k from `image`. */
+/* Loads `image`, the PTX or machine code of kernel k, as a module. */
 static pl_status load(struct gpu *g, enum gpu_kernel k, const void *image,
                       struct api_module **m, pl_err *err)
 {
@@ -510,7 +519,8 @@ static pl_status load(struct gpu *g, enum gpu_kernel k, const void *image,
     return stream_check(&g->api, code, CALL_module_load, what, err);
 }
 
-/* Compiles or loads kernel k. The device is current. */
+/* Compiles kernel k, or loads its stored code, and sets g->module[k] and
+ * g->kernel[k]. The device must be current. */
 static pl_status compile(struct gpu *g, enum gpu_kernel k, pl_err *err)
 {
     const void *image = NULL;

@@ -9,11 +9,12 @@
 
 pl_status stream_list(const struct stream_vendor *vendor, struct gpu_info *out,
                       int max, int *n, pl_err *err);
-/* Sets *bytes to the free memory of device `index`, which must be usable. */
+/* Sets *bytes to the free memory of device `index`. Creates a context on it for
+ * a moment, so the device must be usable. */
 pl_status stream_free_memory(const struct stream_vendor *vendor, int index,
                              uint64_t *bytes, pl_err *err);
-/* Sets the field `peers` of the n listed devices. If a query fails, there is no
- * access. */
+/* Sets the bits `peers` of gpu[n], which stream_list() has listed. If the query
+ * for a pair of devices fails, the bit stays 0. */
 void stream_peers(const struct stream_vendor *vendor, struct gpu_info *gpu,
                   int n);
 
@@ -35,8 +36,8 @@ bool stream_range_is_ours(const struct stream_range *r);
 
 /* ---- cuda_source.c ---- */
 
-/* The PTX of all kernels, for the devices that one entry of gpu_ptx_level
- * serves. */
+/* The PTX of all kernels, decompressed, for devices of one compute
+ * capability. */
 struct cuda_text {
     char *ptx; /* owned, terminated */
 };
@@ -63,7 +64,7 @@ struct hip_text {
                      library */
     char who[24], arch[80];
     char version[64]; /* versions of the compiler and the driver */
-    const char *told; /* #define lines put before the kernel source */
+    const char *told; /* static: #define lines put before the kernel source */
 #define MEMBER(name, parameters) unsigned(*name) parameters;
     HIPRTC_CALL_MAP(MEMBER)
 #undef MEMBER
@@ -84,7 +85,7 @@ pl_status hip_text_compile(const struct hip_text *t, enum gpu_kernel k,
  * options. */
 uint64_t hip_text_hash(const struct hip_text *t);
 /* Returns false if the environment variable PLAIT_HIP_MATRIX turns matrix units
- * off. */
+ * off, or is neither 0 nor 1. */
 bool hip_text_may_have_matrix(void);
 
 #endif

@@ -187,8 +187,8 @@ static bool on_one_gpu(const struct gpu_device *x, const struct gpu_device *y)
     return bus[0] && strcmp(bus, y->dev->desc.bus) == 0;
 }
 
-/* Marks the other devices of a lost GPU as lost too: freeing their memory would
- * wait for the hung work. */
+/* Marks all devices that share the GPU of a lost device as lost too: freeing
+ * their memory would wait for the hung work. */
 static void mark_shared_lost(struct gpu_backend *g, int n)
 {
     for (int i = 0; i < n; i++)
@@ -287,8 +287,8 @@ static pl_status check_kernels(struct gpu_device *x,
     return differs && device_set_options(x->set)->inexact ? PL_OK : s;
 }
 
-/* Finds which kernels must be compiled and tested, and adds their number to
- * p->total. */
+/* Sets x->want to the kernels that must be compiled and tested, and adds both
+ * tasks of each kernel to p->total. */
 static pl_status foresee(struct gpu_device *x, struct gpu_progress *p,
                          pl_err *err)
 {
@@ -391,8 +391,8 @@ pl_status gpu_load(struct backend *b, pl_err *err)
     return PL_OK;
 }
 
-/* Returns true if the byte is in host memory, that is, in the inbox and not
- * pushed to the device-side inbox. */
+/* Returns true if the byte at `offset` of region r is in host memory, that is,
+ * in the host inbox. */
 static bool on_host(const struct gpu_device *x, enum region r, size_t offset)
 {
     return r == REGION_INBOX && !gpu_peer_has(x, offset);
@@ -464,8 +464,8 @@ const struct backend_ops hip_ops = GPU_KIND(hip, gpu_hip, .show = gpu_show);
 const struct backend_ops opencl_ops =
     GPU_KIND(opencl, gpu_opencl, .show = gpu_show);
 
-/* Chooses the best driver for each GPU. The devices it describes belong to the
- * backends of these drivers. */
+/* The backend `gpu`. It only chooses a driver for each GPU; the devices that it
+ * describes belong to the backends of these drivers. */
 const struct backend_ops gpu_ops = {
     .name = "gpu",
     .accepts = "gpu (each GPU), gpu:0, gpu*2",

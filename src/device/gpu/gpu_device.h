@@ -1,5 +1,11 @@
 /* A GPU of a device set: its state, which is the same for all drivers, and the
- * functions that its files share. */
+ * functions that its files share.
+ *
+ * The inbox of a GPU exists twice, with the same offsets. The host inbox is in
+ * host memory, where every device can write. The device-side inbox is in GPU
+ * memory, where the GPU's kernels read. What arrives in the host inbox is
+ * copied to the device-side inbox (gpu_inbox.c). Some peers write there
+ * directly (gpu_peer.c). */
 #ifndef DEVICE_GPU_GPU_DEVICE_H
 #define DEVICE_GPU_GPU_DEVICE_H
 
@@ -19,48 +25,50 @@ enum {
     GPU_PULSES = 8,           /* most heartbeats in flight, see
                                  gpu_watchdog.c */
     GPU_RING = 63,            /* number of fences for events, reused in turn */
-    GPU_SLOT_MARK = GPU_RING, /* number of the first staging buffer's fence */
+    GPU_SLOT_MARK = GPU_RING, /* first of the fences for staging buffers */
     GPU_PULSE_MARK = GPU_SLOT_MARK + GPU_SLOTS,
 };
 _Static_assert(GPU_PULSE_MARK + GPU_PULSES <= GPU_MAX_MARKS, "marks");
 
 struct gpu_heartbeat {
-    int step; /* index of the instruction that follows the heartbeat; 0 if none
-                 precedes it in the step */
+    /* index in the variant of the instruction that follows the heartbeat; 0 if
+     * none precedes it in the step */
+    int step;
 };
 
-/* A range of a staging buffer into which the GPU copies a part of a copy
- * extent. The host later scatters the range to the spans of the extent, which
- * starts at dst. The part begins `from` bytes after the extent's begin and has
- * `bytes` bytes, where only the bytes of spans are counted. */
+/* A readback: the GPU copies a part of a copy extent into a range of a staging
+ * buffer. Later the host scatters the range to the extent's spans, from dst on.
+ * The part is the `bytes` bytes from byte `from` of the concatenation of the
+ * spans. */
 struct pending_readback {
     unsigned char *dst;
     struct copy_extent loops;
     size_t from, bytes;
-    const unsigned char *at; /* the range */
+    const unsigned char *at; /* the range of the staging buffer */
 };
 
 /* A buffer of the staging ring. Only commands of queue `queue` read from it
  * (uploads) or write to it (readbacks). */
 struct staging_buffer {
-    size_t filled; /* bytes reserved so far, by threads that copy into it and
-                      for readbacks */
+    /* bytes of the buffer that are reserved so far, for uploads and
+     * readbacks */
+    size_t filled;
     enum queue queue;
     int n_return;  /* number of readbacks */
-    int n_copying; /* number of threads that are copying into it */
+    int n_copying; /* number of threads that are copying into the buffer */
     bool closed;   /* no more bytes can be reserved */
     bool marked;   /* the buffer's fence was recorded, after all of its
                       copies */
-    double since;  /* time when the fence was recorded */
+    double since;  /* device_now() when the fence was recorded */
 };
 
 /* An event that this device posts. */
 struct gpu_event {
-    bool crossed;     /* the device's other queue waits for it */
-    bool external;    /* other devices wait for it */
-    enum queue queue; /* queue that posts it */
-    /* number of its fence, counted from 1 over all fences recorded for events;
-     * 0 if none */
+    bool crossed;     /* the device's other queue waits for the event */
+    bool external;    /* other devices wait for the event */
+    enum queue queue; /* queue that posts the event */
+    /* number of the event's fence, counted from 1 over all fences that the
+     * device records for events; 0 if none */
     uint64_t mark;
 };
 
@@ -71,27 +79,35 @@ struct gpu_device {
     struct device_set *set; /* borrowed */
     const struct gpu_driver *driver;
     struct gpu *gpu; /* owned */
-    /* owned: addresses of the regions; REGION_INBOX: of the device-side
+    /* owned: device addresses of the regions; REGION_INBOX: of the device-side
      * inbox */
     uint64_t region[REGION_COUNT];
-    uint64_t scratch, tables; /* owned */
-    void **mapped;            /* owned, [n_mapped]: mapped host memory */
+    /* owned: device addresses of the scratch memory and of image.tables */
+    uint64_t scratch, tables;
+    /* owned, [n_mapped]: host addresses that were passed to driver->map() */
+    void **mapped;
     int n_mapped;
     /* by kernel: the program or the self-test launches it */
     bool want[GPU_KERNEL_COUNT];
-    int n_want;  /* number of kernels in `want`; 0 for an emulated GPU */
-    bool passed; /* these kernels passed their self-test in an earlier
-                    process */
-    bool looked; /* mapping other devices' memory was tried, which happens in
-                    the first step */
-    /* its own events are mapped, so queues can post them */
+    /* number of kernels in `want`; 0 for an emulated GPU, which has no
+     * self-test */
+    int n_want;
+    /* stored results say that the kernels in `want` pass their self-test */
+    bool passed;
+    /* gpu_reach_others() was called, which happens in the first step */
+    bool looked;
+    /* the device's own event flags are mapped, so that its queues can post
+     * events */
     bool maps_events;
-    bool maps_all; /* all other memory that its program accesses is mapped */
-    bool stages;   /* uses the staging ring in steps, because some memory is not
-                      mapped */
-    bool shared;   /* GPUs of the backend may write to this device's device-side
-                      inbox */
-    bool reached;  /* some GPUs write to this device's device-side inbox */
+    /* the device's event flags and host inbox are mapped, and all memory and
+     * event flags of other devices that its program accesses */
+    bool maps_all;
+    /* steps use the staging ring, because other devices have memory that the
+     * program accesses and the driver cannot map */
+    bool stages;
+    bool shared; /* the device-side inbox is in memory that peers may write */
+    /* peers have access to the device-side inbox, whether or not they use it */
+    bool reached;
     /* the device-side inbox is never freed, because a lost device may still
      * write there */
     bool quarantined;
@@ -103,15 +119,16 @@ struct gpu_device {
      * not be called any more */
     bool lost;
     struct gpu_heartbeat pulse[GPU_PULSES];
-    uint64_t n_pulse, n_reached; /* numbers of heartbeats issued and reached */
-    double since;                /* time of the last sign of progress */
-    int n_insn;                  /* instructions queued since the last
-                                    heartbeat */
-    int at_insn;                 /* current instruction of the step, counted
-                                    from 1 */
+    /* number of heartbeats issued; number of those that were reached */
+    uint64_t n_pulse, n_reached;
+    double since; /* device_now() at the last sign of progress */
+    int n_insn;   /* instructions queued since the last
+                     heartbeat */
+    /* 1 + index of the instruction being issued; 0 before the first */
+    int at_insn;
 
-    /* Protects the staging ring between steps, when several threads may write
-     * to the device. */
+    /* Protects the staging ring. Several threads fill it: those that load
+     * weights between steps, and the copy threads during steps. */
     pthread_mutex_t lock;
     /* owned, allocated by the driver, [GPU_SLOTS][GPU_SLOT]: the staging
      * buffers */
@@ -132,18 +149,20 @@ struct gpu_device {
     const atomic_bool *failed;
     int n_spin;
     struct yielding yielding;
-    double waited_s;  /* time that the issuing thread waited for other
-                         devices */
-    bool slow;        /* issues one instruction at a time, because the set is
-                         traced or guarded */
+    double waited_s; /* time that the issuing thread waited for other
+                        devices */
+    /* waits for the end of each instruction before it issues the next, because
+     * the run is traced or a test guards the memory */
+    bool slow;
     bool posts;       /* events are posted by the queues, not by the issuing
                          thread */
     bool queues_wait; /* the queues wait for other devices' events, not the
                          issuing thread */
     struct gpu_event *event; /* owned, [prog->n_event] */
     uint64_t n_mark;         /* number of fences recorded for events so far */
-    /* owned, [most instructions of a variant], n_await in use: events that
-     * queues wait for and that the issuing thread has not seen posted yet */
+    /* owned, [most events in the WAITs of a variant], n_await in use: events
+     * that queues wait for and that the issuing thread has not seen posted
+     * yet */
     struct insn_event *pending_waits;
     int n_await;
     /* owned, [most instructions of a variant], n_later in use: instructions
@@ -159,7 +178,8 @@ struct gpu_backend {
     /* owned: one issuing thread for each GPU, after thread 0, the caller's,
      * which does nothing */
     struct team *team;
-    /* owned, [devices of the set]; NULL if no program is loaded */
+    /* owned, [devices of the set]: where pushes to each device go; NULL if no
+     * program is loaded */
     struct peer_inbox *box;
     struct gpu_device dev[]; /* [backend.n] */
 };
@@ -186,8 +206,8 @@ pl_status gpu_region_read(struct gpu_device *x, enum region r, size_t offset,
                           void *dst, size_t bytes, pl_err *err);
 
 /* ---- gpu_host_map.c ---- */
-/* Maps the device's own inbox and events for access by kernels and queues,
- * where the driver can map them. */
+/* Maps the device's host inbox and event flags, so that its kernels and queues
+ * access them in place. Leaves out what the driver cannot map. */
 pl_status gpu_reach_own(struct gpu_device *x, pl_err *err);
 /* Maps the memory of other devices that the program accesses. Memory that
  * cannot be mapped is accessed through the staging ring instead. */
@@ -198,7 +218,8 @@ void gpu_reach_end(struct gpu_device *x);
 /* Creates the device-side inboxes of the backend's n GPUs and decides which
  * tensors are pushed to them. */
 pl_status gpu_peer_load(struct gpu_backend *g, int n, pl_err *err);
-/* Frees the decisions of gpu_peer_load, but not the device-side inboxes. */
+/* Frees g->box, the decisions of gpu_peer_load(), but not the device-side
+ * inboxes. */
 void gpu_peer_unload(struct gpu_backend *g);
 /* Returns true if the tensor at `offset` in the inbox of `x` is pushed to the
  * device-side inbox. */
@@ -216,7 +237,8 @@ pl_status gpu_ring_room(struct gpu_device *x, enum queue q, pl_err *err);
  * recorded already. */
 pl_status gpu_ring_mark(struct gpu_device *x, int i, pl_err *err);
 /* Sets *yes to true if the queue has reached the fence of closed staging buffer
- * i, else to false. If true, takes the buffer's readbacks and marks it free. */
+ * i, else to false. If true, copies the buffer's readbacks to their
+ * destinations and marks it free. */
 pl_status gpu_ring_look(struct gpu_device *x, int i, bool *yes, pl_err *err);
 /* Waits until no thread copies into a staging buffer and the queues are empty,
  * then marks all buffers free. Other threads may use the ring during the wait.
@@ -225,36 +247,37 @@ pl_status gpu_ring_empty(struct gpu_device *x, pl_err *err);
 
 /* ---- gpu_readback.c ---- */
 /* Queues the readback of copy extent `l` from src in device memory to dst in
- * host memory, through the staging ring. The bytes are at dst only once the
- * thread that waits for the queue has taken them from the ring. Called by the
- * issuing thread during a step. */
+ * host memory, through the staging ring. The bytes are at dst only after
+ * gpu_return_take() or gpu_return_take_all(). Called by the issuing thread
+ * during a step. */
 pl_status gpu_return_runs(struct gpu_device *x, enum queue q,
                           unsigned char *dst, uint64_t src,
                           const struct copy_extent *l, pl_err *err);
-/* Returns true if a readback of queue q has not been taken from the ring
+/* Returns true if a readback of queue q was not copied to its destination
  * yet. */
 bool gpu_return_is_due(struct gpu_device *x, enum queue q);
 /* Copies the readbacks of staging buffer i to their destinations. The caller
  * holds the lock. */
 void gpu_return_take(struct gpu_device *x, int i);
-/* Takes all readbacks of queue q, which must be empty. */
+/* Copies all readbacks of queue q, which must be empty, to their
+ * destinations. */
 void gpu_return_take_all(struct gpu_device *x, enum queue q);
-/* Drops all readbacks after a failed step. */
+/* Drops all readbacks after a failed step, without copying them. */
 void gpu_return_forget(struct gpu_device *x);
 
 /* ---- gpu_upload.c ---- */
-/* Starts the copy threads of steps if the program pulls much from memory that
- * is not mapped. n_busy other threads of the process are busy. Called after
- * memory was mapped. */
+/* Starts the copy threads of steps if the program has large PULLs and their
+ * sources cannot be mapped. `n_busy` is the number of other busy threads of the
+ * process; the copy threads spin less if there are many. Called after
+ * gpu_reach_own(). */
 void gpu_stage_begin(struct gpu_device *x, int n_busy);
 void gpu_stage_end(struct gpu_device *x);
-/* Queues a write to device address dst. `src` may be reused when the function
- * returns. Any thread may call it, but not during a step. */
+/* Queues a write of src[bytes] to device address dst. `src` may be reused when
+ * the function returns. Any thread may call it, but not during a step. */
 pl_status gpu_stage_write(struct gpu_device *x, uint64_t dst, const void *src,
                           size_t bytes, pl_err *err);
-/* Like gpu_stage_write, for copy extent `l` and queue q. May also be called
- * during a step, by the issuing thread. The source bytes must be valid when it
- * is called. */
+/* Like gpu_stage_write, for copy extent `l` and queue q. The issuing thread may
+ * also call it during a step. Reads the source bytes before it returns. */
 pl_status gpu_stage_runs(struct gpu_device *x, enum queue q, uint64_t dst,
                          const unsigned char *src, const struct copy_extent *l,
                          pl_err *err);
@@ -267,7 +290,8 @@ pl_status gpu_stage_flush(struct gpu_device *x, pl_err *err);
 double gpu_timeout_s(const struct gpu_device *x);
 /* Returns PL_OK, or an error if the GPU is lost. */
 pl_status gpu_check_alive(const struct gpu_device *x, pl_err *err);
-/* Yields or sleeps for a moment, in a wait that began at `begin`. */
+/* Pauses between two polls of a wait that began at `begin`: yields the
+ * processor if that was just before, else sleeps 50 us. */
 void gpu_pause(struct gpu_device *x, double begin);
 /* Sets *yes to true if fence `mark`, recorded at time `since`, was reached,
  * else to false. Declares the GPU lost if it has made no progress for
@@ -277,15 +301,17 @@ pl_status gpu_poll_fence(struct gpu_device *x, int mark, double since,
 /* Waits until queue q is empty. All events that the queue waits for must be
  * posted already. */
 pl_status gpu_drain(struct gpu_device *x, enum queue q, pl_err *err);
-/* Resets the position in the step, for error messages. Called at its begin. */
+/* Resets the position in the step, which error messages name. Called when a
+ * step begins. */
 void gpu_watch_begin(struct gpu_device *x);
 /* Counts instruction `step`, which has just been queued. Records a heartbeat
- * after every 64 instructions, and waits if too many heartbeats are in
- * flight. */
+ * after every 64 instructions, and first waits for an older one if too many are
+ * in flight. Does nothing if the queues wait for other devices, or if the
+ * driver cannot query fences. */
 pl_status gpu_heartbeat_issue(struct gpu_device *x, enum queue q, int step,
                               pl_err *err);
-/* Updates the heartbeats that were reached. Declares the GPU lost, and returns
- * an error, if it has made no progress for gpu_timeout_s(). */
+/* Counts the heartbeats reached so far. Declares the GPU lost, and returns an
+ * error, if it has made no progress for gpu_timeout_s(). */
 pl_status gpu_watch(struct gpu_device *x, pl_err *err);
 /* Like gpu_watch, for a wait for other devices that began at `begin`. Does
  * nothing in the first eighth of gpu_timeout_s(). Then records a heartbeat in
@@ -307,8 +333,9 @@ bool gpu_carry_launches_all(const struct gpu_device *x, const struct insn *st,
 /* Executes the device's variant of the step in progress. Called by the issuing
  * thread. */
 void gpu_run(struct gpu_device *x);
-/* Waits until queue q is empty. Returns false if the step has failed on any
- * device. If this device failed, *s and *err tell why. */
+/* Waits until queue q is empty, then copies its readbacks to their
+ * destinations. Returns false if the step has failed on any device. If this
+ * device failed, *s and *err tell why. */
 bool gpu_run_finish(struct gpu_device *x, enum queue q, pl_status *s,
                     pl_err *err);
 /* Waits until all readbacks through the ring are in host memory. Returns false

@@ -30,7 +30,7 @@ struct gpu_graph_node {
 };
 
 struct gpu;       /* an open GPU; each driver defines its own */
-struct gpu_graph; /* a device graph; likewise */
+struct gpu_graph; /* a device graph; each driver defines its own */
 
 struct gpu_driver {
     const char *name; /* "emu", "cuda", "hip", "opencl" */
@@ -40,10 +40,10 @@ struct gpu_driver {
 
     /* Lists up to `max` GPUs, including unusable ones, and sets *n to their
      * number. Uses only queries that allocate no memory on a GPU. If a query
-     * fails for one GPU, sets its `why`. */
+     * fails for a GPU, sets that GPU's `why` to the reason. */
     pl_status (*list)(struct gpu_info *out, int max, int *n, pl_err *err);
     /* Sets *bytes to the free memory of the GPU with number `index` in list().
-     * NULL if list() reports it. */
+     * NULL if list() sets available_bytes. */
     pl_status (*free_memory)(int index, uint64_t *bytes, pl_err *err);
     /* Sets the field `peers` of the usable ones among n GPUs listed by list().
      * Like list(), it allocates no memory on a GPU. The function pointer is
@@ -103,10 +103,11 @@ struct gpu_driver {
                                     pl_err *err);
 
     /* ---- commands of a queue ---- */
-    /* Copy from host memory, or to it. The caller keeps the host memory valid,
-     * and the source of a write unchanged, until the queue has executed the
-     * command. The call may block until the bytes are copied if the host memory
-     * is neither from host_alloc() nor mapped by map(). */
+    /* write() copies host memory to device memory, read() device memory to host
+     * memory. The caller keeps the host memory valid, and the source of a write
+     * unchanged, until the queue has executed the command. The call may block
+     * until the bytes are copied if the host memory is neither from
+     * host_alloc() nor mapped by map(). */
     pl_status (*write)(struct gpu *g, enum queue q, uint64_t dst,
                        const void *src, size_t bytes, pl_err *err);
     pl_status (*read)(struct gpu *g, enum queue q, void *dst, uint64_t src,

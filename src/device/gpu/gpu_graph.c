@@ -11,8 +11,8 @@
 
 /* ---- segments ------------------------------------------------------------ */
 
-/* A segment under construction: consecutive instructions of a queue, consisting
- * only of launches. */
+/* A segment under construction: consecutive instructions of a queue all of
+ * whose work is launches. It becomes a device graph. */
 struct draft {
     struct gpu_device *x;
     struct gpu_cached_graph *to;

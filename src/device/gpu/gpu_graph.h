@@ -15,8 +15,9 @@
 #include "device/gpu/gpu_driver.h"
 
 enum {
-    GPU_GRAPH_RUNS = 32, /* most cached variants with sizes; the least recently
-                            used one is replaced */
+    /* most combinations of variant and sizes whose graphs are kept; the least
+     * recently used one is replaced */
+    GPU_GRAPH_RUNS = 32,
     /* most tokens of a micro-batch that gets graphs; with more, the GPU is busy
      * longer than the thread that issues the launches */
     GPU_GRAPH_ROWS = 64,
@@ -24,7 +25,8 @@ enum {
 };
 
 struct gpu_segment {
-    int first;               /* index of its first instruction in the variant */
+    /* index of the segment's first instruction in the variant */
+    int first;
     struct gpu_graph *graph; /* owned */
 };
 

@@ -213,7 +213,8 @@ static void fill_tensors(struct gpu_call *c, const struct program *p,
                          const struct gpu_tensor *tensor,
                          const struct graph_sizes *z)
 {
-    /* a cache or state that the kernel accesses */
+    /* a cache or state that the kernel accesses; its pool decides which pages
+     * the token table has */
     const struct prog_tensor *memory = NULL;
 
     for (int i = 0; i < k->n_arg; i++) {

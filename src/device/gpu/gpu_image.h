@@ -1,5 +1,5 @@
-/* A program prepared for a GPU: the address and current size of each tensor,
- * and the launches of the instructions.
+/* An image: a program prepared for a GPU, with the address and current size of
+ * each tensor, and the launches of the instructions.
  *
  * Launches depend only on the sizes of a step and on a bound of its sequence
  * lengths. So the launches of a variant are created once and kept until the
@@ -16,22 +16,24 @@
 #include "device/gpu/gpu_tables.h"
 #include "program/copy_loops.h"
 
-/* A range of received bytes. `at` is its offset in the host inbox and in the
- * device-side inbox. */
+/* A range of received bytes that is copied from the host inbox to the
+ * device-side inbox. `at` is its offset in both. */
 struct gpu_arrival {
     size_t at, bytes;
 };
 
 struct gpu_inbox {
-    uint64_t mapped; /* address of the host inbox for kernels; 0 if not
-                        mapped */
-    /* owned, [n]: ranges that the variant copies to the device-side inbox */
+    /* device address of the host inbox; 0 if it is not mapped */
+    uint64_t mapped;
+    /* owned, [n]: ranges that the current step copies to the device-side
+     * inbox */
     struct gpu_arrival *arrival;
     int n, n_max;
     int *first; /* owned, [most instructions of a variant + 1]: by instruction,
                    the index of its first range in `arrival` */
-    /* owned, [prog->n_tensor]: the tensor was copied for an earlier instruction
-     * of the queue */
+    /* owned, [prog->n_tensor]: for an earlier instruction of the queue the
+     * tensor was copied to the device-side inbox, and no later instruction
+     * pushes to it */
     bool *is_copied[QUEUE_COUNT];
     /* owned, [prog->n_tensor]: insn.order of the last push to the tensor in
      * variant `pushed_in`; -1 if none. Not valid if `pushed_in` is NULL */
@@ -66,16 +68,17 @@ struct gpu_image {
     /* borrowed, [devices of the set]; NULL if there are no device-side
      * inboxes */
     const struct peer_inbox *box;
-    /* addresses of the device's regions; REGION_INBOX: of the device-side
+    /* device addresses of the regions; REGION_INBOX: of the device-side
      * inbox */
     uint64_t base[REGION_COUNT];
-    struct gpu_cut cut[GPU_MAX_CUTS]; /* ascending within a region */
+    struct gpu_cut cut[GPU_MAX_CUTS]; /* [n_cut], ascending within a region */
     int n_cut;
     uint64_t scratch[QUEUE_COUNT];
-    /* owned, [devices of the set][REGION_COUNT]: address of the other devices'
-     * regions for kernels; 0 if not accessible */
+    /* owned, [devices of the set][REGION_COUNT]: device addresses at which
+     * kernels access other devices' regions; 0 if they cannot */
     uint64_t *view;
-    struct arena arena; /* memory of tables that are not part of the program */
+    /* memory of tables that are made here, not part of the program */
+    struct arena arena;
     struct gpu_tables tables;
     uint64_t tables_at;
     struct gpu_tensor *tensor; /* owned, [prog->n_tensor] */
@@ -84,17 +87,22 @@ struct gpu_image {
     int n_micro;
     const struct variant *variant; /* the variant that `list` was created for;
                                       NULL if none */
-    bool by_insn; /* launches of different instructions must not be fused */
+    /* set by the caller: do not fuse launches of different instructions */
+    bool by_insn;
     bool is_by_insn;
     struct launch_list list; /* owned */
     struct gpu_inbox inbox;
     int *first; /* owned, [most instructions of a variant + 1]: by instruction,
                    the index of its first launch in list.launch */
-    /* owned, [most instructions]: by instruction, the one whose launches do its
-     * work */
+    /* owned, [most instructions]: by instruction, the index of the instruction
+     * whose launches do its work; mostly its own */
     int *fused_into;
-    int *queue; /* owned, [most instructions]: input of gpu_fuse_insns */
-    bool *is_fusion_barrier; /* owned, [most instructions] */
+    /* owned, [most instructions]: by instruction, its queue, or -1 if disabled;
+     * for gpu_fuse_insns() */
+    int *queue;
+    /* owned, [most instructions]: no launch may be moved across the
+     * instruction */
+    bool *is_fusion_barrier;
     int *touched; /* owned, [most instructions + 1]: by instruction, the index
                      of its first element of touches.touch */
     struct gpu_access_set touches;
@@ -140,8 +148,8 @@ size_t gpu_image_scratch(const struct program *p, int n_unit, enum queue q);
  * then support all pages of the page table. */
 int64_t gpu_image_pages(const struct device_run *run, int k);
 
-/* Returns true if the micro-batches of `run` have these sizes and results of
- * gpu_image_pages(). */
+/* Returns true if `run` has n_micro micro-batches, and for these the sizes
+ * sizes[] and the results n_page[] of gpu_image_pages(). */
 bool gpu_image_same_sizes(int n_micro, const struct graph_sizes *sizes,
                           const int64_t *n_page, const struct device_run *run);
 
@@ -182,17 +190,17 @@ static inline uint64_t gpu_image_at(const struct gpu_image *m, int dev,
     return base ? base + t->offset : 0;
 }
 
-/* Returns true if pushes to a tensor of device `dev` go to the device-side
- * inbox. */
+/* Returns true if pushes to a tensor of device `dev` go directly to that
+ * device's device-side inbox. */
 static inline bool gpu_image_near(const struct gpu_image *m, int dev,
                                   int tensor)
 {
     return m->box && m->box[dev].direct && m->box[dev].direct[tensor];
 }
 
-/* Like gpu_image_at, but returns the address that pushes write to. For a tensor
- * in the device's own inbox this is the host inbox, unless the tensor is pushed
- * to the device-side inbox. */
+/* Returns the device address to which pushes to a tensor of device `dev` write,
+ * or 0 if they cannot. For a tensor in the device's own inbox it is in the host
+ * inbox, unless the tensor is pushed to the device-side inbox. */
 static inline uint64_t gpu_image_box(const struct gpu_image *m, int dev,
                                      int tensor)
 {
@@ -217,8 +225,8 @@ static inline unsigned char *gpu_image_host(const struct gpu_image *m, int dev,
     return d->at[t->region] ? d->at[t->region] + t->offset : NULL;
 }
 
-/* Returns true if a copy is one long span. The driver copies such spans,
- * because it is faster than a kernel. */
+/* Returns true if a copy is one span of 64 KiB or more. The driver copies such
+ * spans, because it is faster than a kernel. */
 static inline bool gpu_image_long(const struct copy_extent *l)
 {
     return l->n0 == 1 && l->n1 == 1 && l->bytes >= 64 << 10;

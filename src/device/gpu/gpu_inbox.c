@@ -54,8 +54,9 @@ static void note_push(struct gpu_image *m, const struct insn *st, int dev,
         m->inbox.pushed[tensor] = st->order;
 }
 
-/* Finds the last push to each tensor, in the order of all devices'
- * instructions. Also counts instructions that are disabled in this step. */
+/* Sets m->inbox.pushed[] to the last push to each tensor in variant `c`, in the
+ * order of all devices' instructions. Includes pushes that are disabled in this
+ * step. */
 static void look_for_pushes(struct gpu_image *m, const struct variant *c)
 {
     for (int i = 0; i < m->prog->n_tensor; i++)
@@ -149,8 +150,8 @@ static void widen(struct extent *e, const struct copy_desc *p,
     e->end = x.end > e->end ? x.end : e->end;
 }
 
-/* Adds the ranges that descriptors p[n] read. Consecutive descriptors of the
- * same tensor give one range. */
+/* Adds the ranges of the inbox that descriptors p[n] read. Consecutive
+ * descriptors of the same tensor give one range. */
 static void bring_pieces(struct gpu_image *m, const struct insn *st,
                          const struct copy_desc *p, int n)
 {
@@ -166,7 +167,7 @@ static void bring_pieces(struct gpu_image *m, const struct insn *st,
     }
 }
 
-/* Returns the range of each addend that an item reads. */
+/* Returns the range that a MERGE item reads of each of its addends. */
 static struct extent summed(const struct gpu_image *m, const struct insn *st,
                             const struct merge_item *it)
 {
@@ -235,7 +236,7 @@ static size_t bytes_of(const struct gpu_image *m, int tensor)
 {
     const struct prog_tensor *p = &m->prog->tensor[tensor];
     const struct gpu_tensor *t = &m->tensor[tensor];
-    size_t bytes = 4; /* most bytes of an element */
+    size_t bytes = 4; /* an element has at most 4 bytes */
 
     for (int i = 0; i < t->n_dim; i++)
         bytes *= (size_t)t->dim[i];
@@ -280,7 +281,7 @@ void gpu_inbox_insn(struct gpu_image *m, const struct insn *st)
     case INSN_PAGES:
         insn_accesses(st, m->prog->dev, m->prog->tensor, bring_tensor, &r);
         return;
-    case INSN_PULL: /* reads other devices' memory */
+    case INSN_PULL: /* reads other devices' memory, not the inbox */
     case INSN_POST:
     case INSN_WAIT:
         return;

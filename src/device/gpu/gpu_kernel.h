@@ -41,8 +41,9 @@ struct gpu_tensor {
     int64_t dim[GRAPH_MAX_DIM];
     const struct pack *pack; /* NULL if not packed */
     uint64_t chunk;          /* device address of a copy of pack->chunk */
-    uint64_t grid; /* device address of quant_grid(format), for an unpacked
-                      weight */
+    /* device address of the code table quant_grid(format), if the weight is not
+     * packed */
+    uint64_t grid;
 };
 
 /* A call of a kernel, like cpu_call. Data that a host pointer X points to is
@@ -52,10 +53,12 @@ struct gpu_call {
     struct gpu_tensor in[GRAPH_MAX_IN];
     int n_in;
     const struct graph_attr *attr;
-    uint64_t q8;              /* address of the quantized in[0]; 0 if the kernel
-                                 reads the floats of in[0] */
-    struct token_table table; /* n_tok is 0 if there is no table; pointers are
-                                 NULL */
+    /* device address of the quantized in[0]; 0 if the kernel reads the floats
+     * of in[0] */
+    uint64_t q8;
+    /* n_tok is 0 if there is no table; the pointers are NULL, because only
+     * kernels read the arrays */
+    struct token_table table;
     uint64_t pos, seq, pages; /* device addresses of the table's arrays */
     int64_t n_seq;            /* number of sequences in the table; 0 if
                                  unknown */
@@ -71,8 +74,9 @@ struct gpu_call {
     uint64_t span_at;
     int n_span;
     size_t out_stride;
-    uint64_t scratch; /* 256-aligned address of as many bytes as
-                         gpu_entry.scratch() returned */
+    /* device address, a multiple of 256, of as many bytes as
+     * gpu_entry.scratch() returned */
+    uint64_t scratch;
 };
 
 /* Copies the host table `t` to c->table, except its pointers, and computes
@@ -82,7 +86,7 @@ void gpu_call_set_table(struct gpu_call *c, const struct token_table *t);
 /* A list of launches, in order. Their arguments are stored contiguously in
  * `bytes`. */
 struct launch_list {
-    int n, n_max; /* number of launches, allocated space */
+    int n, n_max; /* number of launches; allocated size of launch[] */
     struct gpu_launch {
         enum gpu_kernel kernel;
         int32_t n_group;
@@ -107,7 +111,8 @@ struct gpu_entry {
     size_t (*scratch)(const struct gpu_call *c);
 };
 
-/* By kernel of programs. `launch` is NULL if GPUs do not have the kernel. */
+/* By a program's kernel, the functions that launch it. `launch` is NULL if GPUs
+ * do not have the kernel. */
 extern const struct gpu_entry gpu_entries[KERNEL_COUNT];
 
 #endif

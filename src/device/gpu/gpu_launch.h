@@ -124,7 +124,8 @@ static inline int32_t gpu_format(pl_format f)
     return f == PL_F16 ? TEXT_F16 : f == PL_BF16 ? TEXT_BF16 : TEXT_F32;
 }
 
-/* Like gpu_format, for the format of a cache, which may also have blocks. */
+/* Like gpu_format, for the format of a cache, which may also be a quantized
+ * one. */
 static inline int32_t gpu_cache_format(pl_format f)
 {
     const struct pack_rule *r = format_info(f)->pack;

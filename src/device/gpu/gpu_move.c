@@ -5,7 +5,7 @@
 #include "device/gpu/gpu_image.h"
 #include "device/gpu/gpu_launch.h"
 
-enum { LANES = 256, UNITS = 4 * LANES /* units that one work group copies */ };
+enum { LANES = 256, UNITS = 4 * LANES /* accesses by a work group */ };
 
 /* ---- copy descriptors ---------------------------------------------------- */
 
@@ -110,8 +110,9 @@ static size_t addend_bytes(const struct merge_item *it)
     return (size_t)it->n_addend * sizeof(struct merge_tree_addend);
 }
 
-/* Writes the addend table of item `it` to out[]. It depends only on addresses
- * and the tree, so items with the same addresses have equal tables. */
+/* Writes the addend table of item `it` to out[]; `direct` is as for source().
+ * The table depends only on addresses and the tree, so items with the same
+ * addresses have equal tables. */
 static void make_addends(struct gpu_image *m, const struct merge_item *it,
                          bool direct, struct merge_tree_addend *out)
 {
@@ -130,8 +131,8 @@ static void make_addends(struct gpu_image *m, const struct merge_item *it,
     }
 }
 
-/* Returns the key of an item's addend table. If the inbox is mapped, an item
- * has a second table, with `direct`. */
+/* Returns the key of an item's addend table in m->tables. If the host inbox is
+ * mapped, an item has two tables, one for each value of `direct`. */
 static const void *addends_key(const struct merge_item *it, bool direct)
 {
     return direct ? (const void *)it : it->addend;

@@ -73,8 +73,9 @@ static pl_status reaches(struct gpu_device *x, int d, bool peers, bool *yes,
         !x->driver->enable_peer_access ||
         x->driver->enable_peer_access(w->gpu, x->gpu, NULL) != PL_OK)
         return PL_OK;
-    x->reached = true; /* if the test hangs, the peer may still write here
-                          later */
+    /* set before the test, because after a test that hangs the peer may still
+     * write */
+    x->reached = true;
     return try_to_send(w, x, yes, err);
 }
 
@@ -85,7 +86,8 @@ static pl_status reaches(struct gpu_device *x, int d, bool peers, bool *yes,
 struct part {
     int64_t from, to; /* bytes */
     int tensor;       /* -1 for a pushed range */
-    bool far;         /* pushed to the host inbox */
+    /* the device that pushes the range can only push to the host inbox */
+    bool far;
 };
 
 struct parts {
@@ -112,9 +114,9 @@ static void add_part(struct parts *p, const struct part *part)
 }
 
 /* Adds the range that a PUSH writes at its k-th destination, at the largest
- * sizes. The range begins at the start of the destination tensor. It may exceed
- * that tensor, because several addends are pushed there under one tensor's name
- * and read under that or other names. */
+ * sizes. The range begins at the start of the destination tensor. It may extend
+ * beyond that tensor, because one PUSH may write several addends, which the
+ * receiver reads as parts of this or other tensors. */
 static void add_push(struct parts *p, const struct insn_push *push, int k,
                      const struct graph_sizes *max)
 {
@@ -176,9 +178,9 @@ static int by_place(const void *a, const void *b)
     return p->from < q->from ? -1 : p->from > q->from;
 }
 
-/* Sets near[] for the tensors in part[n], which is a maximal set of ranges
- * connected by overlaps. They are pushed directly if anything is pushed there
- * and all pushes can be direct. */
+/* Sets near[t] for each tensor t in part[n], a maximal set of ranges connected
+ * by overlaps. It is true if one of the ranges is pushed and every device that
+ * pushes one can write to the device-side inbox. */
 static void deal(const struct part *part, int n, bool *near)
 {
     bool any = false, far = false;

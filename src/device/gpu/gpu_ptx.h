@@ -9,8 +9,9 @@
 extern const struct lzma gpu_ptx;
 
 struct gpu_ptx_level {
-    int level;      /* the compute capability that the PTX needs: 61 is 6.1 */
-    size_t from, n; /* offset and size in gpu_ptx, in bytes */
+    /* least compute capability of a device for this PTX: 61 is 6.1 */
+    int level;
+    size_t from, n; /* offset and size in the decompressed gpu_ptx, in bytes */
 };
 
 /* In descending order of `level`; level 0 ends the table. */

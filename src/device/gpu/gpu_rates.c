@@ -7,11 +7,11 @@
 
 /* ---- CUDA ---------------------------------------------------------------- */
 
-/* Per multiprocessor: float lanes (CUDA C++ Programming Guide, table of
- * arithmetic throughput). Per lane and clock: multiply-adds of quantized
- * weights, four with dp4a. Matrix instructions are limited by the lanes, which
- * apply the scales: 32 multiply-adds in four instructions. Capability 10.3 has
- * few int8 units. */
+/* lanes: float lanes of a multiprocessor (CUDA C++ Programming Guide, table of
+ * arithmetic throughput). block: multiply-adds of quantized weights per lane
+ * and clock. Before capability 8.0 a lane does four with one dp4a. From 8.0 on
+ * kernels use matrix units, and a lane applies the scales of 32 multiply-adds
+ * in four instructions. Capability 10.3 has few int8 units. */
 static const struct {
     int level, lanes, block; /* `level` is the least compute capability of the
                                 row */
@@ -20,9 +20,10 @@ static const struct {
     {80, 64, 8},   {70, 64, 4},   {0, 128, 4},
 };
 
-/* Time per launch in a graph, without and with programmatic dependent launch.
- * Both are guesses; llama.cpp saved some 0.7 us per kernel with programmatic
- * dependent launch (its pull request 22522, gpt-oss 20B on an RTX PRO 6000). */
+/* Seconds per launch in a graph, without and with programmatic dependent
+ * launch. Both are guesses; llama.cpp saved some 0.7 us per kernel with
+ * programmatic dependent launch (its pull request 22522, gpt-oss 20B on an RTX
+ * PRO 6000). */
 static const double cuda_launch_s = 1.5e-6, cuda_overlapped_s = 0.8e-6;
 
 void gpu_speeds_cuda(struct gpu_info *i, int level, bool overlaps, double hz)
@@ -76,12 +77,15 @@ static const struct {
 };
 enum { LANES_OF_CORE = 8, BLOCK_MACS_PER_LANE = 2 };
 
-/* clocks assumed if the driver reports none */
+/* clock rates in Hz that are assumed if a driver reports none: of a GPU, and of
+ * a CPU core */
 static const double hz_gpu = 1e9, hz_core = 2e9;
 /* OpenCL does not report the bandwidth. Most cards of 2016 to 2024 have about
  * 20 float multiply-adds per byte; the extremes are 6 (with HBM) and 40. */
 static const double macs_per_byte = 20;
-static const double shared_bytes_per_s = 50e9; /* two channels of DDR5 */
+/* memory bandwidth of a device that uses the host's memory: two channels of
+ * DDR5 */
+static const double shared_bytes_per_s = 50e9;
 static const double opencl_launch_s = 10e-6;
 
 void gpu_speeds_opencl(struct gpu_info *i, uint32_t vendor, double hz,

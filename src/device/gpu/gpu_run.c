@@ -66,9 +66,9 @@ static bool poll_event(struct gpu_device *x, const struct device_flag *f,
     }
 }
 
-/* Waits for event `e` on the issuing thread; returns as poll_event() does. If
- * queues wait for events, the time is not counted, because the queues' own
- * waiting time is unknown. */
+/* Waits for event `e` on the issuing thread; returns as poll_event() does. Adds
+ * the time to x->waited_s, unless queues wait for events, because the queues'
+ * own waiting time is unknown. */
 static bool wait_event_host(struct gpu_device *x, struct insn_event e,
                             pl_status *s, pl_err *err)
 {
@@ -227,8 +227,9 @@ static bool issue(struct gpu_device *x, const struct insn *st, int i,
         if (*s != PL_OK)
             return false;
     }
-    if (st->kind != INSN_PAGES) /* PAGES are counted when the token table is on
-                                   the host */
+    /* count_pages() counts PAGES after the step, when the token table is on the
+     * host */
+    if (st->kind != INSN_PAGES)
         gpu_image_count(&x->image, x->dev, st, NULL);
     return true;
 }
@@ -338,7 +339,8 @@ static void mark_external_events(struct gpu_device *x,
             x->event[wait_event(w, j).event].external = true;
 }
 
-/* Finds the device's events that other devices wait for. */
+/* Sets `external` for those of the device's events that other devices wait
+ * for. */
 static void find_external_waiters(struct gpu_device *x)
 {
     for (int d = 0; d < device_set_size(x->set); d++) {

@@ -176,8 +176,8 @@ static pl_status run_on(struct gpu_device *x, const struct selftest_case *t,
     return gpu_drain(x, q, err);
 }
 
-/* Executes case i. have[TRIAL_IMAGE] is scratch for the image read back from
- * the device. */
+/* Executes case i on the device and in plain C, and compares the two images.
+ * have[TRIAL_IMAGE] receives the device's image. */
 static pl_status try_one(struct checking *c, struct selftest_case *t, int i,
                          unsigned char *have, pl_err *err)
 {

@@ -82,9 +82,9 @@ static void *blocks(struct selftest_case *t, const struct pack *p,
 /* ---- rows of the table of calls ------------------------------------------ */
 
 enum {
-    CUT = 288,
-    K = 512
-}; /* k at which the second of two ranks begins; k of a weight row */
+    CUT = 288, /* index of the first value of the second of two ranks */
+    K = 512    /* values in a weight row */
+};
 
 /* The set of formats with which a call is repeated. */
 enum forms { FORM_F32, FORM_FLOATS, FORM_CACHES, FORM_WEIGHTS };
@@ -94,19 +94,23 @@ static const struct row {
      * one */
     enum kernel kernel, last;
     enum forms forms;
-    bool pairs;   /* two operands vary: all pairs of formats */
-    bool plain;   /* weights are not packed */
-    bool crossed; /* query head h uses KV head h modulo their number */
-    bool apart;   /* the ranks' results are not added but stored separately */
-    int n_rank;   /* ranks among which the summed dimension is divided */
-    int beside;   /* number of further calls of the same kernel that are fused
-                     into the launch */
-    /* further calls, of these kernels, that are fused into the launch instead;
-     * each uses the result of the call before; 0 if none */
+    /* the formats of two operands vary, and the call is repeated with all
+     * pairs */
+    bool pairs;
+    bool plain; /* weights are not packed */
+    /* query head h uses KV head h modulo the number of KV heads */
+    bool crossed;
+    bool apart; /* the ranks' results are not added but stored separately */
+    int n_rank; /* ranks among which the summed dimension is divided */
+    int beside; /* number of further calls of the same kernel that are fused
+                   into the launch */
+    /* kernels of further calls that are fused into the launch, each of which
+     * uses the result of the call before; 0 after the last */
     enum kernel behind[TRIAL_CALLS - 1];
-    bool by_id;  /* these calls are preceded by gather_rows with the ids of the
-                    first call */
-    int64_t ids; /* ids are less than this */
+    /* before the calls of behind[], gather_rows looks up rows by the ids of the
+     * first call */
+    bool by_id;
+    int64_t ids; /* generated ids are less than this */
     enum trial_values values;
     struct trial_tokens tokens;
     struct graph_attr attr;
@@ -147,7 +151,7 @@ static int n_form(const struct row *r)
 
 /* ---- operands ------------------------------------------------------------ */
 
-/* The state of making a call. */
+/* State while a call is made from a row of the table. */
 struct making {
     struct selftest_case *t;
     const struct row *r;
@@ -217,12 +221,13 @@ static void *cache(struct selftest_case *t, const struct cpu_tensor *x)
 
     if (n_part == 1)
         return trial_values(t, VALUES_UNIT, x->format, count(x));
-    while (part[n_scale].size == 2) /* scales, then minima */
+    while (part[n_scale].size == 2) /* parts of 2 bytes: scales, then minima */
         n_scale++;
     p = trial_room(t, (size_t)n * bytes);
     for (int64_t i = 0; i < n && !t->dry; i++)
         for (int64_t k = 1; k < d / 32 * PAGE_TOKENS * 2 * n_scale; k += 2)
-            p[(size_t)i * bytes + (size_t)k] &= 0x1f; /* limits them */
+            /* clears the sign and high exponent bits */
+            p[(size_t)i * bytes + (size_t)k] &= 0x1f;
     return p;
 }
 
@@ -692,7 +697,8 @@ static bool make_from_table(struct selftest_case *t, int i)
         int n_kernel = r->last > r->kernel ? (int)(r->last - r->kernel) + 1 : 1;
 
         if (i < n * n_kernel) {
-            /* other rows, and their formats, do not change the values */
+            /* The seed depends only on this row and the case in it, so that the
+             * formats of other rows do not change the values. */
             t->random = ((uint64_t)k << 16) + (uint64_t)i + 1;
             make_call(t, r, (enum kernel)((int)r->kernel + i / n), i % n);
             return true;

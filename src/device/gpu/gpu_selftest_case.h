@@ -13,7 +13,7 @@
 enum {
     TRIAL_IMAGE = 1 << 20,
     TRIAL_MOST = 4096, /* more than the number of cases */
-    TRIAL_CALLS = 4    /* most calls that one launch does */
+    TRIAL_CALLS = 4    /* most calls that are fused into one launch */
 };
 
 struct selftest_case {
@@ -21,8 +21,9 @@ struct selftest_case {
     uint64_t at;          /* device address of the image */
     bool dry;             /* create only the launches; do not write to the
                              image */
-    size_t n, n_kept;     /* size of the image in use, in bytes; size without
-                             scratch memory */
+    /* bytes of the image in use; bytes before the scratch memory, which are
+     * compared */
+    size_t n, n_kept;
     size_t out, out_bytes;
     bool floats; /* the result is compared as floats; any two NaNs count as
                     equal */
@@ -31,8 +32,7 @@ struct selftest_case {
     bool no_memory;          /* out of memory, for the launches or for the
                                 reference */
     struct launch_list list; /* owned */
-    int n_alone;             /* number of launches before those of further calls
-                                are added */
+    int n_alone;             /* number of launches of the first call */
     char what[64];           /* description for messages: "relu, F16" */
     /* Computes the reference result in the image. */
     void (*reference)(struct selftest_case *t);
@@ -75,14 +75,14 @@ bool trial_takes(const struct selftest_case *t,
 /* Distributions of random tensor values. The bounds are of the absolute
  * value. */
 enum trial_values {
-    VALUES_UNIT, /* up to 1, some very small, zeros */
+    VALUES_UNIT, /* up to 1; some are zero or very small */
     VALUES_MILD, /* up to 4, a few up to 64 */
-    VALUES_WILD, /* any except NaN */
+    VALUES_WILD, /* any value except NaN, with corner cases */
     VALUES_ABOVE /* 1 to 4 */
 };
 
-/* Allocates space in the image, filled with random bytes. Sets t->full if there
- * is none. */
+/* Allocates space in the image, filled with random bytes. Sets t->full if the
+ * image is too small. */
 void *trial_room(struct selftest_case *t, size_t bytes);
 /* Allocates space in the image and copies p[bytes] to it. */
 void *trial_put(struct selftest_case *t, const void *p, size_t bytes);
@@ -95,8 +95,9 @@ uint32_t trial_draw(struct selftest_case *t);
  * NULL. */
 uint64_t trial_at(const struct selftest_case *t, const void *p);
 
-/* Creates a token table with k->n_seq sequences, whose tokens are contiguous.
- * If `states`, each sequence has a state slot to read and one to write. */
+/* Sets t->table to a token table with k->n_seq sequences, whose tokens are
+ * contiguous. If `states`, each sequence has a state slot to read and one to
+ * write. */
 struct trial_tokens {
     int n_tok, n_seq, first; /* first: position of the first token */
     int stride;              /* page_stride */

@@ -7,9 +7,10 @@
 
 #include "pl.h"
 
-/* Sets *on to false if the environment variable `name` is "0", else to true.
- * Returns PL_BAD_ARGUMENT if it is set to neither 0 nor 1. `off` describes the
- * effect of 0, for the message: "keeps GPUs from ..". */
+/* Sets *on to true if the environment variable `name` is unset, empty or "1",
+ * else to false. Returns PL_BAD_ARGUMENT if it has any other value than these
+ * and "0". `off` describes the effect of 0, for the message: "keeps GPUs from
+ * ..". */
 pl_status gpu_switch(const char *name, const char *off, bool *on, pl_err *err);
 
 #endif

@@ -169,8 +169,9 @@ static const struct prog_tensor *tensor_of(const struct gpu_device *x, int dev,
     return &device_of(x->set, dev)->prog->tensor[tensor];
 }
 
-/* Copies n tiles of heads, from tile index `from` of the source to tile index
- * `to` of the destination. */
+/* Copies n adjacent tiles of a cache; a tile is one head's part of a page. `to`
+ * and `from` are the indices of the first tile in the destination and the
+ * source. */
 static pl_status carry_heads(struct gpu_device *x, const struct insn *st,
                              size_t to, size_t from, int64_t n, pl_err *err)
 {
@@ -218,7 +219,8 @@ static pl_status carry_pages(struct gpu_device *x, const struct insn *st,
     struct page_walk w;
     pl_status s;
 
-    /* afterwards the token table is on the host */
+    /* afterwards the queue has executed fetch_table(), so the token table is on
+     * the host */
     if (!gpu_run_finish(x, st->queue, &s, err))
         return s;
     w = page_walk_start(

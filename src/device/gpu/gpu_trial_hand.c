@@ -16,7 +16,7 @@ enum { N_PROBE = 1024 };
 
 static const uint32_t corner[] = {
     0,          0x80000000, 1,          0x80000001, /* zeros, subnormals */
-    0x007fffff, 0x00800000, 0x00800001, 0x80800000, /* least normal ones */
+    0x007fffff, 0x00800000, 0x00800001, 0x80800000, /* smallest normal */
     0x3f800000, 0xbf800000, 0x3f800001, 0x3f7fffff, /* near one */
     0x7f7fffff, 0xff7fffff, 0x7f800000, 0xff800000, /* largest, infinite */
     0x7fc00000, 0x4b000001, 0x4b000003, 0x3f000000, /* NaN, ties */
@@ -75,8 +75,8 @@ static void probe_floats(uint32_t *out, float x, float y, float z)
     out[PROBE_TANH] = bits_of(first_of(lanes_tanh(lanes_set(x))));
 }
 
-/* Computes the results in double precision. The cosine and sine are of `pos`
- * times x, if x is in [0, 1), else times 0.5 or 1. */
+/* Computes the results in double precision. The angle of the cosine and sine is
+ * `pos` times a factor: x if it is in [0, 1), 1 if x is negative, else 0.5. */
 static void probe_doubles(uint32_t *out, double x, double y, int32_t pos)
 {
     double angle[DOUBLES] = {x >= 0 && x < 1 ? x : x < 0 ? 1.0 : 0.5};

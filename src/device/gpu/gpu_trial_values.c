@@ -58,7 +58,7 @@ uint64_t trial_at(const struct selftest_case *t, const void *p)
 
 static const uint32_t small[] = {
     0,          0x80000000, 1,          0x80000001, /* zeros, subnormals */
-    0x007fffff, 0x807fffff, 0x00800000, 0x80800000, /* least normal ones */
+    0x007fffff, 0x807fffff, 0x00800000, 0x80800000, /* smallest normal */
     0x0d000001, 0x8d800001, 0x387fffff, 0xb3000001, /* limits of f16 */
 };
 static const uint32_t other[] = {
@@ -113,8 +113,9 @@ void *trial_values(struct selftest_case *t, enum trial_values v, pl_format f,
         float x = value(t, v);
         uint16_t h;
 
-        if (i / 64 == 4 && v != VALUES_WILD) /* one quantization block has only
-                                                zeros */
+        /* these 64 values are zero, so that a quantization block has only
+         * zeros */
+        if (i / 64 == 4 && v != VALUES_WILD)
             x = 0;
         h = f == PL_F16 ? f32_to_f16(x) : f32_to_bf16(x);
         memcpy(p + (size_t)i * size, f == PL_F32 ? (void *)&x : (void *)&h,

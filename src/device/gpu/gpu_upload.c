@@ -18,7 +18,8 @@ enum {
 
 /* ---- copies to the device ------------------------------------------------ */
 
-/* A copy whose spans are stored contiguously at device address `dst`. */
+/* An upload: a copy from host memory whose spans are contiguous at device
+ * address `dst`. */
 struct errand {
     struct gpu_device *x;
     enum queue queue;
@@ -26,20 +27,22 @@ struct errand {
     const unsigned char *src;
     const struct copy_extent *loops;
     size_t bytes;
-    size_t taken; /* bytes reserved so far */
+    size_t taken; /* bytes that threads have reserved parts for so far */
     pl_status s;  /* status of the first failure */
     pl_err err;
 };
 
-/* A part of a copy: space reserved in a staging buffer. */
+/* A part of an upload: its bytes from `from` on, and the space reserved for
+ * them in a staging buffer. */
 struct part {
     int slot;
     unsigned char *at;
     size_t from, bytes;
 };
 
-/* Reserves space for the next part of the copy, as large as possible. The part
- * has 0 bytes if other threads have reserved the rest. */
+/* Reserves space for the next part of the upload, as large as the staging
+ * buffer allows. The part has 0 bytes if other threads have reserved the
+ * rest. */
 static pl_status take(struct errand *e, struct part *p, pl_err *err)
 {
     struct gpu_device *x = e->x;
@@ -92,9 +95,9 @@ static void gather(unsigned char *to, const unsigned char *src,
     }
 }
 
-/* Reserves, fills and queues parts until the whole copy is reserved. Called by
- * each thread of the copy with the lock held; it is released while bytes are
- * copied. */
+/* Reserves, fills and queues parts until all bytes of the upload are reserved.
+ * Each thread that takes part calls it with the lock held; the lock is released
+ * while bytes are copied. */
 static void do_parts(struct errand *e)
 {
     struct gpu_device *x = e->x;
@@ -127,8 +130,8 @@ static void join_in(void *user, int thread)
     pthread_mutex_unlock(&e->x->lock);
 }
 
-/* Uploads a copy. `crew` are the copy threads; NULL if only the calling thread
- * may copy. */
+/* Executes an upload. `crew` are the copy threads; NULL if only the calling
+ * thread may copy. */
 static pl_status write_dense(struct errand *e, struct team *crew, pl_err *err)
 {
     e->bytes = (size_t)copy_loops_bytes(e->loops);
@@ -286,7 +289,9 @@ static pl_status read_slots(struct gpu_device *x, unsigned char *dst,
 
         for (; asked < n && asked < k + GPU_SLOTS; asked++)
             PL_TRY(ask_for(x, src, bytes, asked, err));
-        for (bool come = false; !come;) { /* without releasing the lock */
+        /* The lock is kept while polling, so that no other thread uses the
+         * ring. */
+        for (bool come = false; !come;) {
             double since = x->slot[i].since;
 
             PL_TRY(gpu_ring_look(x, i, &come, err));

@@ -18,7 +18,8 @@ enum {
     LIMIT_S = 30,        /* timeout in seconds; no instruction takes this
                             long */
     LIMIT_CORES_S = 600, /* timeout for a device that is a CPU */
-    /* a wait records heartbeats after this fraction of the timeout */
+    /* gpu_watch_long() records heartbeats once a wait has lasted this fraction,
+     * 1 / LIMIT_PARTS, of the timeout */
     LIMIT_PARTS = 8,
 };
 static const double awake_s = 0.02, nap_s = 50e-6;
@@ -99,7 +100,8 @@ pl_status gpu_poll_fence(struct gpu_device *x, int mark, double since,
                                                             : lose(x, err);
 }
 
-/* Yields if the wait is short, as between tokens, and sleeps if it is long. */
+/* A wait between two tokens is short; its thread yields, so that it goes on at
+ * once. */
 void gpu_pause(struct gpu_device *x, double begin)
 {
     if (device_now() - begin < awake_s)
@@ -124,8 +126,8 @@ static pl_status wait_for(struct gpu_device *x, uint64_t number, pl_err *err)
     }
 }
 
-/* Records a heartbeat at the end of queue q. `step` is the instruction that
- * follows. */
+/* Records a heartbeat at the end of queue q. `step` is the index of the
+ * instruction that follows. */
 static pl_status put_pulse(struct gpu_device *x, enum queue q, int step,
                            pl_err *err)
 {

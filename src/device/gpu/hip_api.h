@@ -29,14 +29,16 @@ enum {
 enum {
     HIP_CODE_INVALID_DEVICE = 101, /* result of hipInit before 6.0 if there is
                                       no device */
-    /* when the event is reached, earlier commands are visible to all devices */
+    /* flag of an event: when it is reached, all devices see the effects of
+     * earlier commands */
     HIP_EVENT_FENCED = (int)0x80000000,
     HIP_WAIT_AT_LEAST = 0,
     HIP_COPY_TO_DEVICE = 1,
     HIP_COPY_TO_HOST = 2,
     HIP_COPY_ANY = 4, /* HIP infers the direction from the addresses */
     HIP_CAPTURE_OF_THREAD = 1,
-    HIP_FINE_GRAINED = 1, /* writes are visible to other devices at once */
+    /* flag of an allocation: other devices see each write at once */
+    HIP_FINE_GRAINED = 1,
 };
 
 /* HIP_PROPERTIES_BYTES is more than the size of struct hipDeviceProp_t in any

@@ -17,29 +17,31 @@ enum {
     PART_BYTES = 128 << 20, /* size in bytes that the scratch memory of a part
                                should not exceed */
     TILE_COLUMNS = 128,     /* most columns of V for the tile kernels */
-    ALONE = 8,      /* with up to this many tokens, a group's rows belong to one
-                       token */
-    ALONE_EACH = 2, /* a group's rows also belong to one token with up to this
-                       many tokens per sequence */
-    FEW_TOKENS = 32,        /* with up to this many tokens, tile kernels are not
-                               used */
-    ENOUGH_GROUPS = 1 << 11 /* with more groups than this, a group processes
-                               several spans */
+    /* with up to this many tokens, the rows of a work group belong to one
+     * token */
+    ALONE = 8,
+    /* the rows of a work group also belong to one token with up to this many
+     * tokens per sequence */
+    ALONE_EACH = 2,
+    FEW_TOKENS = 32, /* with up to this many tokens, tile kernels are not
+                        used */
+    /* with more work groups than this, a group processes several spans */
+    ENOUGH_GROUPS = 1 << 11
 };
 
 struct attention {
     const struct gpu_call *c;
     int64_t n_head, n_kv, state_bytes;
-    /* most query heads that share a KV head; the number that share each KV head
-     * if these are adjacent and equally many, else 0 */
+    /* heads: most query heads that share a KV head; per_kv: the number that
+     * share each KV head if they are adjacent and equally many, else 0 */
     int32_t heads, per_kv;
     enum gpu_kernel kernel;
     bool codes;           /* keys or values have codes of 4 or 5 bits */
-    bool alone;           /* the rows of a group are heads of one token */
+    bool alone;           /* the rows of a work group are heads of one token */
     int32_t rows;         /* rows of a work group */
     int32_t wide;         /* columns of a stack entry of the tile kernels; 0 for
                              other kernels */
-    int64_t n_span, part; /* most spans of a row; number of tokens per launch */
+    int64_t n_span, part; /* most spans of a row; most tokens of a launch */
 };
 
 static int64_t spans_for(int64_t n)
@@ -216,9 +218,10 @@ static int64_t tile_bytes(const struct attention *a,
            n_group * s->depth * TILE_ENTRY((int64_t)a->wide) * 4;
 }
 
-/* Chooses the largest number of states per row that fits into PART_BYTES. If
- * none fits, also reduces the tokens per launch. Returns false if even one tile
- * does not fit. */
+/* Chooses the largest number of states per row whose scratch memory fits into
+ * PART_BYTES. With a window there is one state per span or one per row. If no
+ * number fits, also reduces the tokens per launch. Returns false if even one
+ * tile does not fit. */
 static bool fit_tiles(struct attention *a, struct attend_args *s, int64_t n_tok)
 {
     int most = 0;

@@ -6,7 +6,7 @@
 
 #include "quant/q8.h"
 
-/* The kernel source has the same constants. */
+/* Must have the values of the kernel source's constants of the same names. */
 enum { FEW_TOKENS = 4, FEW_ITEMS = 256, MANY_TOKENS = 64, MANY_PANELS = 8 };
 
 /* The choice between GEMM and skinny kernels. A GEMM work group has 8 panels of
@@ -49,7 +49,7 @@ static const struct kernels {
 struct runs {
     const struct gpu_tensor *w;
     const struct gpu_call *c;
-    int i; /* index of the next chunk or span */
+    int i; /* next chunk of a packed weight, or next span */
 };
 
 /* Sets *run to the next span that belongs to `rank`. Returns false if there are
@@ -138,8 +138,10 @@ static void add_run(struct fill *f, const struct contract_run *run,
     a->run[a->n_run++].n_add = n_add;
 }
 
-/* Adds the spans of one rank. The last span is followed by n_add additions of
- * the rank tree. A rank without spans contributes zeros. */
+/* Adds the spans of one rank. After the last one the kernel pushes the rank's
+ * sum on the stack and does n_add additions of the rank tree. If n_add is -1,
+ * the sum continues with the spans that are added next. A rank without spans
+ * contributes zeros. */
 static void add_rank(struct fill *f, int32_t rank, int32_t n_add)
 {
     struct runs r = {.w = &f->c->in[1], .c = f->c};
@@ -204,7 +206,8 @@ static void add_rank_steps(struct fill *f, int32_t rank, int32_t n_add)
         flush(f);
     }
     f->a.item = f->a.n_item = 0;
-    if (n_add == 0) { /* no additions: the sums are where they must be */
+    /* no additions: the sums are already in their places on the stack */
+    if (n_add == 0) {
         f->a.top++;
         f->a.open = 0;
         return;

@@ -26,7 +26,8 @@ SAME(TEXT_SUP_D_8TH, PACK_SUP_D_8TH);
 SAME(TEXT_SUP_D_DMIN, PACK_SUP_D_DMIN);
 #undef SAME
 
-/* Sets how codes are converted to values, and the layout of a packed tile. */
+/* Sets the arguments for converting codes to values, and the layout of a packed
+ * tile. */
 static void set_rule(struct gather_args *a, const struct pack_rule *r)
 {
     a->low = r->low_bits;

@@ -25,7 +25,8 @@ enum {
     CL_YES = 1,
     CL_ERROR_NO_DEVICE = -1,
     CL_ERROR_ALLOCATION = -4,
-    CL_ERROR_NO_PLATFORM = -1001, /* returned by ICD loaders (cl_khr_icd) */
+    /* no platform; only ICD loaders return it (cl_khr_icd) */
+    CL_ERROR_NO_PLATFORM = -1001,
 };
 
 /* Parameters of clGetPlatformInfo and clGetDeviceInfo. */
@@ -49,20 +50,22 @@ enum {
     CL_DEVICE_IS_THERE = 0x1027,
     CL_DEVICE_HAS_COMPILER = 0x1028,
     CL_DEVICE_NAME_TEXT = 0x102b,
-    CL_DEVICE_SHARES_MEMORY = 0x1035, /* the host's memory */
+    CL_DEVICE_SHARES_MEMORY = 0x1035, /* 1 if device memory is the host's */
     CL_DEVICE_DRIVER_TEXT = 0x102d,   /* the driver's version */
     CL_DEVICE_VERSION_TEXT = 0x102f,
     CL_DEVICE_EXTENSIONS_TEXT = 0x1030,
     CL_DEVICE_DOUBLES = 0x1032, /* u64: bits of CL_FLOATS_*; 0 if doubles are
                                    not supported */
 
-    CL_DEVICE_PCI = 0x410f,           /* cl_khr_pci_bus_info: u32[4] */
-    CL_DEVICE_NV_PCI_BUS = 0x4008,    /* cl_nv_device_attribute_query */
-    CL_DEVICE_NV_PCI_SLOT = 0x4009,   /* device * 8 + function */
+    CL_DEVICE_PCI = 0x410f,        /* cl_khr_pci_bus_info: u32[4] */
+    CL_DEVICE_NV_PCI_BUS = 0x4008, /* cl_nv_device_attribute_query */
+    /* PCI device number * 8 + function number */
+    CL_DEVICE_NV_PCI_SLOT = 0x4009,
     CL_DEVICE_NV_PCI_DOMAIN = 0x400a, /* old drivers lack it */
     CL_DEVICE_AMD_PCI = 0x4037,       /* cl_amd_device_attribute_query */
     CL_DEVICE_AMD_TITLE = 0x4038,
-    CL_DEVICE_AMD_FREE = 0x4039, /* size_t[2]: KiB free, largest free block */
+    /* size_t[2]: free memory and its largest block, in KiB */
+    CL_DEVICE_AMD_FREE = 0x4039,
 };
 
 enum { CL_KIND_CPU = 1 << 1, CL_KIND_GPU = 1 << 2, CL_KIND_ALL = -1 };
@@ -71,15 +74,18 @@ enum {
     CL_FLOATS_SUBNORMAL = 1 << 0,
     CL_FLOATS_INF_NAN = 1 << 1,
     CL_FLOATS_NEAREST = 1 << 2,
-    CL_FLOATS_DIVIDE_SQRT = 1 << 7, /* these are correctly rounded, if
-                                       requested */
+    /* division and square root are correctly rounded if a compiler option
+     * requests it */
+    CL_FLOATS_DIVIDE_SQRT = 1 << 7,
 };
 
 enum {
     CL_MEMORY_READ_WRITE = 1 << 0,
-    CL_MEMORY_OF_HOST = 1 << 4, /* memory that the host can access */
+    /* buffer in host memory, which the host can map */
+    CL_MEMORY_OF_HOST = 1 << 4,
     CL_MAP_READ_WRITE = 3,
-    CL_MIGRATE_UNDEFINED = 1 << 1, /* the contents need not be preserved */
+    /* the migration need not preserve the contents */
+    CL_MIGRATE_UNDEFINED = 1 << 1,
 };
 
 enum {
@@ -91,7 +97,8 @@ enum {
 
 enum {
     CL_EVENT_STATUS = 0x11D3,
-    CL_STATUS_COMPLETE = 0, /* positive: not complete; negative: an error */
+    /* a positive status: not complete; a negative one: an error */
+    CL_STATUS_COMPLETE = 0,
 };
 
 typedef void cl_notify(const char *what, const void *detail, size_t n,
@@ -188,16 +195,16 @@ struct opencl {
 #undef OPENCL_MEMBER
 };
 
-/* Tests the library `path` the first time it is named: lists its devices in a
- * forked process, because some drivers end the process. Returns PL_DEVICE if a
- * signal or exit() ended it. */
+/* Returns PL_DEVICE if the library `path` or one of its drivers ends the
+ * process while devices are listed. Tests this in a forked process, unless the
+ * last call was for `path` too. */
 pl_status opencl_probe(const char *path, pl_err *err);
 
 /* Opens the library named by the environment variable PLAIT_LIBOPENCL, by
  * default libOpenCL.so.1. Returns PL_UNSUPPORTED if it is missing or lacks a
  * function, which the message names, or PL_DEVICE if opencl_probe() fails. */
 pl_status opencl_load(struct opencl *cl, pl_err *err);
-/* `cl` may be zeroed. */
+/* Closes the library. `cl` may be zeroed. */
 void opencl_unload(struct opencl *cl);
 
 /* Returns the name of an error code, such as "CL_OUT_OF_RESOURCES", or "an
@@ -220,7 +227,9 @@ struct opencl_devices {
     } item[OPENCL_MAX_DEVICE];
 };
 
-/* Sets *out to all devices of all platforms, in the library's order. */
+/* Sets *out to all devices of all platforms, in the library's order. If a
+ * platform fails, its devices are left out; returns its error only if *out is
+ * empty. */
 pl_status opencl_devices(const struct opencl *cl, struct opencl_devices *out,
                          pl_err *err);
 /* Writes the string property `what` of device `d` to out[size], terminated; ""
@@ -240,7 +249,7 @@ struct opencl_source {
     const char *text;
     int n_kernel;
     const char *const *name; /* [n_kernel] */
-    bool keep;               /* stores the binary in the kernel cache */
+    bool keep;               /* store the compiled binary in the kernel cache */
 };
 
 /* Compiles the source, or loads the binary that an earlier call stored in the

@@ -19,11 +19,13 @@
 #include "device/gpu/opencl_api.h"
 
 enum {
-    MOST_NS = 50 * 1000 * 1000, /* most CPU time of the copy */
+    /* CPU time in ns after which the copy is killed */
+    MOST_NS = 50 * 1000 * 1000,
     NAP_NS = 500 * 1000,
-    MOST_NAPS = 2000, /* maximum number of naps, in case the copy never ends */
-    SURVIVED = 86,    /* exit code if the driver did not end the copy */
-    BY_EXIT = -1,     /* result for a driver that called exit() */
+    /* sleeps of NAP_NS after which the copy is killed, in case it blocks */
+    MOST_NAPS = 2000,
+    SURVIVED = 86, /* exit code of a copy that no driver ended */
+    BY_EXIT = -1,  /* value of outcome() if a driver called exit() */
 };
 
 /* Exit handler that ends the copy if a driver calls exit(). It is registered
@@ -35,8 +37,8 @@ static void end_copy(void)
         syscall(SYS_exit_group, 0);
 }
 
-/* Resets state that the copy inherits: signal handlers, the output to which the
- * driver might print, and core dumps. */
+/* Prepares the copy: it dies with its parent, has default signal handlers,
+ * prints nothing and dumps no core. */
 static void prepare_copy(pid_t parent)
 {
     struct sigaction a = {.sa_handler = SIG_DFL};

@@ -40,7 +40,8 @@ enum {
 
     API_STREAM_NON_BLOCKING = 1,
     API_EVENT_NO_TIMING = 2,
-    API_HOST_PORTABLE = 1, /* usable in all contexts */
+    /* flag: the memory is pinned for all contexts, not only the current one */
+    API_HOST_PORTABLE = 1,
     API_HOST_MAPPED = 2,
 };
 
@@ -148,7 +149,7 @@ struct stream_api {
 pl_status stream_load(struct stream_api *api,
                       const struct stream_vendor *vendor, int *n_device,
                       pl_err *err);
-/* `api` may be zeroed. */
+/* Closes the library. `api` may be zeroed. */
 void stream_unload(struct stream_api *api);
 
 /* Returns PL_OK if `code` is API_SUCCESS. Otherwise sets the error "WHAT:
@@ -172,7 +173,7 @@ void *stream_open_library(const char *variable, const char *const path[],
 /* ---- devices ------------------------------------------------------------- */
 
 struct stream_device {
-    char who[24]; /* its name in messages: "cuda:0" */
+    char who[24]; /* the device's name in messages: "cuda:0" */
     int handle;
     int level;           /* CUDA: compute capability, 61 is 6.1 */
     unsigned wait_flags; /* CUDA: flags of cuStreamWaitValue64 */
@@ -183,8 +184,8 @@ struct stream_device {
                                      "gfx90a:sramecc+:xnack-" */
 };
 
-/* Initializes *d for the device with ordinal `index`. Does not retain the
- * device. */
+/* Initializes *d for the device with ordinal `index`. Creates no context;
+ * hold() does that. */
 pl_status stream_device(const struct stream_api *api, int index,
                         struct stream_device *d, pl_err *err);
 
@@ -198,8 +199,8 @@ enum stream_attribute {
     ATTRIBUTE_STREAMS_KNOW_WORDS,
     STREAM_ATTRIBUTE_COUNT
 };
-/* Marks an attribute that the vendor's API lacks, because all its devices have
- * the property. */
+/* Marks an attribute for which the vendor's API has no number, because all its
+ * devices have the property; its value is 1. */
 enum { NO_ATTRIBUTE = -1 };
 
 pl_status stream_attribute(const struct stream_api *api,
@@ -225,7 +226,9 @@ struct stream_vendor {
     const char *name, *title; /* "cuda", "CUDA" */
     const char *variable;     /* environment variable with the library's path */
     const char *const *path;  /* default paths of the library; NULL ends them */
-    const char *remedy, *least; /* "install NVIDIA's driver", "... 520" */
+    /* advice if the library is missing, and if it is too old: "install NVIDIA's
+     * driver", "... 520 or later" */
+    const char *remedy, *least;
     /* By enum stream_call: the symbol, and the function's name for messages;
      * NULL if the vendor lacks the function. Old drivers may lack the calls
      * numbered `later` and above. */
@@ -248,24 +251,26 @@ struct stream_vendor {
     bool (*is_none)(unsigned code);
     pl_status (*none)(const struct stream_api *api, unsigned code, pl_err *err);
 
-    /* Sets the `level` or `arch` of the device, whose handle is set. */
+    /* Sets the vendor's own fields of *d, such as `level` or `arch`. d->handle
+     * is set. */
     pl_status (*examine)(const struct stream_api *api, struct stream_device *d,
                          pl_err *err);
     /* Returns true if the kernels cannot run on the device, and writes the
      * reason to `why`. */
     bool (*refuses)(const struct stream_device *d, char *why, size_t size);
     /* Sets the version, features and speeds of *i. i->n_unit is set; `hz` is
-     * the clock. */
+     * the GPU's clock rate. */
     void (*show)(const struct stream_api *api, const struct stream_device *d,
                  double hz, struct gpu_info *i);
-    /* Returns the number of memory transfers per clock cycle of a bus of
-     * `bus_bits` bits. */
+    /* Returns how many bits each line of the memory's bus transfers per cycle
+     * of the memory clock that the API reports. The bus has `bus_bits`
+     * lines. */
     int (*transfers)(const struct stream_api *api,
                      const struct stream_device *d, int bus_bits);
 
-    /* hold() retains the device, drop() releases it. enter() makes the device
-     * current in the calling thread and stores the previous one in *was;
-     * leave() restores it. */
+    /* hold() keeps the device's context alive until drop(), if the API has
+     * contexts. enter() makes the device current in the calling thread and
+     * stores the previous one in *was; leave() restores it. */
     pl_status (*hold)(const struct stream_api *api, struct stream_device *d,
                       pl_err *err);
     pl_status (*drop)(const struct stream_api *api, struct stream_device *d,
@@ -283,11 +288,11 @@ struct stream_vendor {
     pl_status (*text_open)(struct stream_text **out,
                            const struct stream_api *api,
                            const struct stream_device *d, pl_err *err);
-    /* `t` may be NULL. */
+    /* Frees `t`, which may be NULL. */
     void (*text_close)(struct stream_text *t);
-    /* Sets *image to the image of kernel k for module_load. The caller frees
-     * *owned, which may be NULL. Several threads may call this function at
-     * once. */
+    /* Sets *image to the PTX or machine code of kernel k, for module_load. Sets
+     * *owned to memory that the caller frees after that, or to NULL. Several
+     * threads may call this function at once. */
     pl_status (*text_program)(struct stream_text *t, enum gpu_kernel k,
                               const void **image, void **owned, pl_err *err);
     /* Returns a hash of all that may affect the bits of the kernels' results,

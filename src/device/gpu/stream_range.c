@@ -16,7 +16,7 @@ struct stream_range {
     unsigned char *p;
     size_t bytes;
     int n_holder;
-    bool ours; /* false if other code had registered it already */
+    bool ours; /* false if other code had registered the range already */
 };
 
 static struct {

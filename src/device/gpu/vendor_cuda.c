@@ -85,8 +85,8 @@ static pl_status examine(const struct stream_api *api, struct stream_device *d,
     PL_TRY(CALL(api, d, err, device_attribute, &flushes,
                 CUDA_FLUSHES_REMOTE_WRITES, d->handle));
     d->level = major * 10 + minor;
-    gpu_switch("PLAIT_OVERLAP", "", &on, NULL); /* gpu_pdl.c reports the
-                                                   error */
+    /* gpu_pdl.c reports a value other than 0 and 1 */
+    gpu_switch("PLAIT_OVERLAP", "", &on, NULL);
     d->overlaps =
         on && d->level >= CUDA_OVERLAPS && api->cuGraphAddDependencies;
     d->wait_flags =
@@ -280,8 +280,8 @@ static pl_status link(const struct stream_api *api,
                 1);
 }
 
-/* Adds node i. made[l->n] are the nodes, set up to i; after[l->n] is
- * scratch. */
+/* Adds node i to the graph and sets made[i]. made[0] to made[i - 1] are the
+ * nodes before it; after[l->n] is scratch. */
 static pl_status add_node(const struct stream_api *api,
                           const struct stream_device *d,
                           const struct stream_launches *l, struct api_graph *g,

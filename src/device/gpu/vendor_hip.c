@@ -29,8 +29,8 @@ static const char *const symbols[STREAM_CALL_COUNT] = {
 #undef ROW
 };
 
-/* The newest version first. Normally only development packages have the name
- * without a number. */
+/* The library's names, the newest version first. Normally only development
+ * packages install the name without a number, so it comes after them. */
 static const char *const paths[] = {"libamdhip64.so.7",
                                     "libamdhip64.so.6",
                                     "libamdhip64.so.5",
@@ -338,8 +338,9 @@ static pl_status take_down(const struct stream_api *api,
     return PL_OK;
 }
 
-/* Ends the capture even after a failure, because the stream would be unusable
- * otherwise. */
+/* Captures a graph from stream `s`: issues the launches between the begin and
+ * end of a capture. Ends the capture even after a failure, because the stream
+ * would be unusable otherwise. */
 static pl_status graph(const struct stream_api *api,
                        const struct stream_device *d,
                        const struct stream_launches *l, struct api_stream *s,

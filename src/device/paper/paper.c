@@ -37,7 +37,8 @@ static pl_status describe(struct device_list *l, const struct device_item *it,
     return PL_OK;
 }
 
-/* Figures of a server with a few memory channels. */
+/* Appends the described host. If --device-spec has none, it gets the figures of
+ * a server with a few memory channels. */
 static pl_status add_host(struct device_list *l, int n_rank, int n_thread,
                           const struct topology *t, pl_err *err)
 {
@@ -73,12 +74,12 @@ static bool has_kernel(const struct device_desc *d,
     (void)d;
     (void)opt;
     (void)t;
-    return !insn_kernel_is_bf16(k); /* the properties of a described host are
-                                       not known */
+    /* BF16 kernels need instructions that a described processor may lack */
+    return !insn_kernel_is_bf16(k);
 }
 
-/* Returns the scratch size in bytes of a device with private memory that runs
- * this machine's kernels. */
+/* Returns the scratch size in bytes. A described device other than the host is
+ * taken for one that runs this machine's kernels, as a sim device does. */
 static size_t scratch(const struct device_desc *d,
                       const struct device_options *opt, const struct program *p)
 {

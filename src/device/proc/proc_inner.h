@@ -23,8 +23,8 @@ struct proc_order {
     enum proc_verb verb;
     enum region region; /* WRITE, READ */
     size_t offset, bytes;
-    uint64_t run_number; /* RUN */
-    int fail_insn;       /* RUN: the fail_insn of struct device */
+    uint64_t run_number; /* RUN: the number of the run */
+    int fail_insn;       /* RUN: see struct device */
 };
 
 struct proc_loaded {
@@ -48,7 +48,7 @@ struct proc_device {
     struct proc_end end;
     /* held while a thread uses the pipe to write or read device memory */
     pthread_mutex_t stream;
-    pid_t pid;        /* 0 if there is none */
+    pid_t pid;        /* the child process; 0 if none */
     bool asked;       /* the child executes a step and will send struct
                          proc_done */
     atomic_bool gone; /* the child has ended; `how` says why */
@@ -56,13 +56,14 @@ struct proc_device {
     /* ---- used by proc_watch.c, under the backend's lock once the watcher
      * runs */
     int pidfd; /* owned; -1 if none */
-    long told; /* process id that the system reports for pidfd */
+    long told; /* process id that /proc reports for pidfd, to recognize it
+                  later */
 };
 
 struct proc_backend {
     struct device_set *set; /* borrowed */
-    /* the process that opened the backend; its forked copies own only their
-     * memory */
+    /* the process that opened the backend; a forked copy of it must not end the
+     * child processes or join the watcher */
     pid_t owner;
     int n;
     struct proc_device *dev; /* owned, [n], in the order of backend.dev */
@@ -70,8 +71,8 @@ struct proc_backend {
     struct pollfd *poll; /* owned, [n] */
     pthread_t watcher;
     bool watched; /* the thread `watcher` was started */
-    /* protects the descriptors, the following fields, and the setting of
-     * `gone` */
+    /* protects poll[], the devices' pidfds, the following fields, and the
+     * setting of `gone` */
     pthread_mutex_t lock;
     bool running; /* a step is in progress */
 };
@@ -90,7 +91,7 @@ void proc_end_all(struct proc_backend *b);
  * or watched; `e` is the errno. */
 const char *proc_remedy(int e);
 
-/* Called at the begin and end of a step. If a child process ended earlier or
+/* Called when a step begins and ends. If a child process has ended before or
  * ends in between, its device fails the step. */
 void proc_run_begins(struct proc_backend *b);
 void proc_run_ends(struct proc_backend *b);

@@ -30,7 +30,7 @@ struct proc_end {
     struct proc_stream *out, *in; /* borrowed */
     const atomic_bool *gone;      /* the other process has ended; NULL if that
                                      cannot be noticed */
-    int64_t awake_ns;             /* how long to poll before sleeping */
+    int64_t awake_ns;             /* time to poll before sleeping */
     bool shares; /* other threads need the core: yields between polls */
     struct yielding yielding;
 };

@@ -79,8 +79,8 @@ static bool has_child(const struct proc_device *p)
     return waitid(P_PID, (id_t)p->pid, &i, WEXITED | WNOHANG | WNOWAIT) == 0;
 }
 
-/* Makes p->pidfd valid: reopens it if the application closed it. Returns false
- * if that is impossible. */
+/* Makes p->pidfd valid: opens a new one if the application closed it. Returns
+ * false if that is impossible. */
 static bool find(struct proc_device *p)
 {
     enum { TRIES = 10 };
@@ -152,7 +152,8 @@ static void end(struct proc_device *p)
             kill(p->pid, SIGKILL);
 }
 
-/* Closes the pidfd, unless the application has replaced it. */
+/* Closes the pidfd, unless the application has opened another file under its
+ * number. */
 static void close_pidfd(struct proc_device *p)
 {
     if (is_ours(p))

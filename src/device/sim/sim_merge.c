@@ -3,7 +3,7 @@
  * least one is always allowed: the one that comes first in the variant. */
 #include "device/sim/sim_merge.h"
 
-/* A queue while the order is drawn. */
+/* A queue of the device, while sim_merge() draws an order. */
 struct source {
     const int *step;
     int n, head;
@@ -67,7 +67,8 @@ void sim_merge(int *out, const struct variant *c, int dev,
                uint64_t *random)
 {
     struct merging m = {.variant = c, .run = run, .dev = dev, .told = told};
-    int k = 0, stay = 0; /* how many more instructions to take from queue k */
+    int k = 0, stay = 0; /* stay: how many more instructions to take from queue
+                            k */
 
     for (int q = 0; q < QUEUE_COUNT; q++) {
         m.queue[q] = (struct source){.step = queue[q].step, .n = queue[q].n};

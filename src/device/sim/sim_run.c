@@ -35,28 +35,32 @@
 enum { POISON = 0xFF }; /* NaN in every float format, -1 as an integer */
 
 struct cursor {
-    const int *step; /* the queue's instructions of this step */
+    const int *step; /* indices in the variant of the queue's instructions, in
+                        this step */
     int n, head;
-    int hold;     /* how many more times the queue is passed over */
+    int hold;     /* number of further choices in which other queues are
+                     preferred */
     bool pulling; /* the instruction at `head` is a transfer in progress */
-    int piece;    /* its next copy descriptor, or next part of a PAGES
-                     instruction */
-    int n_piece;  /* number of its copy descriptors, or of the parts of a PAGES
-                     instruction */
+    int piece;    /* the transfer's next copy descriptor, or next part of a
+                     PAGES instruction */
+    int n_piece;  /* number of the transfer's copy descriptors, or of the parts
+                     of a PAGES instruction */
     double begun; /* start of the instruction at `head`, by device_clock() */
-    double due;   /* time when its bytes have arrived; 0 if links take no
-                     time */
-    /* time when all pushed bytes have arrived; a POST waits for it */
+    double due;   /* time at which the transfer's bytes have arrived; 0 if links
+                     take no time */
+    /* time at which all bytes that the queue pushed have arrived; a POST waits
+     * until then */
     double pushed;
 };
 
 struct sim_device {
-    struct cpu_image image; /* must be the first member: see cpu_image.h */
+    struct cpu_image image; /* first, so that tests can read device.own as an
+                               image */
     struct device *dev;
     unsigned char *base[REGION_INBOX]; /* owned, except the inbox */
     unsigned char *scratch;            /* owned */
-    _Atomic uint64_t run_number;       /* number of the last step that it was
-                                          prepared for */
+    _Atomic uint64_t run_number;       /* number of the last run that begin()
+                                          prepared the device for */
     /* protects the counters, which both queues' threads update */
     pthread_mutex_t counting;
     /* protects the trace and the following fields, which both queues' threads
@@ -67,13 +71,13 @@ struct sim_device {
      * for sim_merge */
     int *merged;
     unsigned char *told; /* owned, [n_event]: scratch of sim_merge() */
-    /* the copy queue's is empty if the queues are merged */
+    /* cursor[QUEUE_COPY] is empty if the queues are merged */
     struct cursor cursor[QUEUE_COUNT];
     const struct variant *variant; /* variant of this step */
     unsigned char *done;           /* owned, [most instructions of a variant]:
                                       by instruction, nonzero if it has ended */
     int first_open;                /* index of the first instruction that has
-                                      not ended yet */
+                                      not ended */
     int last_begun;
     int death; /* index in variant->dead of the next dead range to be
                   poisoned */
@@ -85,7 +89,8 @@ struct sim_thread {
     int n;
     struct sim_device *dev; /* [n] of sim.dev */
     unsigned queues;        /* bit q set: executes queue q */
-    bool first;             /* prepares the devices for a step */
+    bool first;             /* calls begin() for the devices; the thread of
+                               their other queue waits for that */
     struct yielding yielding;
 };
 
@@ -487,7 +492,8 @@ static void start_transfer(struct sim_thread *p, struct sim_device *d,
                  : st->kind == INSN_PUSH ? st->push.n_to
                                          : 1 + draw(p, CPU_PARTS);
     l->due = t > 0 ? device_now() + t : 0;
-    /* after a push, the queue continues once the bytes are sent */
+    /* The queue of a push continues once the bytes are sent, a latency before
+     * they arrive. */
     if (st->kind == INSN_PUSH && t > 0) {
         double late = cpu_image_latency(&d->image, st);
 

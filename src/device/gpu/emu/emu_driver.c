@@ -1,11 +1,12 @@
 /* The driver of the emulator: a GPU without hardware, for tests.
  *
- * Its memory is host memory, poisoned. Queued commands are only stored until
- * the queue is finished or, sometimes, flushed. Then the commands of both
- * queues are executed in a random order that the fences allow. Launches of a
- * device graph are in a random order that its edges allow. So a missing fence
- * or edge causes wrong results, and so does host memory that is changed too
- * early. Kernels run on the issuing thread. */
+ * The GPU's memory is host memory. New memory is filled with poison bytes. A
+ * queued command is stored, and executed when its queue is finished or,
+ * sometimes, flushed. Then the commands of both queues are executed in a random
+ * order that the fences allow. The launches of a device graph are executed in a
+ * random order that its edges allow. So a missing fence or edge causes wrong
+ * results. So does a host buffer that is changed before a queued copy has read
+ * it. Kernels run on the issuing thread. */
 #include <limits.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -26,21 +27,24 @@ struct command {
             void *dst;
             const void *src;
             size_t bytes;
-        } copy; /* a copy in any direction */
+        } copy; /* COPY: either end is host or device memory */
         struct {
             enum gpu_kernel kernel;
             int32_t n_group;
         } launch;
         struct {
             int i;
-            uint64_t n; /* the fence's count of records at that time */
+            /* MARK: the number of this record, as in gpu.set[i]; AWAIT: the
+             * number to wait for */
+            uint64_t n;
         } mark;
         struct {
             _Atomic uint64_t *word;
             uint64_t value;
         } word;
     };
-    _Alignas(16) unsigned char args[GPU_MAX_ARGS]; /* arguments of a launch */
+    /* LAUNCH: the kernel's arguments */
+    _Alignas(16) unsigned char args[GPU_MAX_ARGS];
 };
 
 struct pending {
@@ -52,11 +56,13 @@ struct gpu {
     struct emu *emu; /* owned */
     uint64_t random;
     struct pending queue[QUEUE_COUNT];
-    uint64_t set[GPU_MAX_MARKS];     /* how often each fence was recorded */
-    uint64_t reached[GPU_MAX_MARKS]; /* the highest such count reached */
+    uint64_t set[GPU_MAX_MARKS]; /* how often each fence was queued */
+    /* by fence, the number of the latest record that was executed */
+    uint64_t reached[GPU_MAX_MARKS];
     enum queue marked[GPU_MAX_MARKS];
-    enum gpu_kernel bad; /* the kernel with the fault */
-    const char *wrong;   /* a kernel's fault; NULL if none */
+    enum gpu_kernel bad; /* the kernel that set `wrong` */
+    /* a kernel's fault, after which all calls fail; NULL if none */
+    const char *wrong;
 };
 
 static int draw(struct gpu *g, int n)
@@ -92,7 +98,8 @@ static void run_command(struct gpu *g, const struct command *c)
             emu_launch(g->emu, c->launch.kernel, c->launch.n_group, c->args);
         g->bad = c->launch.kernel;
         break;
-    /* the other queue may have reached a later record of the fence */
+    /* The number never decreases: the other queue may have executed a later
+     * record of this fence already. */
     case MARK:
         if (g->reached[c->mark.i] < c->mark.n)
             g->reached[c->mark.i] = c->mark.n;
@@ -114,14 +121,15 @@ static void run_head(struct gpu *g, struct pending *p)
         p->head = p->n = 0;
 }
 
-/* Executes up to n commands, until queue q is empty. Executes commands of the
- * other queue if q must wait for them, or by chance. Returns false if q cannot
- * continue or a kernel has a fault. */
+/* Executes n commands, or fewer if queue q becomes empty. These are commands of
+ * q, and of the other queue if q must wait for them, or by chance. Returns
+ * false if neither queue can continue now, or a kernel has a fault. */
 static bool drive(struct gpu *g, enum queue q, int n)
 {
     struct pending *own = &g->queue[q], *other = &g->queue[!q];
-    int lean = draw(g, 3); /* the preferred queue: 0 for q, 1 for the other, 2
-                              for neither */
+    /* queue that goes first: 0 for q, 1 for the other, 2 for a new draw before
+     * each command */
+    int lean = draw(g, 3);
 
     for (; own->head < own->n && !g->wrong && n > 0; n--) {
         bool theirs = lean == 1 || (lean == 2 && draw(g, 2) == 0);
@@ -142,8 +150,8 @@ static pl_status told(const struct gpu *g, pl_err *err)
                    g->wrong);
 }
 
-/* Appends a command to queue q and returns it. On failure returns NULL and sets
- * *s. */
+/* Appends a command to queue q and returns it. Returns NULL and sets *s if out
+ * of memory, or if a kernel had a fault. */
 static struct command *put(struct gpu *g, enum queue q, enum command_kind kind,
                            pl_status *s, pl_err *err)
 {
@@ -276,7 +284,8 @@ static void unmap(struct gpu *g, void *p)
     (void)p;
 }
 
-/* Fails at random, so that some pushes go through host memory. */
+/* Denies peer access in one of four cases, at random, so that tests also cover
+ * pushes through host memory. */
 static pl_status reach(struct gpu *g, struct gpu *peer, pl_err *err)
 {
     (void)peer;
@@ -343,9 +352,9 @@ struct gpu_graph {
         int *after; /* owned, [n_after] */
         int n_after;
         _Alignas(16) unsigned char args[GPU_MAX_ARGS];
-    } * node;   /* owned */
-    bool *done; /* owned, [n]: by node, whether it was queued in this
-                   graph_run() */
+    } * node; /* owned */
+    /* owned, [n]: the node was queued in the graph_run() in progress */
+    bool *done;
 };
 
 static void graph_free(struct gpu *g, struct gpu_graph *graph)
@@ -406,8 +415,8 @@ static bool node_can_run(const struct gpu_graph *graph, int i)
     return !graph->done[i];
 }
 
-/* Returns a random one of the NEXT nodes from `first` whose predecessors are
- * all done. */
+/* Returns a random node that is not done but whose predecessors all are.
+ * Considers only NEXT nodes from `first`, the first that is not done. */
 static int draw_node(struct gpu *g, const struct gpu_graph *graph, int first)
 {
     enum { NEXT = 100 };
@@ -452,8 +461,9 @@ static pl_status mark(struct gpu *g, enum queue q, int i, pl_err *err)
 
 static pl_status finish(struct gpu *g, enum queue q, pl_err *err);
 
-/* If the fence is not reached yet, reports that, or at random executes its
- * queue first. */
+/* Sets *yes to whether fence i is reached. If it is not, executes its queue in
+ * two of three cases and sets *yes to true, so that callers see both
+ * answers. */
 static pl_status reached(struct gpu *g, int i, bool *yes, pl_err *err)
 {
     *yes = g->reached[i] == g->set[i];
@@ -510,14 +520,15 @@ static void drop(struct gpu *g, enum queue q)
 {
     struct pending *p = &g->queue[q];
 
-    /* the other queue may still wait for its fences */
+    /* The fences of dropped commands count as reached, because the other queue
+     * may still wait for them. */
     for (; p->head < p->n; p->head++)
         if (p->command[p->head].kind == MARK)
             run_command(g, &p->command[p->head]);
     p->head = p->n = 0;
 }
 
-/* At random executes as much as possible, a few commands, or nothing. */
+/* Executes the whole queue, up to 8 commands, or nothing, at random. */
 static pl_status flush(struct gpu *g, enum queue q, pl_err *err)
 {
     static const int most[] = {INT_MAX, 8, 0};

@@ -41,10 +41,10 @@ struct fiber_stack {
     void *fake, *tsan;
 };
 
-/* Saves the current fiber, whose stack pointer is stored in *leave, and resumes
- * the fiber with stack pointer `enter`. There, the fiber_swap() that suspended
- * it returns `say`. A fiber that is resumed for the first time gets `say` as
- * the argument of begin(). */
+/* Saves the running fiber's registers on its stack and stores its stack pointer
+ * in *leave. Then resumes the fiber with stack pointer `enter`. There, the
+ * fiber_swap() that suspended it returns `say`. A fiber that is resumed for the
+ * first time begins in begin(), with `say` as the argument. */
 struct fiber *fiber_swap(void **leave, void *enter, struct fiber *say);
 #if defined(__x86_64__)
 __asm__(".text\n"
@@ -71,9 +71,9 @@ __asm__(".text\n"
         "    movq %rdx, %rax\n"
         "    ret\n"
         ".size fiber_swap, . - fiber_swap\n");
-/* FRAME: 8-byte words of a saved frame: six registers, the return address, and
- * one that aligns the stack as after a call. RETURN: index of the return
- * address. */
+/* FRAME: size in 8-byte words of the frame that fiber_swap() saves: six
+ * registers, the return address, and one word that aligns the stack as after a
+ * call. RETURN: index of the return address in it. */
 enum { FRAME = 8, RETURN = 6 };
 #elif defined(__aarch64__)
 __asm__(".text\n"
@@ -137,8 +137,8 @@ static void begin(struct fiber *from)
 }
 
 /* Writes the initial frame of a new stack, so that the first switch to it calls
- * begin(). The frames of different stacks have different offsets in their
- * pages. Otherwise they would all compete for the same few cache lines. */
+ * begin(). The frame's offset in its page differs from stack to stack.
+ * Otherwise all frames would compete for the same few cache lines. */
 static void lay_frame(struct fiber *f)
 {
     enum { LINE = 64, LINES = 64 };

@@ -7,12 +7,13 @@
 
 struct fiber_stack;
 
-/* A fiber. Has only the fields that each switch reads, so that many fibers fit
- * in few cache lines. */
+/* A fiber. It has only the fields that each switch reads, so that many fibers
+ * fit in few cache lines. */
 struct fiber {
-    /* stack pointer while it does not run; points to its saved registers */
+    /* stack pointer while the fiber is suspended; its saved registers are
+     * there */
     void *sp;
-    struct fiber *to;          /* the fiber that it last switched to */
+    struct fiber *to;          /* the fiber that this one last switched to */
     struct fiber_stack *stack; /* owned */
 };
 

@@ -1,6 +1,6 @@
-/* Template: compiles the kernels that use matrix units for the emulator, with
- * the AMD matrix units that EMU_MFMA or EMU_WMMA selects. TABLE is the name of
- * the resulting table. */
+/* Template: compiles the kernels that use matrix units for the emulator. The
+ * including file defines EMU_MFMA or EMU_WMMA, which selects a family of AMD's
+ * matrix units, and TABLE, the name of the resulting table of kernels. */
 #include "device/gpu/text/prelude_emu.h"
 
 #include "device/gpu/text/args.h"

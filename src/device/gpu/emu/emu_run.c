@@ -1,7 +1,7 @@
-/* Executes work groups on one thread. A fiber executes lanes one after another.
- * A lane that reaches a barrier keeps its fiber until the other lanes have
- * reached it too. So a kernel without barriers needs no switches between
- * fibers. */
+/* Executes the work groups of a launch, on one thread. A fiber executes lanes
+ * one after another, from begin to end. A lane that waits at a barrier keeps
+ * its fiber, and another fiber begins the next lanes. So a kernel without
+ * barriers needs no switches between fibers. */
 #include "device/gpu/emu/emu_run.h"
 
 #include <stdlib.h>
@@ -22,13 +22,16 @@
 #endif
 
 enum {
-    POISON = 0xFF, /* NaN in every float format, -1 as an integer */
-    FENCE = 64,    /* bytes between two shared arrays */
+    /* byte of unwritten shared memory: NaN in every float format, -1 as an
+     * integer */
+    POISON = 0xFF,
+    /* bytes between two shared arrays, inaccessible under AddressSanitizer */
+    FENCE = 64,
     ARENA = EMU_LOCAL + 16 * FENCE
 };
 
 enum lane_state {
-    LANE_READY,   /* not begun, or may continue */
+    LANE_READY,   /* has not begun, or was released from a barrier */
     LANE_BARRIER, /* waits at emu_barrier() */
     LANE_WAVE,    /* waits at emu_wave() */
     LANE_DONE
@@ -37,25 +40,26 @@ enum lane_state {
 struct emu {
     uint64_t random;
     struct fiber main, fiber[GPU_MAX_LANES];
-    unsigned char *arena;    /* owned, [ARENA] */
-    size_t local, local_top; /* bytes of `arena` that the current lane has
-                                allocated; maximum over the group's lanes */
+    unsigned char *arena; /* owned, [ARENA] */
+    /* bytes of `arena` that emu_local() has given to the current lane; maximum
+     * over the group's lanes */
+    size_t local, local_top;
     uint32_t exchange[GPU_MAX_LANES][8];
-    /* the launch and the work group in progress */
+    /* the kernel and arguments of the launch in progress */
     emu_kernel *kernel;
     const void *args;
-    /* n_begun of the n_lane lanes have begun; they begin in the order first + i
-     * * stride, modulo n_lane */
+    /* the group's lanes, and how many of them have begun: lane (first + i *
+     * stride) % n_lane begins as the i-th */
     int n_lane, n_begun, first, stride;
-    /* waiting lanes continue in the order from + i, modulo n_lane; n_passed
-     * have been visited */
+    /* n_passed of the waiting lanes have been considered for resuming, in the
+     * order (from + i) % n_lane */
     int from, n_passed;
     uint8_t state[GPU_MAX_LANES];    /* enum lane_state */
     int wave;                        /* number of lanes in a wave */
     int on[GPU_MAX_LANES];           /* index of each lane's fiber; -1 if the
                                         lane has not begun */
     int n_idle, idle[GPU_MAX_LANES]; /* indices of the fibers without a lane */
-    const char *wrong;               /* a fault of the kernel; NULL if none */
+    const char *wrong;               /* message about a fault; NULL if none */
 };
 
 _Thread_local struct emu_lane emu_now;
@@ -85,10 +89,10 @@ void *emu_local(size_t bytes)
     return e->arena + at;
 }
 
-/* Returns the fiber to switch to: that of a lane that may continue, else an
- * idle fiber if there are lanes that have not begun, else the thread's own.
- * Because lanes switch directly to each other, there are fewer switches than
- * through the thread's own fiber. */
+/* Returns the fiber to switch to: that of a released lane, else an idle fiber
+ * if some lanes have not begun, else the thread's own. Fibers switch directly
+ * to each other, because a detour over the thread's own fiber would take two
+ * switches. */
 static struct fiber *next_fiber(struct emu *e)
 {
     enum { AHEAD = 3 };
@@ -108,8 +112,8 @@ static struct fiber *next_fiber(struct emu *e)
     return &e->main;
 }
 
-/* Suspends the current lane until all lanes of its group or wave have reached
- * the barrier. */
+/* Suspends the current lane until go_on() releases it from the barrier
+ * `why`. */
 static void park(enum lane_state why)
 {
     struct emu_lane here = emu_now;
@@ -150,8 +154,8 @@ bool emu_shares(uint64_t at)
 
 /* ---- execution of a work group ------------------------------------------- */
 
-/* The work of a fiber: executes lanes that have not begun, one after
- * another. */
+/* Begins lanes that have not begun and executes them one after another, on the
+ * calling fiber. */
 static void work(struct emu *e, int fiber)
 {
     while (e->n_begun < e->n_lane && !e->wrong) {
@@ -179,7 +183,7 @@ static void fiber_main(void *user, int fiber)
     }
 }
 
-/* Executes lanes until each is done or waits at a barrier. */
+/* Executes lanes until each has ended or waits at a barrier. */
 static void run_ready(struct emu *e)
 {
     struct fiber *next;
@@ -206,9 +210,10 @@ static void release(struct emu *e, int lo, int hi)
         e->state[i] = LANE_READY;
 }
 
-/* Lets the lanes of complete waves, or else of the complete group, continue.
- * Returns false if all lanes are done, or if those that wait would wait for
- * ever, which is a fault. */
+/* Releases the lanes of each wave whose lanes all wait at emu_wave(). If there
+ * is no such wave, releases the group if all its lanes wait at emu_barrier().
+ * Returns false if all lanes have ended. Also returns false, and records a
+ * fault, if the waiting lanes can never be released. */
 static bool go_on(struct emu *e)
 {
     bool any = false;
@@ -248,7 +253,7 @@ static void run_group(struct emu *e)
     e->local_top = 0;
 }
 
-/* Creates all fibers, first freeing old ones. After a fault the old fibers hold
+/* Creates all fibers. Frees the old ones first, because after a fault they hold
  * lanes that will never end. Returns false if out of memory. */
 static bool make_fibers(struct emu *e)
 {
@@ -262,12 +267,13 @@ static bool make_fibers(struct emu *e)
     return true;
 }
 
-/* Returns kernel k of a random emulated GPU that has it. */
+/* Returns kernel k as compiled for a random one of the emulated GPUs that have
+ * it. */
 static emu_kernel *any_of(struct emu *e, enum gpu_kernel k)
 {
     static emu_kernel *const *const tables[] = {
         emu_kernels,        emu_kernels_plain,
-#ifndef EMU_PTX /* no PTX for AMD's GPUs */
+#ifndef EMU_PTX /* PTX is for NVIDIA's GPUs only */
         emu_kernels_mfma32, emu_kernels_mfma16,
         emu_kernels_wmma11, emu_kernels_wmma12,
 #endif

@@ -1,5 +1,5 @@
-/* Template: compiles the kernel source for the emulator. TABLE is the name of
- * the resulting table of kernels. */
+/* Template: compiles all kernels of the kernel source for the emulator. The
+ * including file defines TABLE, the name of the resulting table. */
 #include "device/gpu/text/prelude_emu.h"
 
 #include "device/gpu/text/all.h"

@@ -1,11 +1,11 @@
-/* C functions that do the same as the PTX instructions used by the compiled
+/* C functions that compute the same as the PTX instructions of the compiled
  * kernels. scripts/ptx_to_c.py translates a kernel's PTX into a C function that
- * executes one lane by calls of these. They follow NVIDIA's "PTX ISA", not the
- * preludes of the kernel source, which they are used to check.
+ * calls them and executes one lane. They follow NVIDIA's "PTX ISA". They do not
+ * use the preludes of the kernel source, because they serve to check these.
  *
- * A register is u16, u32, u64, float, double or, for predicates, bool. Integers
- * are unsigned; the type in an instruction's name tells how it interprets
- * them. */
+ * A register is u16, u32, u64, float, double or, for predicates, bool. Integer
+ * registers are unsigned; the type in an instruction's name says how it
+ * interprets them. */
 #ifndef DEVICE_GPU_EMU_PTX_OPS_H
 #define DEVICE_GPU_EMU_PTX_OPS_H
 
@@ -16,14 +16,15 @@
 
 #include "base/half.h"
 #include "device/gpu/emu/emu_run.h"
-#include "device/gpu/gpu_launch.h" /* u8 .. s64, arguments */
+/* the types u8 to s64, and the kernels' arguments */
+#include "device/gpu/gpu_launch.h"
 
 typedef float f32;
 typedef double f64;
 
 #define PTX static inline __attribute__((unused))
-/* For long functions, which are not inlined: kernels of ten thousand
- * instructions must compile fast. */
+/* Marks long functions, which must not be inlined: a kernel has up to ten
+ * thousand instructions and must compile fast. */
 #define PTX_APART static __attribute__((unused, noinline))
 
 /* ---- reinterpreted registers --------------------------------------------- */
@@ -45,10 +46,10 @@ PTX double double_from_bits(u64 a)
 
 /* ---- memory -------------------------------------------------------------- */
 
-/* Checks an access of `bytes` bytes at address `at`. The address must be a
- * multiple of the size, else a GPU would abort the kernel. An instruction for
- * `shared` memory must access the group's arrays, one for `global` memory must
- * not. */
+/* Records a fault if an access of `bytes` bytes at address `at` is not allowed.
+ * `at` must be a multiple of `bytes`, else a GPU would abort the kernel. An
+ * instruction for `shared` memory must access the group's shared arrays. One
+ * for `global` memory must not. */
 PTX_APART void ptx_touch(u64 at, size_t bytes, bool shared, bool global)
 {
     if (at % bytes)
@@ -113,8 +114,9 @@ MEMORY_OF(param)
 #undef MEMORY_OF
 #undef MEMORY
 
-/* Reads the prefetched byte, so that a wrong address is noticed. On a GPU a
- * prefetch never faults. The kernels prefetch weights only. */
+/* Reads the byte to prefetch, so that a wrong address ends the process or
+ * AddressSanitizer reports it. On a GPU a prefetch never faults. The kernels
+ * prefetch weights only. */
 PTX void ptx_prefetch_global_L2(u64 at)
 {
     (void)*(const volatile u8 *)(uintptr_t)at;
@@ -405,8 +407,8 @@ ONE(not_pred, bool, !a)
 
 /* ---- conversions --------------------------------------------------------- */
 
-/* Conversions. The register may be wider than the type `from`; then the low
- * bits are used. */
+/* Conversions. If the register is wider than the type `from`, its low bits are
+ * converted. */
 #define CONVERT(to, type, from, as)                                            \
     PTX type ptx_cvt_##to##_##from(as a)                                       \
     {                                                                          \
