@@ -365,15 +365,14 @@ static bool on_token(void *user, int32_t id, const float *logits)
 }
 
 /* Returns the next token to force, or -1 if the model may choose. Tokens are
- * forced to end reasoning at its limit (request.think_tokens), unless the
- * grammar also describes the reasoning. */
+ * forced to end reasoning at its limit (request.think_tokens). */
 static int32_t on_forced(void *user)
 {
     struct choice *c = user;
     const struct request *a = &c->of->request;
     const char *end = pl_reply_end_of_reasoning(c->reply);
-    bool over = a->limits_thinking && !c->of->reasons && end != NULL &&
-                c->n_thought >= a->think_tokens;
+    bool over =
+        a->limits_thinking && end != NULL && c->n_thought >= a->think_tokens;
 
     if (c->at_forced < c->n_forced)
         return c->forced[c->at_forced++];
@@ -865,7 +864,7 @@ static bool has_role(const json_t *messages, size_t i, const char *role)
  * there is only one turn, or if out of memory. */
 static bool drop_turn(char **messages)
 {
-    json_t *all = json_loads(*messages, 0, NULL);
+    json_t *all = json_text_load(*messages, strlen(*messages), 0, NULL);
     size_t n = json_array_size(all), from = 0, to;
     char *text = NULL;
 
@@ -876,7 +875,7 @@ static bool drop_turn(char **messages)
     for (size_t i = from; i < to && to < n; i++)
         json_array_remove(all, from);
     if (to < n)
-        text = json_dumps(all, JSON_COMPACT);
+        text = json_text_dump(all, JSON_COMPACT);
     json_decref(all);
     if (!text)
         return false;
@@ -982,7 +981,9 @@ void generation_start(struct service *v, struct http_request *r,
         .think_tokens = v->think_tokens,
         .seed = (uint64_t)time(NULL) ^ atomic_fetch_add(&v->n_response, 1)
                                            << 32,
-        .can = REQUEST_ALL,
+        .can = (REQUEST_GRAMMAR | REQUEST_SCHEMA | REQUEST_CALL |
+                ollama_traits(pl_template_text(v->form, false),
+                              pl_template_text(v->form, true))),
         .recall = response_store_get,
         .recall_user = &v->stored,
         .log = v->log,

@@ -66,7 +66,7 @@ struct task_callbacks {
      * from the beginning. */
     bool (*grammar_applies)(void *user);
     /* Returns the token that must come next, or -1 if the next token is to be
-     * sampled. Must return -1 once the grammar applies. NULL if all tokens are
+     * sampled. A grammar that applies has precedence. NULL if all tokens are
      * sampled. */
     int32_t (*forced)(void *user);
     /* Returns the client's state. Called before every step, including while the

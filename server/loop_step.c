@@ -434,6 +434,18 @@ static int32_t sample_without_eog(const struct loop *l, struct task *w,
     return id;
 }
 
+/* Samples token `id`, unless the grammar forbids it. */
+static int32_t sample_only(struct task *w, float *logits, int32_t id)
+{
+    const float own = logits[id];
+    int32_t sampled;
+
+    logits[id] = 1e9f;
+    sampled = pl_sample(w->sampler, logits);
+    logits[id] = own; /* the listener gets the unmasked logits */
+    return sampled;
+}
+
 /* Returns the next token of a task, forced or sampled; -1 with *err set on
  * failure. End-of-text tokens are not sampled before the task's grammar
  * applies, nor if the task has ignore_end and no active grammar. */
@@ -441,11 +453,12 @@ static int32_t sample_next(const struct loop *l, struct task *w, float *logits,
                            pl_err *err)
 {
     const struct task_callbacks *j = &w->params.listener;
-    int32_t id = j->forced ? j->forced(j->user) : -1;
+    const int32_t forced = j->forced ? j->forced(j->user) : -1;
+    int32_t id;
 
-    if (id >= 0) {
-        pl_sampler_accept(w->sampler, id);
-        return id;
+    if (forced >= 0 && !w->grammar_active) {
+        pl_sampler_accept(w->sampler, forced);
+        return forced;
     }
     if (w->params.grammar && !w->grammar_active &&
         (!j->grammar_applies || j->grammar_applies(j->user))) {
@@ -453,7 +466,9 @@ static int32_t sample_next(const struct loop *l, struct task *w, float *logits,
             return -1;
         w->grammar_active = true;
     }
-    if ((w->params.grammar || w->params.ignore_end) && !w->grammar_active)
+    if (forced >= 0)
+        id = sample_only(w, logits, forced);
+    else if ((w->params.grammar || w->params.ignore_end) && !w->grammar_active)
         id = sample_without_eog(l, w, logits);
     else
         id = pl_sample(w->sampler, logits);

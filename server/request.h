@@ -31,7 +31,12 @@ enum request_need {
     REQUEST_GRAMMAR = 1, /* output that is constrained by a GBNF grammar */
     REQUEST_SCHEMA = 2,  /* output that is constrained by a JSON Schema */
     REQUEST_CALL = 4,    /* output that must call a tool */
-    REQUEST_ALL = REQUEST_GRAMMAR | REQUEST_SCHEMA | REQUEST_CALL,
+    /* Tools and reasoning, which Ollama's API rejects if the template knows
+     * nothing of them. */
+    REQUEST_TOOLS = 8,
+    REQUEST_THINKING = 16,
+    REQUEST_ALL = REQUEST_GRAMMAR | REQUEST_SCHEMA | REQUEST_CALL |
+                  REQUEST_TOOLS | REQUEST_THINKING,
 };
 
 enum request_reasoning {
@@ -143,8 +148,11 @@ struct request {
                             NULL */
     char format[64];     /* the field that has the schema or the grammar */
     bool must_call;      /* the answer must be a tool call */
+    bool think;          /* Ollama: the answer must begin with reasoning */
     const char *call;    /* name of the tool that must be called; NULL for
                             any */
+    bool functions;      /* tools are "functions", the older form, and the
+                            answer has a "function_call" */
     bool single_call;    /* at most one call (parallel_tool_calls) */
 
     bool stream, usage; /* usage: a stream ends with a usage object */

@@ -120,7 +120,7 @@ static bool write_all(struct response *w, const char *s, size_t n)
 
 bool response_send_event(struct response *w, const char *name, json_t *j)
 {
-    char *s = json_dumps(j, JSON_COMPACT | JSON_REAL_PRECISION(10));
+    char *s = json_text_dump(j, JSON_COMPACT | JSON_REAL_PRECISION(10));
     struct text t = {0};
 
     json_decref(j);
@@ -157,7 +157,7 @@ static bool finish(struct response *w)
     if (w->streamed)
         return w->protocol->over == NULL || w->protocol->over(w);
     j = w->protocol->whole(w);
-    s = json_dumps(j, JSON_COMPACT | JSON_REAL_PRECISION(10));
+    s = json_text_dump(j, JSON_COMPACT | JSON_REAL_PRECISION(10));
     json_decref(j);
     w->failed = w->failed || s == NULL || !write_all(w, s, strlen(s));
     free(s);

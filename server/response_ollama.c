@@ -56,7 +56,7 @@ char *ollama_empty_body(bool chats, const char *model, const char *why)
 
     response_put(&j, "done", json_true());
     response_put(&j, "done_reason", json_string(why));
-    body = json_dumps(j, JSON_COMPACT);
+    body = json_text_dump(j, JSON_COMPACT);
     json_decref(j);
     return body;
 }

@@ -3,6 +3,7 @@
 
 #include "base/err.h"
 #include "base/numeral.h"
+#include "base/wide_json.h"
 #include "chat/adapt_change.h"
 
 #include <stdlib.h>
@@ -15,7 +16,8 @@
 static json_t *load(struct conversation *w, const char *text, json_type type)
 {
     json_error_t e = {.line = -1};
-    json_t *j = text ? json_loads(text, JSON_ALLOW_NUL, &e) : NULL;
+    json_t *j =
+        text ? wide_json_marked(text, strlen(text), JSON_ALLOW_NUL, &e) : NULL;
 
     if (j && json_typeof(j) == type)
         return j;
@@ -304,6 +306,65 @@ static pl_status learn_reasoning(struct chat_adapt *a, reply_render_fn *render,
     return PL_OK;
 }
 
+/* Sets *text to what follows the message of a user in a prompt, with the
+ * changes of `set` and the variables `extra`; to NULL if the template refuses
+ * it. */
+static pl_status prompt_end(const struct chat_adapt *a, unsigned set,
+                            const char *extra, reply_render_fn *render,
+                            void *user, char **text, pl_err *err)
+{
+    const pl_conversation c = {.size = sizeof c,
+                               .messages = "[" U("zq-user") "]",
+                               .extra = extra,
+                               .adapt = true};
+    struct adapting how = {.a = a, .c = &c, .render = render, .user = user};
+    pl_status s = PL_NO_MEMORY;
+    char *at;
+    pl_err why;
+
+    *text = NULL;
+    if (load_all(&how.given, &c))
+        s = attempt(&how, set, -1, text, &why);
+    conversation_fini(&how.given);
+    at = s == PL_OK ? strstr(*text, "zq-user") : NULL;
+    if (at)
+        memmove(*text, at, strlen(at) + 1);
+    return s == PL_NO_MEMORY ? err_no_memory(err, "a chat template") : PL_OK;
+}
+
+/* Sets *yes if enable_thinking changes how prompts end, with the changes of
+ * `set`. */
+static pl_status is_switched(const struct chat_adapt *a, unsigned set,
+                             reply_render_fn *render, void *user, bool *yes,
+                             pl_err *err)
+{
+    char *on = NULL, *off = NULL;
+    pl_status s = prompt_end(a, set, "{\"enable_thinking\": true}", render,
+                             user, &on, err);
+
+    if (s == PL_OK)
+        s = prompt_end(a, set, "{\"enable_thinking\": false}", render, user,
+                       &off, err);
+    *yes = s == PL_OK && on && off && strcmp(on, off) != 0;
+    free(on);
+    free(off);
+    return s;
+}
+
+static pl_status learn_effort(struct chat_adapt *a, reply_render_fn *render,
+                              void *user, pl_err *err)
+{
+    const unsigned set = a->always | 1u << EFFORT;
+    bool yes;
+
+    PL_TRY(is_switched(a, a->always, render, user, &yes, err));
+    if (yes)
+        return PL_OK;
+    PL_TRY(is_switched(a, set, render, user, &yes, err));
+    a->always = yes ? set : a->always;
+    return PL_OK;
+}
+
 pl_status chat_adapt_learn(struct chat_adapt *a, const struct reply_format *f,
                            reply_render_fn *render, void *user, pl_err *err)
 {
@@ -311,6 +372,7 @@ pl_status chat_adapt_learn(struct chat_adapt *a, const struct reply_format *f,
     for (size_t i = 0; i < sizeof probes / sizeof probes[0]; i++)
         PL_TRY(learn(a, &probes[i], render, user, err));
     a->one_call = a->always >> SPLIT & 1;
+    PL_TRY(learn_effort(a, render, user, err));
     PL_TRY(learn_reasoning(a, render, user, err));
     return learn(a, &thinks_and_says, render, user, err);
 }

@@ -1,6 +1,8 @@
 /* Changes of conversations; see adapt_change.h. */
 #include "chat/adapt_change.h"
 
+#include "base/wide_json.h"
+
 #include <assert.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -552,7 +554,7 @@ char *conversation_dump(const json_t *j)
         return NULL;
     }
     s[n] = '\0';
-    return s;
+    return wide_unmark(s);
 }
 
 static json_t *dumped(const json_t *j)
@@ -727,7 +729,23 @@ static void complete_tools(struct conversation *w)
     }
 }
 
-/* Gives the properties of a JSON Schema a type and a description. */
+/* Makes a list of types the first of them that is not "null". */
+static void one_type(struct conversation *w, json_t *schema)
+{
+    json_t *types = json_object_get(schema, "type"), *type;
+    size_t i;
+
+    json_array_foreach (types, i, type) {
+        const char *s = json_string_value(type);
+
+        if (s && strcmp(s, "null") != 0) {
+            set(w, schema, "type", json_incref(type));
+            return;
+        }
+    }
+}
+
+/* Gives the properties of a JSON Schema one type and a description. */
 static void complete_schema(struct conversation *w, json_t *schema, int depth)
 {
     json_t *all = json_object_get(schema, "properties"), *p;
@@ -741,11 +759,13 @@ static void complete_schema(struct conversation *w, json_t *schema, int depth)
             set(w, all, key, json_object());
             p = json_object_get(all, key);
         }
+        one_type(w, p);
         set_missing(w, p, "type", json_string("string"));
         set_missing(w, p, "description", json_string(""));
         complete_schema(w, p, depth - 1);
     }
     if (json_is_object(items)) {
+        one_type(w, items);
         set_missing(w, items, "type", json_string("string"));
         complete_schema(w, items, depth - 1);
     }
@@ -762,6 +782,22 @@ static void complete_schemas(struct conversation *w)
                         DEEPEST);
 }
 
+static void set_effort(struct conversation *w)
+{
+    static const char name[] = "reasoning_effort";
+    const char *had = json_string_value(json_object_get(w->extra, name));
+    const json_t *on = json_object_get(w->extra, "enable_thinking");
+
+    if (had && strcmp(had, "minimal") == 0)
+        set(w, w->extra, name, json_string("low"));
+    else if (had ? strcmp(had, "low") != 0 && strcmp(had, "high") != 0 &&
+                       strcmp(had, "no_think") != 0
+                 : json_is_true(on))
+        set(w, w->extra, name, json_string("high"));
+    else if (!had && json_is_false(on))
+        set(w, w->extra, name, json_string("no_think"));
+}
+
 static void null_tools(struct conversation *w)
 {
     if (!w->tools && !json_object_get(w->extra, "tools"))
@@ -775,15 +811,25 @@ static const struct {
     enum change is;
     void (*make)(struct conversation *w);
 } changes[] = {
-    {TOOLS, complete_tools},   {SCHEMAS, complete_schemas},
-    {NULL_TOOLS, null_tools},  {NAMES, name_results},
-    {SPLIT, split_calls},      {ORPHANS, orphans_to_user},
-    {IDS, nine_ids},           {NAMED_IDS, named_ids},
-    {CHANNELS, drop_channels}, {THOUGHT, join_thoughts},
-    {RESULTS, all_to_user},    {CALLS, calls_to_content},
-    {SYSTEM, one_system},      {NO_SYSTEM, no_system},
-    {USER, user_first},        {TURNS, take_turns},
-    {FILL, fill_empty},        {ARGUMENTS, arguments_to_text},
+    {TOOLS, complete_tools},
+    {SCHEMAS, complete_schemas},
+    {EFFORT, set_effort},
+    {NULL_TOOLS, null_tools},
+    {NAMES, name_results},
+    {SPLIT, split_calls},
+    {ORPHANS, orphans_to_user},
+    {IDS, nine_ids},
+    {NAMED_IDS, named_ids},
+    {CHANNELS, drop_channels},
+    {THOUGHT, join_thoughts},
+    {RESULTS, all_to_user},
+    {CALLS, calls_to_content},
+    {SYSTEM, one_system},
+    {NO_SYSTEM, no_system},
+    {USER, user_first},
+    {TURNS, take_turns},
+    {FILL, fill_empty},
+    {ARGUMENTS, arguments_to_text},
     {PARTS, content_to_parts},
 };
 static_assert(sizeof changes / sizeof changes[0] == N_CHANGE,

@@ -430,7 +430,7 @@ pl_status value_negate(struct render *r, bool minus, struct value v,
         return render_fail(r, PL_BAD_ARGUMENT, "a %s cannot be negated",
                            value_kind_name(v.kind));
     if (v.kind == V_FLOAT)
-        *out = value_float(minus ? -v.f : v.f);
+        *out = value_float(minus ? -value_as_float(v) : value_as_float(v));
     else if (minus && value_as_int(v) == INT64_MIN)
         return too_large(r);
     else

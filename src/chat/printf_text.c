@@ -248,9 +248,9 @@ static pl_status put_percent(struct render *r, struct value v, struct form *f)
     if (strchr("eEfFgG", f->type))
         return put_real(r, value_as_float(v), f);
     if (v.kind == V_FLOAT) {
-        if (strchr("xXo", f->type) || !(fabs(v.f) < 0x1p63))
+        if (strchr("xXo", f->type) || !(fabs(value_as_float(v)) < 0x1p63))
             return bad_form(r);
-        v = value_int((int64_t)v.f);
+        v = value_int((int64_t)value_as_float(v));
     }
     return put_integer(r, value_as_int(v), f);
 }
@@ -376,10 +376,10 @@ static pl_status put_brace(struct render *r, struct value v, struct form *f)
         size_t from = r->n_out;
         char text[40] = "";
 
-        PL_TRY(put_repr(r, value_float(fabs(v.f))));
+        PL_TRY(put_repr(r, value_float(fabs(value_as_float(v)))));
         memcpy(text, r->out + from, r->n_out - from);
         r->n_out = from;
-        return put_number(r, signbit(v.f) != 0, text, "", f);
+        return put_number(r, signbit(value_as_float(v)) != 0, text, "", f);
     }
     if (!f->type || !strchr("eEfFgG%", f->type))
         return bad_form(r);

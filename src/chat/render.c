@@ -77,7 +77,7 @@ pl_status render_look(struct render *r, struct value v)
 pl_status render_deeper(struct render *r)
 {
     if (r->left.depth == 0)
-        return render_fail(r, PL_FULL,
+        return render_fail(r, PL_BAD_ARGUMENT,
                            "macros, expressions or values nest too deeply; "
                            "simplify the template");
     r->left.depth--;

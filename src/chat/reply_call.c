@@ -199,8 +199,9 @@ static bool unwrap(struct span t, struct reply_text *made, struct span *out)
 }
 
 /* Keys that objects of calls have besides those of the template. */
-static const char *const name_keys[] = {"name", NULL};
-static const char *const argument_keys[] = {"arguments", "parameters", NULL};
+static const char *const name_keys[] = {"name", "function", "tool_name", NULL};
+static const char *const argument_keys[] = {"arguments", "parameters", "args",
+                                            "input", NULL};
 static const char *const other_keys[] = {"id", "type", "function",
                                          "tool_call_id", NULL};
 
@@ -307,6 +308,20 @@ static struct span bare_name(const struct reply_format *f, struct span name)
     return name;
 }
 
+static bool ends_with(struct span t, struct span end)
+{
+    return end.n <= t.n && span_equal(span_from(t, t.n - end.n), end);
+}
+
+/* Returns true if `gap` may be between the name and the arguments of a call,
+ * where `args` is. Before it may be an identifier. */
+static bool is_gap(const struct reply_format *f, struct span gap,
+                   struct span args)
+{
+    return f->exact ? span_equal(gap, args)
+                    : ends_with(gap, args) || ends_with(args, gap);
+}
+
 /* Parses the name and the identifier of a CALLS_NAMED call. Advances *t to the
  * arguments. Returns false if there is no name. */
 static bool read_head(const struct reply_format *f, struct span *t,
@@ -319,7 +334,8 @@ static bool read_head(const struct reply_format *f, struct span *t,
     if (f->name_open.n > 0) { /* the identifier comes before the name */
         if (!span_begins(rest, f->name_open))
             return false;
-        out->id = out->name;
+        if (!f->no_id)
+            out->id = out->name;
         rest = span_from(rest, f->name_open.n);
         out->name = (struct span){rest.s, span_name(rest)};
         rest = span_from(rest, out->name.n);
@@ -327,7 +343,7 @@ static bool read_head(const struct reply_format *f, struct span *t,
     gap = rest;
     gap.n = span_find(rest, span_of("{"));
     *t = span_from(rest, gap.n);
-    if (f->exact && !span_equal(span_trim(gap), span_trim(f->args_open)))
+    if (!is_gap(f, span_trim(gap), span_trim(f->args_open)))
         return false;
     id = span_from(gap, span_find(gap, f->id_open));
     if (f->id_open.n > 0 && id.n > 0) {
@@ -392,7 +408,8 @@ static bool is_string(const json_t *schema, struct span value)
 
     if (!has_type(schema, "string") ||
         (has_type(schema, "null") &&
-         span_equal(span_trim(value), span_of("null"))))
+         (span_equal(span_trim(value), span_of("null")) ||
+          span_equal(span_trim(value), span_of("None")))))
         return false;
     for (int i = 0; i < 5; i++)
         if (has_type(schema, others[i]))
@@ -462,7 +479,7 @@ static struct span plain_text(struct span value)
     const struct span open = span_of("<![CDATA["), close = span_of("]]>");
 
     if (value.n < open.n + close.n || !span_begins(value, open) ||
-        !span_equal(span_from(value, value.n - close.n), close))
+        !ends_with(value, close))
         return value;
     return (struct span){value.s + open.n, value.n - open.n - close.n};
 }
@@ -656,6 +673,23 @@ static bool read_nested(const struct reply_format *f, struct span t,
     return true;
 }
 
+/* Removes a JSON string from the beginning of *t and sets *out to it, without
+ * its quotes. Returns false if it is incomplete or not a string. */
+static bool take_string(struct span *t, struct span *out)
+{
+    size_t n = 1;
+
+    if (t->n == 0 || t->s[0] != '"')
+        return false;
+    while (n < t->n && t->s[n] != '"')
+        n += t->s[n] == '\\' ? 2 : 1;
+    if (n >= t->n)
+        return false;
+    *out = (struct span){t->s + 1, n - 1};
+    *t = span_from(*t, n + 1);
+    return true;
+}
+
 /* ---- CALLS_QUOTED -------------------------------------------------------- */
 
 /* Appends a constant of Python as JSON and returns its length, or 0 if `t` does
@@ -692,6 +726,13 @@ static bool read_quoted(const struct reply_format *f, struct span t,
                 return false;
             reply_add_string(made, (struct span){text.s, n});
             n += 2 * f->quote.n;
+        } else if (t.s[0] == '"') { /* a string of JSON */
+            struct span text, rest = t;
+
+            if (!take_string(&rest, &text))
+                return false;
+            n = t.n - rest.n;
+            reply_add(made, (struct span){t.s, n});
         } else if ((t.s[0] == '{' || t.s[0] == ',') && t.n > 1) {
             /* A bare word before a colon is a key. */
             struct span key;
@@ -756,23 +797,6 @@ bool reply_call_in_value(const struct reply_format *f, struct span t)
 }
 
 /* ---- incomplete calls ---------------------------------------------------- */
-
-/* Removes a JSON string from the beginning of *t and sets *out to it, without
- * its quotes. Returns false if it is incomplete or not a string. */
-static bool take_string(struct span *t, struct span *out)
-{
-    size_t n = 1;
-
-    if (t->n == 0 || t->s[0] != '"')
-        return false;
-    while (n < t->n && t->s[n] != '"')
-        n += t->s[n] == '\\' ? 2 : 1;
-    if (n >= t->n)
-        return false;
-    *out = (struct span){t->s + 1, n - 1};
-    *t = span_from(*t, n + 1);
-    return true;
-}
 
 /* Removes a JSON value from the beginning of *t and sets *out to it, without
  * the quotes of a string. Returns false if it is incomplete. */

@@ -17,17 +17,19 @@ static void read_header(struct pl_reply *r, struct span header)
     struct span whom = span_from(header, span_find(header, to));
 
     name = span_from(name, name.n > 0 ? channel.n : 0);
-    r->channel = span_begins(name, span_of("analysis")) ? PL_REPLY_REASONING
-                                                        : PL_REPLY_CONTENT;
-    r->n_thought += r->channel == PL_REPLY_REASONING;
     whom = span_from(whom, whom.n > 0 ? to.n : 0);
+    r->channel = span_begins(name, span_of("analysis")) ||
+                         (r->f->addressed && span_begins(whom, span_of("self")))
+                     ? PL_REPLY_REASONING
+                     : PL_REPLY_CONTENT;
+    r->n_thought += r->channel == PL_REPLY_REASONING;
     if (span_begins(whom, functions))
         whom = span_from(whom, functions.n);
     r->recipient = (size_t)(whom.s - r->raw.s);
     r->n_recipient = span_name(whom);
     whom.n = r->n_recipient;
     if (span_equal(whom, span_of("assistant")) ||
-        span_equal(whom, span_of("user")))
+        span_equal(whom, span_of("user")) || span_equal(whom, span_of("self")))
         r->n_recipient = 0;
 }
 
@@ -83,7 +85,8 @@ bool reply_go_through_header(struct pl_reply *r, bool last)
         return false;
     if (n == t.n && last &&
         (span_begins(text, span_of("<|")) || span_equal(text, span_of("<")) ||
-         span_begins(text, span_of("to=functions.")))) {
+         span_begins(text, span_of("to=")) ||
+         span_begins(span_of("to="), text))) {
         r->at = r->seen = r->raw.n; /* cut in a header */
         return false;
     }
@@ -130,6 +133,8 @@ static void end_message(struct pl_reply *r, bool last)
     } else if (reply_is_object(&t, &r->made)) {
         c.arguments = t;
         reply_tell_call(r, &c);
+    } else if (r->f->addressed && reply_read_marked(r, t)) {
+        r->at = end;
     } else if (r->args > 0) {
         reply_leave_arguments(r);
         r->at = r->seen = end;

@@ -184,6 +184,25 @@ static bool read_delimited(struct pl_reply *r, struct span t, bool cut)
     }
 }
 
+bool reply_read_marked(struct pl_reply *r, struct span t)
+{
+    for (int i = 1; i <= reply_n_known; i++) {
+        const struct reply_format *f = reply_form_at(r, i);
+        size_t n = 0;
+        struct span body;
+
+        if (!f || f->call_close.n == 0 ||
+            reply_try_form(r, f, t, true, &n) != MARKER_CALL)
+            continue;
+        body = span_from(t, n);
+        body.n = span_find(body, f->call_close);
+        r->form = f;
+        if (read_delimited(r, body, false))
+            return true;
+    }
+    return false;
+}
+
 /* Returns true if `t`, the beginning of the text of a call, may continue as
  * one: it is a part of a name, or it begins with the name of a tool. */
 static bool may_continue(const struct pl_reply *r, struct span t)
@@ -196,9 +215,11 @@ static bool may_continue(const struct pl_reply *r, struct span t)
     n = span_name(name);
     if (n == name.n && (!r->tools || reply_begins_tool(r->tools, name)))
         return true;
+    t = span_trim(span_from(name, n));
     name.n = n;
-    return reply_is_tool(r->tools, name) ||
-           reply_is_tool(r->tools, without_call(name));
+    return (r->form->calls != CALLS_PYTHON || t.n == 0 || t.s[0] == '(') &&
+           (reply_is_tool(r->tools, name) ||
+            reply_is_tool(r->tools, without_call(name)));
 }
 
 /* Returns the text from r->body to the marker that ends the message, or to the
@@ -273,6 +294,20 @@ static enum found find_delimited(struct pl_reply *r, bool last, size_t *end)
     }
 }
 
+/* Returns true if `t` may become the head of a call in notation `f`, whose name
+ * has n bytes so far: nothing but args_open and blanks follow the name. */
+static bool may_be_head(const struct reply_format *f, struct span t, size_t n)
+{
+    struct span args = span_trim(f->args_open);
+
+    t = span_from(t, n + span_blanks(span_from(t, n)));
+    if (span_begins(args, t))
+        return true;
+    t = span_from(t, span_begins(t, args) ? args.n : 0);
+    t = span_from(t, span_blanks(t));
+    return t.n == 0 || t.s[0] == '{';
+}
+
 /* The same for a call whose text ends where its JSON does. */
 static enum found find_json(struct pl_reply *r, bool last, size_t *end)
 {
@@ -286,6 +321,8 @@ static enum found find_json(struct pl_reply *r, bool last, size_t *end)
     json = object ? t : span_from(t, span_find(t, span_of("{")));
     name = (struct span){t.s, span_name(t)};
     if (!object && (t.n - json.n >= MOST_BETWEEN || (t.n > 0 && name.n == 0)))
+        return NO_CALL;
+    if (!object && f->guess && !may_be_head(f, t, name.n))
         return NO_CALL;
     if (json.n == 0)
         return NOT_YET;
@@ -417,16 +454,24 @@ bool reply_go_through_call(struct pl_reply *r, bool last)
     return true;
 }
 
+/* Returns true if only blanks separate r->at from the object before it. */
+static bool follows_object(const struct pl_reply *r)
+{
+    struct span t = span_trim(reply_piece(r, r->open, r->at));
+
+    return t.n > 0 && t.s[t.n - 1] == '}';
+}
+
 /* Begins the next object and returns true if it follows without a marker of its
- * own, maybe after a comma or semicolon. Sets *part if only that has
- * arrived. */
+ * own, maybe after a comma or semicolon, and none closed the last. Sets *part
+ * if only a comma or semicolon has arrived. */
 static bool begin_next_object(struct pl_reply *r, struct span t, bool *part)
 {
     const struct reply_format *f = r->form;
     const enum state behind = r->behind;
     size_t n = 0;
 
-    if (f->calls != CALLS_OBJECT || f->call_open.n > 0)
+    if (f->calls != CALLS_OBJECT || (f->call_open.n > 0 && !follows_object(r)))
         return false;
     if (t.s[0] == ',' || t.s[0] == ';')
         n = 1 + span_blanks(span_from(t, 1));

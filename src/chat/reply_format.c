@@ -246,7 +246,8 @@ static struct span common_end(struct span a, struct span b)
 #define SAID(content)                                                          \
     ASKED ", {\"role\": \"assistant\", \"content\": \"" content "\""
 #define THOUGHT                                                                \
-    ", \"reasoning_content\": \"" REASONING "\", \"thinking\": \"" THINKING "\""
+    ", \"reasoning_content\": \"" REASONING "\", \"reasoning\": \"" REASONING  \
+    "\", \"thinking\": \"" THINKING "\""
 #define CALLED ", \"tool_calls\": ["
 #define TOOLS  "[" TOOL(FIRST) ", " TOOL(SECOND) "]"
 #define ON     "{\"enable_thinking\": true, \"thinking\": true}"
@@ -460,6 +461,22 @@ static bool is_led(const struct reply_format *f, const struct answers *a,
            span_trim(span_from(before, prompt.n)).n == 0;
 }
 
+/* Returns the text that begins a part of a message after one that ended like a
+ * message of the user: all that a prompt has after the marker `close`, but for
+ * the markers of parts. */
+static struct span learn_again(const struct reply_format *f,
+                               const struct answers *a, struct span close)
+{
+    struct span t = a->text[PROMPT];
+
+    t = span_from(t, span_blanks(t));
+    if (close.n == 0 || !span_begins(t, close))
+        return (struct span){0};
+    t = span_from(t, close.n);
+    t = span_until(t, span_find(t, f->think_open));
+    return span_trim(span_until(t, span_find(t, f->content_open)));
+}
+
 /* Learns the markers around content and after a message. Sets *before to the
  * text of an assistant's message before its content, or to nothing. */
 static void learn_content(struct reply_format *f, const struct answers *a,
@@ -478,6 +495,7 @@ static void learn_content(struct reply_format *f, const struct answers *a,
         f->content_open = t;
         f->content_close = first_tag(after);
         after = span_from(after, span_blanks(after) + f->content_close.n);
+        f->again = learn_again(f, a, f->content_close);
     }
     f->end[0] = first_end(after);
     for (int i = 0; i < reply_n_pair && f->content_open.n == 0; i++)
@@ -952,12 +970,13 @@ static void learn_calls(struct reply_format *f, const struct answers *a,
 static pl_status keep(struct reply_format *f, pl_err *err)
 {
     struct span *all[] = {
-        &f->think_open,    &f->think_close, &f->content_open, &f->content_close,
-        &f->think_end,     &f->end[0],      &f->end[1],       &f->calls_open,
-        &f->calls_close,   &f->call_open,   &f->call_close,   &f->name_key,
-        &f->arguments_key, &f->id_open,     &f->name_open,    &f->args_open,
-        &f->name_close,    &f->key_open,    &f->value_open,   &f->value_close,
-        &f->json_open,     &f->value_lead,  &f->value_tail,   &f->quote};
+        &f->think_open,  &f->think_close,   &f->content_open, &f->content_close,
+        &f->think_end,   &f->again,         &f->end[0],       &f->end[1],
+        &f->calls_open,  &f->calls_close,   &f->call_open,    &f->call_close,
+        &f->name_key,    &f->arguments_key, &f->id_open,      &f->name_open,
+        &f->args_open,   &f->name_close,    &f->key_open,     &f->value_open,
+        &f->value_close, &f->json_open,     &f->value_lead,   &f->value_tail,
+        &f->quote};
 
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
         if (all[i]->n > 0)
@@ -974,9 +993,11 @@ static void learn_messages(struct reply_format *f, struct span before,
                            struct span after)
 {
     f->recipients = span_ends(before, span_of(">>>all\n"));
-    f->channels =
-        f->recipients || (span_ends(before, span_of("<|message|>")) &&
-                          span_contains(before, span_of("<|channel|>")));
+    if (span_ends(before, span_of("<|message|>")))
+        f->addressed = span_contains(before, span_of(" to="));
+    f->channels = f->recipients || f->addressed ||
+                  (span_ends(before, span_of("<|message|>")) &&
+                   span_contains(before, span_of("<|channel|>")));
     if (f->recipients)
         f->end[0] = first_end(after);
     if (span_ends(before, reply_sectioned.content_open)) {

@@ -34,6 +34,9 @@ struct reply_format {
     bool channels;
     /* CALLS_NONE, channels: a message is >>>NAME, a line break and the text */
     bool recipients;
+    /* CALLS_NONE, channels: a message is to=NAME<|message|>...<|eom|>, to=self
+     * for reasoning. The text to a tool is a call in a notation of its own. */
+    bool addressed;
     /* the template reads message.thinking instead of
      * message.reasoning_content */
     bool thinking;
@@ -41,13 +44,17 @@ struct reply_format {
     bool led;      /* blanks separate a prompt from content */
     bool id_named; /* CALLS_NAMED: the name is an identifier such as
                       functions.f:0 */
+    bool no_id;    /* CALLS_NAMED: a server, not an identifier, is before
+                      name_open */
     bool listed;   /* CALLS_OBJECT: all calls are in one JSON list */
     bool each;     /* calls_open and calls_close are around each call */
     /* Only a call of a declared tool is one, because texts that are not calls
      * look alike. */
     bool guess;
-    bool line;  /* the marker of a call begins a line */
-    bool exact; /* CALLS_NAMED: args_open directly follows the name */
+    bool line; /* the marker of a call begins a line */
+    /* CALLS_NAMED: args_open, or nothing but blanks, directly follows the name
+     */
+    bool exact;
     /* CALLS_TAGGED: name and key end at a quote, and attributes follow, up to
      * name_close and value_open: " type="string"> */
     bool attributes;
@@ -56,6 +63,8 @@ struct reply_format {
     struct span think_end;
     struct span content_open, content_close; /* markers before and after all
                                                 content */
+    /* begins another part of the message, after content_close or think_close */
+    struct span again;
     /* The marker after a message, and after one that ends with a call. */
     struct span end[2];
 
@@ -66,8 +75,8 @@ struct reply_format {
     /* CALLS_OBJECT: keys of name and arguments; absent for {"f": {...}} */
     struct span name_key, arguments_key;
     struct span id_open;    /* CALLS_NAMED: marker before the identifier */
-    struct span name_open;  /* CALLS_NAMED: marker between the identifier and
-                               the name */
+    struct span name_open;  /* CALLS_NAMED: marker between the identifier, or
+                               the server, and the name */
     struct span args_open;  /* CALLS_NAMED: marker before the arguments, with
                                its blanks */
     struct span name_close; /* CALLS_TAGGED: marker after the name */

@@ -28,6 +28,7 @@ enum marker {
     MARKER_CONTENT, /* before or after content; not reported */
     MARKER_STRAY,   /* has no meaning where it stands; not reported */
     MARKER_CALL,
+    MARKER_BARE, /* a text that may be a call without a marker */
     MARKER_CALL_CLOSE,
     MARKER_NEXT,   /* channels: ends a message; the next one follows */
     MARKER_HEADER, /* channels: begins the header of the next message */
@@ -68,7 +69,7 @@ struct pl_reply {
     const struct reply_format *form;
     size_t open;
     int n_tried; /* number of notations that were tried for the current call */
-    bool bare;   /* the current call begins with { or [, without a marker */
+    bool bare;   /* the current call begins without a marker */
     bool cut;    /* in one of them the call's text ended too early */
     bool costly; /* one of them read more than a marker */
     /* IN_CALL, IN_CHANNEL, IN_DOCUMENT: offset in `raw` of the call's,
@@ -188,6 +189,9 @@ bool reply_is_begun(const struct pl_reply *r, struct span t);
 /* Reports a program as a call of a tool that runs programs: of `name`, unless
  * it is empty. Returns false if there is no such tool. */
 bool reply_read_program(struct pl_reply *r, struct span name, struct span t);
+/* Reports the call that `t` is with the markers of a notation. Returns false if
+ * it is none. */
+bool reply_read_marked(struct pl_reply *r, struct span t);
 /* Removes a marker, or the beginning of one, from the end of *t. Returns true
  * if the whole marker was there. */
 bool reply_leave_out(struct span *t, struct span mark);
