@@ -11,7 +11,7 @@
  * bits. Returns the new length. `out` has space for twice the text. */
 static size_t widen(const char *s, size_t n, char *out)
 {
-    enum { MOST_SURE = 18 }; /* digits of an integer that fits in any case */
+    enum { MOST_SURE = 18 }; /* an integer of so many digits fits in 64 bits */
     bool quoted = false;
     size_t k = 0;
 
