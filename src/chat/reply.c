@@ -84,7 +84,9 @@ static bool go_through_document(struct pl_reply *r, bool last)
 {
     struct span t = reply_rest(r, r->body);
 
-    (void)last; /* a truncated value is content too */
+    /* whether more text follows does not matter: a truncated value is content
+     * too */
+    (void)last;
     if (t.n > 0)
         json_scan(&r->scan, t);
     reply_give(r, PL_REPLY_CONTENT, r->body + r->scan.at);
@@ -111,7 +113,8 @@ static bool is_bare_call(struct pl_reply *r, bool last)
     return true;
 }
 
-/* Changes the state as the marker at r->seen, of n bytes, demands. */
+/* Passes the marker `m` of n bytes at r->seen and sets the state that follows
+ * it. */
 static void pass_marker(struct pl_reply *r, enum marker m, size_t n)
 {
     const bool thought = m == MARKER_THINK_OPEN || m == MARKER_THINK_CLOSE;
@@ -255,7 +258,8 @@ pl_status reply_create(pl_reply **out, const struct reply_format *format,
         s = err_no_memory(err, "a reply");
     if (s == PL_OK && tools)
         s = read_tools(r, tools, err);
-    if (r->tools && json_array_size(r->tools) == 0) { /* nothing is a call */
+    /* an empty list: nothing is a call */
+    if (r->tools && json_array_size(r->tools) == 0) {
         json_decref(r->tools);
         r->tools = NULL;
         r->n_bad = MOST_BAD;
