@@ -23,7 +23,7 @@ static size_t put(char *out, size_t k, const char *s, size_t n)
 static size_t widen(const char *s, size_t n, const struct respelling *how,
                     char *out)
 {
-    enum { MOST_SURE = 18 }; /* digits of an integer that fits in any case */
+    enum { MOST_SURE = 18 }; /* an integer of so many digits fits in 64 bits */
     bool quoted = false;
     size_t k = 0;
 

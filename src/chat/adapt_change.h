@@ -7,7 +7,8 @@
 #include <jansson.h>
 #include <stdbool.h>
 
-/* In the order in which they are tried: those first that lose nothing. */
+/* The changes, in the order in which they are tried. Those that lose nothing
+ * are the first. */
 enum change {
     IDS,       /* ids of calls have nine letters and digits */
     TOOLS,     /* tools have a description and parameters */
@@ -35,9 +36,10 @@ enum change {
 
 /* A conversation that is being changed. */
 struct conversation {
-    json_t *messages, *tools, *extra; /* owned; tools: NULL if none */
-    bool changed;                     /* by the last change */
-    bool failed;                      /* out of memory */
+    /* owned; `tools` is NULL if there are none */
+    json_t *messages, *tools, *extra;
+    bool changed; /* the last change changed something */
+    bool failed;  /* out of memory */
 };
 
 /* Makes the changes of `set`, a set of 1 << enum change. Then renames the field

@@ -171,7 +171,7 @@ static pl_status indent(struct render *r, const struct call *c,
     PL_TRY(indent_text(r, c->arg[0], 4, &space));
     from = r->n_out;
     PL_TRY(render_put(r, s->s, s->len));
-    /* Otherwise a newline at the end would be lost. */
+    /* This newline makes string_lines return an empty last line, too. */
     PL_TRY(render_put(r, "\n", 1));
     PL_TRY(render_take(r, from, &all));
     PL_TRY(string_lines(r, all.str, false, &line));

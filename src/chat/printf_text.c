@@ -369,7 +369,8 @@ static pl_status put_brace(struct render *r, struct value v, struct form *f)
         return bad_form(r);
     if (integer && (!f->type || strchr("dxXob", f->type))) {
         if (v.kind == V_BOOL && !f->type)
-            return bad_form(r); /* Python pads the word, "True" or "False" */
+            /* Python pads the words True and False, not a number */
+            return bad_form(r);
         return put_integer(r, value_as_int(v), f);
     }
     if (!f->type && f->precision < 0) {

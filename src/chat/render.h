@@ -101,7 +101,8 @@ struct json_style {
     bool ascii, sorted;
     const char *indent; /* NULL for output on one line */
     size_t n_indent;
-    const struct string *item, *key; /* separators; NULL for the default */
+    /* separators between items, and after keys; NULL for the default */
+    const struct string *item, *key;
 };
 pl_status put_str(struct render *r, struct value v);
 pl_status put_repr(struct render *r, struct value v);

@@ -85,7 +85,9 @@ static bool go_through_document(struct pl_reply *r, bool last)
 {
     struct span t = reply_rest(r, r->body);
 
-    (void)last; /* a truncated value is content too */
+    /* whether more text follows does not matter: a truncated value is content
+     * too */
+    (void)last;
     if (t.n > 0)
         json_scan(&r->scan, t);
     reply_give(r, PL_REPLY_CONTENT, r->body + r->scan.at);
@@ -241,7 +243,8 @@ pl_status reply_create(pl_reply **out, const struct reply_format *format,
         s = err_no_memory(err, "a reply");
     if (s == PL_OK && tools)
         s = read_tools(r, tools, err);
-    if (r->tools && json_array_size(r->tools) == 0) { /* nothing is a call */
+    /* an empty list: nothing is a call */
+    if (r->tools && json_array_size(r->tools) == 0) {
         json_decref(r->tools);
         r->tools = NULL;
         r->n_bad = MOST_BAD;

@@ -48,7 +48,8 @@ static bool go_through_line(struct pl_reply *r, bool last)
         return false;
     if (n == t.n && last &&
         (r->calls.n > 0 || span_begins(span_of("all"), name))) {
-        r->at = r->seen = r->raw.n; /* cut in a header */
+        /* the reply was cut inside a header: drops it */
+        r->at = r->seen = r->raw.n;
         return false;
     }
     if (name.n > MOST_BETWEEN)
@@ -90,7 +91,7 @@ bool reply_go_through_header(struct pl_reply *r, bool last)
         r->at = r->seen = r->raw.n; /* cut in a header */
         return false;
     }
-    /* The header may begin with <| or to=. */
+    /* A header begins with <| or to=. */
     header = text.s[0] == '<' || text.s[0] == 't';
     if (header && n < t.n && n <= MOST_BETWEEN) {
         read_header(r, (struct span){t.s, n});
@@ -103,7 +104,8 @@ bool reply_go_through_header(struct pl_reply *r, bool last)
     } else if (!header || last || t.n > MOST_BETWEEN + message.n) {
         r->channel = PL_REPLY_CONTENT;
         r->n_recipient = 0;
-        r->seen = r->at + header; /* its first marker is text */
+        /* skips a marker at its beginning, which is text then */
+        r->seen = r->at + header;
     } else {
         return false;
     }
@@ -111,7 +113,8 @@ bool reply_go_through_header(struct pl_reply *r, bool last)
     return true;
 }
 
-/* Reports the call that a message is. If `last`, the text may be cut. */
+/* Reports a message to a tool as a call; as content if it is not one. `last`
+ * means that the reply ends here, so that the message may be cut. */
 static void end_message(struct pl_reply *r, bool last)
 {
     const struct span name = {r->raw.s + r->recipient, r->n_recipient};

@@ -19,7 +19,8 @@ void reply_begin_call(struct pl_reply *r, size_t open, bool bare)
     r->scan = (struct json_scan){0};
 }
 
-/* NOT_YET: more text is needed. NO_CALL: the text is not a call. */
+/* Result of a search for a call. NOT_YET: more text is needed. NO_CALL: the
+ * text is not a call. */
 enum found { NOT_YET, A_CALL, NO_CALL };
 
 /* Returns true if a call in notation `f` may be without a marker. */
@@ -55,8 +56,8 @@ static enum found choose_form(struct pl_reply *r, bool last)
     return NO_CALL;
 }
 
-/* Returns true if a call of this name may be one: the notation is certain, or
- * the tool is declared. */
+/* Returns true if a text that looks like a call of this tool is one: the
+ * notation is certain, or the tool is declared. */
 static bool is_believed(const struct pl_reply *r, struct span name)
 {
     bool certain = !r->form->guess && r->behind != IN_REASONING &&
@@ -125,7 +126,7 @@ static bool read_objects(struct pl_reply *r, struct span t, bool cut)
     return true;
 }
 
-/* Returns the name of the tool in f.call, or in a beginning of it. */
+/* Returns the tool's name in f.call, or in an incomplete f.call. */
 static struct span without_call(struct span name)
 {
     for (size_t n = name.n; n-- > 1;)
@@ -135,7 +136,8 @@ static struct span without_call(struct span name)
     return name;
 }
 
-/* Reports a call in Python, which may be f.call(...). A python_take_fn. */
+/* Reports a call in Python notation, f(...) or f.call(...). A
+ * python_take_fn. */
 static bool take_python(void *reply, const struct reply_call *c, bool check)
 {
     struct pl_reply *r = reply;
@@ -177,8 +179,9 @@ static bool read_delimited(struct pl_reply *r, struct span t, bool cut)
     case CALLS_PYTHON:
         return python_calls(t, cut, &r->made, take_python, r);
     case CALLS_CODE:
-        return !r->cut && /* it is the beginning of something else */
-               reply_read_program(r, (struct span){0}, span_trim(t));
+        /* after a cut, the text may be the beginning of another notation's
+         * call */
+        return !r->cut && reply_read_program(r, (struct span){0}, span_trim(t));
     default:
         return read_call(r, t);
     }
@@ -352,7 +355,8 @@ static enum found find_call(struct pl_reply *r, bool last, size_t *end)
     return find_delimited(r, last, end);
 }
 
-/* Passes markers of an object that are there twice. */
+/* Skips further copies of a JSON call's opening marker, which some models
+ * repeat. */
 static void skip_repeated(struct pl_reply *r)
 {
     const struct span open = r->form->call_open;
@@ -397,9 +401,10 @@ bool reply_is_begun(const struct pl_reply *r, struct span t)
     return span_begins(c->call_open, span_from(t, span_blanks(t)));
 }
 
-/* Handles a text that is a call in no notation. It is content, or reasoning if
- * it is there; or a document, if one may begin here. The beginning of another
- * call after the first, cut off by the end of the reply, is dropped. */
+/* Handles text that is not a call in any notation. It becomes content, or
+ * reasoning within reasoning, or a document if one may begin here. After a
+ * first call, the beginning of another one that the end of the reply cuts off
+ * is dropped. */
 static void reject_call(struct pl_reply *r, bool last)
 {
     const struct span before = reply_piece(r, r->at, r->open);
@@ -506,7 +511,7 @@ bool reply_go_after_call(struct pl_reply *r, bool last)
         return false;
     if ((t.s[0] == '}' || t.s[0] == ']') && r->form->calls == CALLS_OBJECT &&
         r->form->call_close.n + r->form->calls_close.n > 0) {
-        r->at++; /* a bracket too many before the marker */
+        r->at++; /* skips a surplus closing bracket before the marker */
         return true;
     }
     if (begin_next_object(r, t, &part))

@@ -185,7 +185,8 @@ static size_t common_start(struct span a, struct span b)
 
         if (tag > 0)
             return i + tag > n ? i : n;
-        if (opens_tag(a.s[i])) /* <function name=...: ends before the tag */
+        /* a is <function name=...: ends before the tag */
+        if (opens_tag(a.s[i]))
             return i;
         if (is_blank(a.s[i]))
             break;
@@ -300,7 +301,7 @@ static const struct {
 };
 
 /* The text of each rendered probe after the user's message. Empty if the
- * template refused the probe. */
+ * template rejected the probe. */
 struct answers {
     struct span text[N_PROBE];
     char *whole[N_PROBE]; /* owned: the whole rendered text */
@@ -531,7 +532,7 @@ static bool object_begins(struct span t, size_t key, size_t *begin)
 
 /* Sets *unit to the JSON object or list that contains the name at position
  * `name` and extends at least to position `least`. It begins at most NEAR bytes
- * before the name. Returns false if there is none. */
+ * before the name. Returns false if there is no such object or list. */
 enum { NEAR = 512 };
 static bool object_around(struct span t, size_t name, size_t least,
                           struct span *unit, bool *no_memory)
@@ -581,8 +582,8 @@ static bool is_element(struct span t, size_t key)
            span_contains(v, span_of(CLOSING(KEY)));
 }
 
-/* Finds the call of function `name` in `t`. Sets *c and returns its notation,
- * or CALLS_NONE if there is no call. */
+/* Finds the call of function `name` in `t`. Fills *c and returns the notation
+ * of the call, or CALLS_NONE if there is no call. */
 static enum reply_calls look(struct span t, const char *name, struct seen *c,
                              bool *no_memory)
 {
@@ -711,8 +712,8 @@ static struct span take_tag(struct span *t, struct span lead)
 }
 
 /* Learns the markers around CALLS_NESTED calls. `open` is the text before the
- * first, `rest` that after its last value, `next` the position of the second or
- * NULL. */
+ * first call, `rest` the text after its last value. `next` is the position of
+ * the second call, or NULL. */
 static void learn_around_elements(struct reply_format *f, struct span open,
                                   struct span rest, const char *next)
 {
@@ -729,7 +730,8 @@ static void learn_around_elements(struct reply_format *f, struct span open,
     f->each = next && f->calls_open.n > 0 && next > rest.s &&
               span_contains((struct span){rest.s, (size_t)(next - rest.s)},
                             f->calls_open);
-    if (next && !f->each && next > rest.s) { /* only after the last call */
+    /* these markers are only after the last call */
+    if (next && !f->each && next > rest.s) {
         rest = span_from(rest, (size_t)(next - rest.s));
         rest = span_from(rest, span_find(rest, last) + last.n);
         take_tag(&rest, lead);
@@ -779,7 +781,7 @@ static bool learn_inside(struct reply_format *f, const struct seen *c)
 }
 
 /* Learns the markers around calls. `open` is the text before the first call,
- * `between` the text from its end to the name of the second. */
+ * `between` the text from its end to the name of the second call. */
 static void learn_between(struct reply_format *f, struct span open,
                           struct span between)
 {
@@ -859,8 +861,8 @@ static void learn_around(struct reply_format *f, const struct answers *a,
 }
 
 /* Removes the identifier `id` and the marker after it from the end of
- * c->before. Returns this marker, which is before the name. Empty if there is
- * no identifier there. */
+ * c->before. Returns this marker, which separates the identifier from the name.
+ * Returns an empty span if there is no identifier. */
 static struct span leave_id(struct seen *c, const char *id)
 {
     struct span before, after;

@@ -165,7 +165,7 @@ static enum marker find_mark(const struct pl_reply *r, const struct mark *list,
     return m;
 }
 
-/* The same for messages that have headers. */
+/* Like reply_marker_at, for formats whose messages have headers. */
 static enum marker channel_mark_at(const struct pl_reply *r, struct span t,
                                    bool last, size_t *n)
 {
@@ -233,8 +233,9 @@ enum marker reply_marker_at(const struct pl_reply *r, struct span t, bool last,
         {1 << IN_CONTENT | 1 << IN_REASONING, f->end[0], MARKER_END},
         {1 << IN_CONTENT | 1 << IN_REASONING, f->end[1], MARKER_END},
     };
-    /* Markers without what they belong to; those of a call may be a part of
-     * what looked like a call. */
+    /* Stray markers: they have lost their counterpart and are dropped. After a
+     * text that only looked like a call, the markers of calls are kept, because
+     * they may be a part of that text. */
     const unsigned in_text = r->n_bad == 0 ? 1 << IN_CONTENT : 0;
     const size_t n_tag = span_find(f->think_open, span_of(">")) + 1;
     const struct span tag = {f->think_open.s,

@@ -8,7 +8,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { FEW = 8 }; /* pairs that are searched linearly */
+enum { FEW = 8 }; /* dicts with at most so many pairs are searched linearly */
 
 const char *value_kind_name(enum value_kind kind)
 {

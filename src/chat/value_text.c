@@ -185,7 +185,7 @@ static pl_status repr_inner(struct render *r, struct value v)
         PL_TRY(render_puts(r, "<Macro "));
         PL_TRY(repr_string(r, v.macro->node->value.str));
         return render_puts(r, ">");
-    default: /* Python would also print an address */
+    default: /* Python would print the object's address too */
         PL_TRY(render_puts(r, "<"));
         PL_TRY(render_puts(r, value_kind_name(v.kind)));
         return render_puts(r, ">");

@@ -26,10 +26,11 @@ enum {
 struct caller {
     const struct reply_format *f;
     struct gbnf_text *out;
-    const char *content; /* schema of a reply without calls, NULL if only calls
-                            are allowed */
-    uint32_t document;   /* number of the rule of that schema, which is named
-                            s<document> */
+    /* schema of a document that may be the reply instead of calls; NULL if only
+     * calls are allowed */
+    const char *content;
+    /* number of the rule for `content`, which is named s<document> */
+    uint32_t document;
     struct schema_sums sums;
     pl_err *err;
 };
@@ -42,7 +43,8 @@ struct tool {
     json_t *schema;   /* schema of the arguments; owned */
     json_t *required; /* owned; object whose keys are the required arguments;
                          NULL if none */
-    int n_value;      /* number of alternatives so far */
+    /* number of alternatives of the tool's unquoted values so far */
+    int n_value;
 };
 
 /* ---- markers and schemas ------------------------------------------------- */
@@ -344,7 +346,7 @@ static bool is_required(const struct tool *t, const char *key)
 /* ---- values without quotes ----------------------------------------------- */
 
 /* Follows the references ($ref) of a schema. Returns the schema at their end,
- * or NULL if they do not resolve. */
+ * or NULL if a reference does not resolve. */
 static json_t *follow(const struct tool *t, json_t *schema)
 {
     for (int i = 0; i < MOST_REFS; i++) {

@@ -11,7 +11,7 @@
 #include <string.h>
 
 struct pl_grammar {
-    struct grammar *grammar; /* owned, as are all pointers here */
+    struct grammar *grammar; /* owned, as are all pointers of this struct */
     struct grammar_vocab *vocab;
     struct grammar_masks *masks; /* cached masks; `lock` protects them and all
                                     states */
@@ -26,10 +26,11 @@ struct pl_grammar {
 
 struct token_mask {
     pl_grammar *g;               /* borrowed */
-    struct grammar_state *state; /* owned, protected by g->lock */
-    uint32_t *bits;              /* owned, [n_word] */
+    struct grammar_state *state; /* owned; g->lock protects it */
+    /* owned, [n_word]: one bit per token, set if the token may come next */
+    uint32_t *bits;
     size_t n_word;
-    bool ready; /* `bits` are those of the present state */
+    bool ready; /* `bits` belong to the present state */
 };
 
 /* ---- markers ------------------------------------------------------------- */

@@ -71,7 +71,7 @@ static int by_node(const void *a, const void *b)
 
     if (x->node != y->node)
         return x->node < y->node ? -1 : 1;
-    if (x->core != y->core) /* still the core's index in hwloc */
+    if (x->core != y->core) /* here `core` is still hwloc's index of the core */
         return x->core < y->core ? -1 : 1;
     return x->os < y->os ? -1 : x->os > y->os;
 }

@@ -38,7 +38,7 @@ struct plan_config_auto {
 
 struct plan_config {
     const pl_graph *g; /* borrowed */
-    int n_layer;       /* layers of the graph */
+    int n_layer;       /* number of layers of the graph */
 
     /* devices */
     struct device_list list; /* requested devices; copies of the config borrow

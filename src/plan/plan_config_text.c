@@ -74,7 +74,7 @@ void plan_config_format_experts(struct plan_config_text *t,
         plan_config_format(t, "all");
         return;
     }
-    if (more == 0) { /* only the first layers */
+    if (more == 0) { /* the layers are the first ones, perhaps none */
         plan_config_format(t, "%d", first);
         return;
     }

@@ -172,7 +172,8 @@ static void apportion_units(const struct deal *d, int64_t units,
             if (need[r] > need[best] + 1e-6 * unit_bytes)
                 best = r;
         count[best]++;
-        need[best] = -1e300; /* at most one more grain per rank */
+        /* excludes the rank: each gets at most one more grain */
+        need[best] = -1e300;
         left--;
     }
 }
