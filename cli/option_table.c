@@ -318,11 +318,15 @@ const struct option_row option_table[] = {
      "Write a receipt of each answer, a line each, for plait verify. - is "
      "standard output.",
      BRIEF(RUN) | OUT_STREAM, option_set_text, AT(receipt), 0, 0, NULL},
-    {{"--receipt-form"}, "FORM", "full",
+    {{"--receipt-form"}, "FORM", "full, of serve brief",
      "Contents of receipts. full can be checked with the model alone. brief "
      "has hashes in place of prompt and grammar, hashes in place of the "
      "output, too.",
-     RUN, option_set_word, AT(receipt_form), 0, 0, receipt_forms},
+     WRITES, option_set_word, AT(receipt_form), 0, 0, receipt_forms},
+    {{"--receipts"}, NULL, NULL,
+     "Add a receipt to every answer, in the form of --receipt-form. Otherwise "
+     "only requests with \"receipt\": true have one.",
+     SERVE, option_set_flag, AT(receipts), 0, 0, NULL},
     {{"--convert"}, NULL, NULL,
      "With --state-load, accept a state with other cache formats. They are "
      "converted to those of -ctk and -ctv.",

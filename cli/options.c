@@ -40,6 +40,7 @@ static void set_defaults(struct options *o, enum command command)
     o->n_round = 5;
     o->n_prefix = 1;
     o->random_seed = command != CMD_BENCH;
+    o->receipt_form = command == CMD_SERVE ? RECEIPT_BRIEF : RECEIPT_FULL;
     pl_options_init(&o->pl);
     pl_sampling_init(&o->sampling);
     if (cpu != NULL && cpu[0] != '\0')

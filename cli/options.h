@@ -140,6 +140,7 @@ struct options {
         RECEIPT_BRIEF,
         RECEIPT_HASHES
     } receipt_form;
+    bool receipts;          /* add one to every answer of a server */
     struct word_list files; /* of verify and diff: arguments without option */
     int64_t n_sample;       /* tokens to check of each receipt; 0 for all */
     const char *host, *api_key, *api_key_file, *alias, *cert_file,

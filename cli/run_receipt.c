@@ -27,6 +27,7 @@ enum stop run_begin_answer(struct run *r)
     int64_t n = pl_seq_length(r->s.engine, 0);
 
     r->at_eog = false;
+    pl_sampler_record(r->sampler, NULL, NULL);
     if (r->n_known == n && r->n_answers > 0 && renew_sampler(r, n) != PL_OK)
         return STOP_FAILED;
     r->n_answers++;

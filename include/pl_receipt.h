@@ -51,7 +51,8 @@ PL_API void pl_receipt_free(pl_receipt *r);
 /* Records, from now on, what `s` samples and accepts: its settings, its
  * grammar, each row of logits and each token. Before that, `s` has accepted the
  * tokens of the prompt, in order, and nothing else. The receipt is borrowed
- * until the sampler is freed or `r` is NULL, which ends the recording.
+ * until the sampler is freed or this function is called with NULL, which ends
+ * the recording.
  * PL_BAD_ARGUMENT: `s` accepted other tokens or has sampled before, or `r`
  * records or has recorded a sampler. */
 PL_API pl_status pl_sampler_record(pl_sampler *s, pl_receipt *r, pl_err *err);

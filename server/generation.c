@@ -441,6 +441,36 @@ static bool finish_text(struct choice *c, const struct task_report *report)
     return !c->broken;
 }
 
+static pl_receipt_end receipt_end(const struct choice *c,
+                                  const struct task_report *report)
+{
+    if (report->why == FINISH_EOG)
+        return PL_RECEIPT_EOG;
+    if (report->why == FINISH_LENGTH)
+        return report->n_written == c->of->request.max_tokens
+                   ? PL_RECEIPT_LENGTH
+                   : PL_RECEIPT_CONTEXT;
+    return c->stops.hit >= 0           ? PL_RECEIPT_STOP
+           : c->reply && is_written(c) ? PL_RECEIPT_MESSAGE
+                                       : PL_RECEIPT_OTHER;
+}
+
+/* Completes the receipt of a choice. Sets *json to its text, which the caller
+ * frees; NULL if there is none. */
+static bool write_receipt(const struct choice *c,
+                          const struct task_report *report, char **json)
+{
+    const struct request *a = &c->of->request;
+
+    *json = NULL;
+    return !report->receipt ||
+           (pl_receipt_set_end(report->receipt, receipt_end(c, report),
+                               a->max_tokens, a->stop, a->n_stop,
+                               NULL) == PL_OK &&
+            pl_receipt_write(report->receipt, a->receipt_flags, json, NULL) ==
+                PL_OK);
+}
+
 static bool send_end(struct choice *c, const struct task_report *report)
 {
     const struct generation *g = c->of;
@@ -451,13 +481,20 @@ static bool send_end(struct choice *c, const struct task_report *report)
                                .times = {report->prompt_s, report->written_s},
                                .load_s = g->load_s};
 
+    char *receipt;
+    bool done;
+
     end.full =
         report->why == FINISH_LENGTH && report->n_prompt + report->n_written >=
                                             pl_engine_n_ctx(g->service->engine);
     end.total_s = g->load_s + loop_now() - g->arrival_s;
     if (c->stops.hit >= 0)
         end.stop = g->request.stop[c->stops.hit];
-    return response_end(g->response, c->index, &end);
+    done = write_receipt(c, report, &receipt);
+    end.receipt = receipt;
+    done = done && response_end(g->response, c->index, &end);
+    free(receipt);
+    return done;
 }
 
 static void fail_all(struct generation *g, const struct api_error *why)
@@ -669,6 +706,7 @@ static bool make_task_params(struct generation *g, struct making *m,
         m->params[i].prompt = g->ids[p];
         m->params[i].n_prompt = n;
         m->params[i].grammar = g->grammar;
+        m->params[i].receipt = g->request.receipt;
         m->params[i].client = http_client(g->r);
         m->params[i].time_s = g->service->time_s;
         m->params[i].listener =

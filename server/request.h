@@ -155,18 +155,20 @@ struct request {
                             answer has a "function_call" */
     bool single_call;    /* at most one call (parallel_tool_calls) */
 
-    bool stream, usage; /* usage: a stream ends with a usage object */
-    bool progress;      /* a stream reports the progress of the prompt */
-    bool probs;         /* return the probability of each generated token */
-    int n_top;          /* number of alternatives of each token whose
+    bool stream, usage;     /* usage: a stream ends with a usage object */
+    bool progress;          /* a stream reports the progress of the prompt */
+    bool probs;             /* return the probability of each generated token */
+    int n_top;              /* number of alternatives of each token whose
                            probabilities are returned, at most
                            REQUEST_MAX_TOP */
-    bool prompt_probs;  /* the response also has the probabilities of the
+    bool prompt_probs;      /* the response also has the probabilities of the
                            prompt's tokens */
-    bool ids;           /* return the ids of generated tokens */
-    bool echo;          /* return the prompt before the generated text */
-    bool timings;       /* each event of a stream has the timings so far */
-    bool verbose;       /* the response has "__verbose" */
+    bool ids;               /* return the ids of generated tokens */
+    bool echo;              /* return the prompt before the generated text */
+    bool timings;           /* each event of a stream has the timings so far */
+    bool verbose;           /* the response has "__verbose" */
+    bool receipt;           /* the response has a receipt of each choice */
+    unsigned receipt_flags; /* PL_RECEIPT_* of these */
     enum request_reasoning reasoning;
     bool limits_thinking; /* reasoning ends after think_tokens tokens */
     int64_t think_tokens;

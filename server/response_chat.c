@@ -116,6 +116,18 @@ static const char *finish_of(const struct response *w,
                                                    : "tool_calls";
 }
 
+static bool receipt(struct response *w, struct response_choice *c,
+                    json_t *plait)
+{
+    (void)c;
+    return response_send_event(
+        w, NULL,
+        json_pack("{s:[], s:I, s:s, s:s, s:s, s:o}", "choices", "created",
+                  (json_int_t)w->about.created, "id", w->id, "model",
+                  w->about.model, "object", "chat.completion.chunk", "plait",
+                  plait));
+}
+
 static bool end(struct response *w, struct response_choice *c)
 {
     json_t *j = chunk(w, c, json_object(), finish_of(w, c));
@@ -197,6 +209,7 @@ const struct response_protocol protocol_chat = {
     .begin = begin,
     .text = text,
     .call = call,
+    .receipt = receipt,
     .end = end,
     .over = over,
     .fail = fail,

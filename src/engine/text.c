@@ -495,8 +495,9 @@ static pl_status find_allowed(pl_sampler *s, const uint32_t **allowed)
     return PL_OK;
 }
 
-/* Remembers and records a token that was sampled or chosen by the caller. */
-static void take(pl_sampler *s, const float *logits, int32_t id)
+/* Remembers a token that was sampled from `logits`. Without logits, the caller
+ * has chosen it; `how` then says more (RECORD_*). */
+static void take(pl_sampler *s, const float *logits, int32_t id, unsigned how)
 {
     sampler_history_add(&s->history, id, logits != NULL);
     if (s->record && logits)
@@ -504,7 +505,7 @@ static void take(pl_sampler *s, const float *logits, int32_t id)
                    (s->no_eog ? RECORD_NO_EOG : 0) |
                        (s->mask ? RECORD_GRAMMAR : 0));
     else if (s->record)
-        record_forced(s->record, id);
+        record_forced(s->record, id, how);
     sampling_accept(s->s, id);
 }
 
@@ -522,7 +523,7 @@ static pl_status sample(pl_sampler *s, const float *logits, int32_t *id)
                        "no token can be sampled: all logits are nan or -inf; "
                        "the model is damaged, or biases forbid every token%s",
                        s->mask ? " that the grammar allows" : "");
-    take(s, logits, *id);
+    take(s, logits, *id, 0);
     return s->mask ? token_mask_accept(s->mask, *id, &s->err) : PL_OK;
 }
 
@@ -550,7 +551,25 @@ pl_status pl_sampler_status(const pl_sampler *s, pl_err *err)
 void pl_sampler_accept(pl_sampler *s, int32_t id)
 {
     if (s && id >= 0 && id < s->n_vocab)
-        take(s, NULL, id);
+        take(s, NULL, id, 0);
+}
+
+pl_status pl_sampler_force(pl_sampler *s, int32_t id, pl_err *err)
+{
+    const uint32_t *allowed = NULL;
+
+    PL_NEED(s, err);
+    if (id < 0 || id >= s->n_vocab)
+        return err_set(err, PL_BAD_ARGUMENT,
+                       "token %d: not in the vocabulary; use ids from 0 to %d",
+                       id, s->n_vocab - 1);
+    if (s->mask)
+        PL_TRY(token_mask_now(s->mask, &allowed, err));
+    if (allowed && !(allowed[id / 32] >> id % 32 & 1))
+        return err_set(err, PL_NOT_FOUND,
+                       "token %d: the grammar does not allow it here", id);
+    take(s, NULL, id, s->mask ? RECORD_GRAMMAR : 0);
+    return s->mask ? token_mask_accept(s->mask, id, err) : PL_OK;
 }
 
 /* ---- for receipts -------------------------------------------------------- */
@@ -586,6 +605,6 @@ void sampler_record(pl_sampler *s, struct sampling_record *r)
 pl_status sampler_skip(pl_sampler *s, int32_t id, pl_err *err)
 {
     sampling_skip(s->s);
-    take(s, NULL, id);
+    take(s, NULL, id, 0);
     return s->mask ? token_mask_accept(s->mask, id, err) : PL_OK;
 }

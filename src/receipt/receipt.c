@@ -189,8 +189,6 @@ void pl_receipt_free(pl_receipt *r)
 {
     if (!r)
         return;
-    if (r->sampler)
-        sampler_record(r->sampler, NULL);
     record_fini(&r->record);
     json_decref(r->doc);
     free(r->prompt);
@@ -231,7 +229,6 @@ pl_status pl_sampler_record(pl_sampler *s, pl_receipt *r, pl_err *err)
     if (json_object_set_new(r->doc, "sampling", settings) != 0)
         return no_memory(err);
     r->recorded = true;
-    r->sampler = s;
     sampler_record(s, &r->record);
     return PL_OK;
 }
@@ -308,7 +305,8 @@ static json_t *forced_tokens(const struct sampling_record *r)
     for (int64_t i = 0; list && i < r->n; i++)
         if (r->token[i].how & RECORD_FORCED)
             json_array_append_new(
-                list, json_pack("[I, i]", (json_int_t)i, (int)r->token[i].id));
+                list, json_pack("[I, i, b]", (json_int_t)i, (int)r->token[i].id,
+                                (r->token[i].how & RECORD_GRAMMAR) != 0));
     return list;
 }
 

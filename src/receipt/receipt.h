@@ -27,7 +27,6 @@ struct pl_receipt {
     char prompt_hash[SHA256_TEXT];
     char grammar_hash[SHA256_TEXT]; /* "" if no grammar applied */
     int64_t grammar_from; /* index of the first token to which it applied */
-    pl_sampler *sampler;  /* recorded, borrowed; NULL if none */
     bool recorded;        /* a sampler is or was recorded */
     /* Owned arrays for pl_receipt_options, whose strings `doc` owns; made by
      * pl_receipt_parse. */

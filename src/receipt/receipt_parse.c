@@ -115,15 +115,18 @@ static pl_status read_forced(struct sampling_record *a, const json_t *list,
         int64_t at;
         int32_t id;
 
-        if (json_array_size(one) != 2 ||
+        if (json_array_size(one) != 3 ||
             !read_count(json_array_get(one, 0), &at) ||
-            !read_id(json_array_get(one, 1), &id) || at >= a->n ||
+            !read_id(json_array_get(one, 1), &id) ||
+            !json_is_boolean(json_array_get(one, 2)) || at >= a->n ||
             (a->token[at].id >= 0 && a->token[at].id != id))
             return receipt_bad_field(err, "forced",
-                                     "in output its items must be [index, id] "
-                                     "of tokens");
+                                     "in output its items must be [index, id, "
+                                     "is part of the grammar]");
         a->token[at].id = id;
         a->token[at].how |= RECORD_FORCED;
+        if (json_is_true(json_array_get(one, 2)))
+            a->token[at].how |= RECORD_GRAMMAR;
     }
     return json_is_array(list)
                ? PL_OK
@@ -226,7 +229,8 @@ static pl_status read_grammar(pl_receipt *r, pl_err *err)
                                  "and perhaps text");
     a->form = (pl_grammar_form)k;
     for (int64_t i = r->grammar_from; i < a->n; i++)
-        a->token[i].how |= RECORD_GRAMMAR;
+        if (!(a->token[i].how & RECORD_FORCED))
+            a->token[i].how |= RECORD_GRAMMAR;
     if (!text)
         return PL_OK;
     record_grammar(a, a->form, json_string_value(text),

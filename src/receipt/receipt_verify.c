@@ -273,6 +273,16 @@ static void differ(struct check *c, int32_t now, const float *row)
                name_token(c, now, b), (double)row[now]);
 }
 
+/* Reports that the grammar does not allow the next token of the receipt. */
+static pl_status forbid(struct check *c, const pl_err *why)
+{
+    c->out->at = c->at;
+    c->out->written = c->r->record.token[c->at].id;
+    decide(c, PL_RECEIPT_DIFFERS, "token %" PRId64 ": %.600s", c->at,
+           why->message);
+    return PL_OK;
+}
+
 /* Advances the sampler by the next token. `row` are its logits; NULL if it was
  * forced or is not to be sampled again. */
 static pl_status compare_next(struct check *c, const float *row)
@@ -282,25 +292,23 @@ static pl_status compare_next(struct check *c, const float *row)
     const struct record_token *now;
     pl_err why;
 
+    if (c->grammar && !c->is_constrained && c->at >= c->r->grammar_from) {
+        PL_TRY(pl_sampler_set_grammar(c->sampler, c->grammar, c->err));
+        c->is_constrained = true;
+    }
     if (then->how & RECORD_FORCED) {
-        pl_sampler_accept(c->sampler, then->id);
+        if (!(then->how & RECORD_GRAMMAR))
+            pl_sampler_accept(c->sampler, then->id);
+        else if (pl_sampler_force(c->sampler, then->id, &why) != PL_OK)
+            return forbid(c, &why);
         c->at++;
         return PL_OK;
     }
     PL_TRY(pl_sampler_exclude_eog(
         c->sampler, then->how & RECORD_NO_EOG ? words : NULL, c->err));
-    if (c->grammar && !c->is_constrained && c->at >= c->r->grammar_from) {
-        PL_TRY(pl_sampler_set_grammar(c->sampler, c->grammar, c->err));
-        c->is_constrained = true;
-    }
     if (!row) {
-        if (sampler_skip(c->sampler, then->id, &why) != PL_OK) {
-            c->out->at = c->at;
-            c->out->written = then->id;
-            decide(c, PL_RECEIPT_DIFFERS, "token %" PRId64 ": %.600s", c->at,
-                   why.message);
-            return PL_OK;
-        }
+        if (sampler_skip(c->sampler, then->id, &why) != PL_OK)
+            return forbid(c, &why);
         c->at++;
         return PL_OK;
     }

@@ -30,9 +30,10 @@ void record_row(struct sampling_record *r, const float *logits, int32_t n_vocab,
     add(r, (struct record_token){id, (uint16_t)r->hash, (uint16_t)how});
 }
 
-void record_forced(struct sampling_record *r, int32_t id)
+void record_forced(struct sampling_record *r, int32_t id, unsigned how)
 {
-    add(r, (struct record_token){.id = id, .how = RECORD_FORCED});
+    add(r, (struct record_token){.id = id,
+                                 .how = (uint16_t)(RECORD_FORCED | how)});
 }
 
 void record_grammar(struct sampling_record *r, pl_grammar_form form,

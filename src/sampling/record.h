@@ -15,7 +15,8 @@
 enum {
     RECORD_FORCED = 1,  /* not sampled: the caller chose the token */
     RECORD_NO_EOG = 2,  /* end-of-text tokens were excluded */
-    RECORD_GRAMMAR = 4, /* the grammar applied */
+    RECORD_GRAMMAR = 4, /* the grammar applied; a forced token is a part of its
+                           text */
 };
 
 struct record_token {
@@ -40,8 +41,9 @@ struct sampling_record {
  * and RECORD_GRAMMAR, as they apply. */
 void record_row(struct sampling_record *r, const float *logits, int32_t n_vocab,
                 int32_t id, unsigned how);
-/* Adds a token that the caller has chosen. */
-void record_forced(struct sampling_record *r, int32_t id);
+/* Adds a token that the caller has chosen. `how` is RECORD_GRAMMAR if it is a
+ * part of the grammar's text. */
+void record_forced(struct sampling_record *r, int32_t id, unsigned how);
 /* Notes that a grammar applies from the next token on. Copies its text. */
 void record_grammar(struct sampling_record *r, pl_grammar_form form,
                     const char *text, size_t len);
