@@ -157,7 +157,7 @@ const struct option_row option_table[] = {
      "model.",
      PLAN, option_set_int64, AT(pl.mtp), 1, MANY, NULL},
 
-    HEADING("Input and output", ALL & ~BENCH),
+    HEADING("Input and output", ALL & ~BENCH & ~DIFF),
     {{"-p", "--prompt"}, "TEXT", NULL,
      "The text. \\n, \\t, \\\\ and the like are escapes. - reads standard "
      "input, as does a command without -p and -f whose input is not a "
@@ -236,7 +236,7 @@ const struct option_row option_table[] = {
      RUN | PERPLEXITY | LOGITS | OUT_STREAM, option_set_text, AT(trace), 0, 0,
      NULL},
 
-    HEADING("Generation", WRITES),
+    HEADING("Generation", WRITES | VERIFY),
     {{"-n", "--predict", "--n-predict"}, "N", "-1",
      "Most tokens to generate. In a chat it applies to each answer. -1 goes on "
      "until the text ends or the context is full.",
@@ -315,9 +315,9 @@ const struct option_row option_table[] = {
      "Save the state at the end. The file is replaced as a whole.",
      BRIEF(RUN) | OUT_STATE, option_set_text, AT(state_save), 0, 0, NULL},
     {{"--receipt"}, "FILE", NULL,
-     "Write a receipt of each answer, a line each, for plait verify. - is "
-     "standard output.",
-     BRIEF(RUN) | OUT_STREAM, option_set_text, AT(receipt), 0, 0, NULL},
+     "Write a receipt of each answer, a line each. plait verify checks them. - "
+     "is standard output.",
+     RUN | OUT_STREAM, option_set_text, AT(receipt), 0, 0, NULL},
     {{"--receipt-form"}, "FORM", "full, of serve brief",
      "Contents of receipts. full can be checked with the model alone. brief "
      "has hashes in place of prompt and grammar, hashes in place of the "

@@ -1180,8 +1180,8 @@ PL_API void pl_grammar_free(pl_grammar *g);
 PL_API pl_status pl_sampler_set_grammar(pl_sampler *s, pl_grammar *g,
                                         pl_err *err);
 /* Takes `id` as if it had been sampled: remembers it, and the text of the
- * grammar goes on with it. PL_NOT_FOUND: the grammar does not allow it here, and
- * nothing has changed. */
+ * grammar goes on with it. PL_NOT_FOUND: the grammar does not allow it here.
+ * Nothing has changed then. */
 PL_API pl_status pl_sampler_force(pl_sampler *s, int32_t id, pl_err *err);
 /* Excludes end-of-text tokens (pl_token_is_eog of `t`, borrowed for the call)
  * from what pl_sample chooses, or allows them again if `t` is NULL. */
