@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_TOKENS = 1 << 26 };
+enum { MOST_TOKENS = 1 << 26, MOST_STRINGS = 4096 };
 
 static pl_status no_memory(pl_err *err)
 {
@@ -245,20 +245,22 @@ static pl_status read_grammar(pl_receipt *r, pl_err *err)
                                    "receipt was changed");
 }
 
-/* Sets *out to the strings of a list, which stay owned by it. */
-static bool read_strings(const json_t *list, const char ***out, int *n)
+/* Sets *out to the strings of a list, which stay owned by it, and *n to their
+ * number; -1 if it is not a list of strings. */
+static pl_status read_strings(const json_t *list, const char ***out, int *n,
+                              pl_err *err)
 {
+    size_t size = json_array_size(list), i;
     const json_t *one;
-    size_t i;
+    bool good = json_is_array(list) && size <= MOST_STRINGS;
 
-    *out = calloc(json_array_size(list) + 1, sizeof **out);
-    if (!*out || !json_is_array(list) || json_array_size(list) > 4096)
-        return false;
+    *out = calloc(good ? size + 1 : 1, sizeof **out);
+    if (!*out)
+        return no_memory(err);
     json_array_foreach (list, i, one)
-        if (!((*out)[i] = json_string_value(one)))
-            return false;
-    *n = (int)json_array_size(list);
-    return true;
+        good = good && ((*out)[i] = json_string_value(one)) != NULL;
+    *n = good ? (int)size : -1;
+    return PL_OK;
 }
 
 /* Reads shares like "3,1". */
@@ -291,6 +293,9 @@ static pl_status read_numerics(pl_receipt *r, pl_err *err)
     int64_t order, ranks, mtp;
     char hash[17];
 
+    PL_TRY(read_strings(json_object_get(j, "keep"), &r->keep, &r->n_keep, err));
+    PL_TRY(read_strings(json_object_get(j, "layouts"), &r->layout, &r->n_layout,
+                        err));
     if (!read_hex(json_object_get(j, "hash"), hash, 16) ||
         !read_count(json_object_get(j, "order"), &order) ||
         !read_count(json_object_get(j, "mtp"), &mtp) ||
@@ -301,9 +306,8 @@ static pl_status read_numerics(pl_receipt *r, pl_err *err)
         !is_word(json_object_get(j, "activations"), "int8", "float") ||
         json_array_size(cache) != 2 ||
         !json_is_string(json_array_get(cache, 0)) ||
-        !json_is_string(json_array_get(cache, 1)) ||
-        !read_strings(json_object_get(j, "keep"), &r->keep, &r->n_keep) ||
-        !read_strings(json_object_get(j, "layouts"), &r->layout, &r->n_layout))
+        !json_is_string(json_array_get(cache, 1)) || r->n_keep < 0 ||
+        r->n_layout < 0)
         return receipt_bad_field(err, "numerics",
                                  "doc/receipts.md lists its fields");
     return PL_OK;

@@ -263,11 +263,15 @@ static pl_status read_breakers(pl_sampling *s, const json_t *from, pl_err *err)
     if (!text)
         return err_no_memory(err, "a receipt");
     s->n_dry_breaker = (int)n;
-    json_array_foreach (list, i, one)
-        if (!json_is_string(one) || !(text[i] = strdup(json_string_value(one))))
+    json_array_foreach (list, i, one) {
+        if (!json_is_string(one))
             return receipt_bad_field(err, "dry_breakers",
                                      "in sampling it must be a list of "
                                      "strings");
+        text[i] = strdup(json_string_value(one));
+        if (!text[i])
+            return err_no_memory(err, "a receipt");
+    }
     return json_is_array(list)
                ? PL_OK
                : receipt_bad_field(err, "dry_breakers",

@@ -1,6 +1,6 @@
 /* Receipts: a receipt that was written under one split holds under every other,
- * for each sampler, grammar and kind of model; and whatever is changed in it, or
- * in the model, is found at its place. */
+ * for each sampler, grammar and kind of model; and any change of it, or of the
+ * model, is found at its place. */
 #include "lib/alloc_fail.h"
 #include "lib/engine_run.h"
 #include "lib/ref_models.h"
@@ -580,19 +580,51 @@ TEST(receipts_survive_failing_allocations)
     struct engine_run r = opened();
     struct way w = a_way(3);
     char *json = write_receipt(&r, 0, &w, PL_RECEIPT_FULL);
+    pl_receipt_result result;
+    pl_receipt *receipt;
+    pl_err err;
 
     for (int64_t n = 0; alloc_each(&n);) {
-        pl_receipt *receipt;
-
-        alloc_ran(pl_receipt_parse(&receipt, json, strlen(json), NULL));
+        alloc_ran(pl_receipt_parse(&receipt, json, strlen(json), &err));
         pl_receipt_free(receipt);
     }
     for (int64_t n = 0; alloc_each(&n);) {
-        pl_receipt *receipt;
-
-        alloc_ran(pl_receipt_begin(&receipt, r.engine, prompt, N_PROMPT, NULL));
+        alloc_ran(pl_receipt_begin(&receipt, r.engine, prompt, N_PROMPT, &err));
         pl_receipt_free(receipt);
     }
+    receipt = parsed(json);
+    for (int64_t n = 0; alloc_each(&n);)
+        alloc_ran(pl_receipt_verify(receipt, r.engine, NULL, &result,
+                                    sizeof result, &err));
+    pl_receipt_free(receipt);
     free(json);
     engine_run_close(&r);
+}
+
+/* A single bit of any logit changes the hash of its row and of later ones. */
+TEST(receipts_rows_are_hashed_to_the_last_bit)
+{
+    enum { N_VOCAB = 101 };
+    uint64_t random = test_seed();
+
+    for (int i = 0; i < 2 * N_VOCAB; i++) {
+        struct sampling_record a = {0}, b = {0};
+        float row[N_VOCAB];
+        uint32_t bits;
+        int at = i < N_VOCAB ? i : (int)test_below(&random, N_VOCAB);
+
+        for (int k = 0; k < N_VOCAB; k++)
+            row[k] = test_unit(&random);
+        record_row(&a, row, N_VOCAB, 1, 0);
+        memcpy(&bits, &row[at], sizeof bits);
+        bits ^= 1u << test_below(&random, 32);
+        memcpy(&row[at], &bits, sizeof bits);
+        record_row(&b, row, N_VOCAB, 1, 0);
+        assert_int_not_equal(a.hash, b.hash);
+        record_row(&a, row, N_VOCAB, 1, 0);
+        record_row(&b, row, N_VOCAB, 1, 0);
+        assert_int_not_equal(a.hash, b.hash);
+        record_fini(&a);
+        record_fini(&b);
+    }
 }
