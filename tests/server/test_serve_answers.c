@@ -315,7 +315,7 @@ static json_t *logprobs_of(struct serve_try *s, const char *request, json_t **j)
 TEST(serve_echo_has_the_probabilities_of_generation)
 {
     static const char made[] =
-        "{\"prompt\":\"Once upon a time\",\"max_tokens\":40,\"temperature\":0,"
+        "{\"prompt\":\"Once upon a time\",\"max_tokens\":70,\"temperature\":0,"
         "\"logprobs\":2,\"ignore_eos\":true,\"return_tokens\":true}";
     struct serve_try s;
     json_t *j, *again, *p, *q, *ids = json_array(), *v;
