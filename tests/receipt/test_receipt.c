@@ -4,6 +4,7 @@
 #include "lib/alloc_fail.h"
 #include "lib/engine_run.h"
 #include "lib/ref_models.h"
+#include "lib/schema_try.h"
 #include "receipt/receipt.h"
 
 #include <jansson.h>
@@ -251,6 +252,29 @@ TEST(receipts_of_all_forms_hold)
             free(json);
         }
     engine_run_close(&r);
+}
+
+/* The grammar of the schema's documents takes every receipt. */
+TEST(receipts_fit_their_schema)
+{
+    size_t n;
+    char *schema = test_read(test_file("doc/receipt.schema.json"), &n);
+    struct engine_run r = opened();
+    struct schema_try try;
+
+    schema_try_start(&try, schema);
+    for (int i = 0; i < N_WAY; i++) {
+        struct way w = a_way(i);
+        char *json = write_receipt(&r, 0, &w, i % 3);
+
+        if (!schema_try_takes(&try, json))
+            fail_msg("%s: not of the schema: %s", w.name, json);
+        free(json);
+    }
+    assert_false(schema_try_takes(&try, "{\"plait_receipt\":1}"));
+    schema_try_stop(&try);
+    engine_run_close(&r);
+    free(schema);
 }
 
 /* A text of the grammar may begin later, and be forced in part. */
