@@ -586,6 +586,7 @@ TEST(receipts_refuse_wrong_calls)
         PL_BAD_ARGUMENT);
     assert_int_equal(pl_receipt_begin(NULL, r.engine, NULL, 0, &err),
                      PL_BAD_ARGUMENT);
+    pl_receipt_free(read);
     assert_int_equal(pl_receipt_begin(&read, NULL, NULL, 0, NULL),
                      PL_BAD_ARGUMENT);
     assert_int_equal(pl_receipt_parse(&read, NULL, 0, &err), PL_BAD_FILE);
