@@ -123,14 +123,16 @@ TEST(hip_leaves_a_thread_the_device_that_it_had)
 {
     const struct fake_cuda *f = fake_hip_use();
     void *library = dlopen(PLAIT_FAKE_HIP, RTLD_NOW | RTLD_LOCAL);
-    unsigned (*set)(int), (*get)(int *);
+    unsigned (*init)(unsigned), (*set)(int), (*get)(int *);
     struct gpu_work w;
     pl_err err;
     int now = -1;
 
     assert_non_null(library);
+    *(void **)&init = dlsym(library, "hipInit");
     *(void **)&set = dlsym(library, "hipSetDevice");
     *(void **)&get = dlsym(library, "hipGetDevice");
+    assert_int_equal(init(0), 0);
     assert_int_equal(set(FAKE_PLAIN), 0);
     gpu_work_init(&w, d);
     TEST_OK(gpu_work_all(&w, FAKE_NEW, &err), err);
