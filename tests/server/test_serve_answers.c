@@ -271,7 +271,7 @@ static json_t *logprobs_of(struct serve_try *s, const char *request, json_t **j)
 TEST(serve_echo_has_the_probabilities_of_generation)
 {
     static const char made[] =
-        "{\"prompt\":\"Once upon a time\",\"max_tokens\":40,\"temperature\":0,"
+        "{\"prompt\":\"Once upon a time\",\"max_tokens\":80,\"temperature\":0,"
         "\"logprobs\":2,\"ignore_eos\":true,\"return_tokens\":true}";
     struct serve_try s;
     json_t *j, *again, *p, *q, *ids = json_array(), *v;
@@ -317,7 +317,7 @@ TEST(serve_echo_has_the_probabilities_of_generation)
         json_decref(again);
         free(request);
     }
-    assert_true(i > 30);
+    assert_true(i > 64); /* so that a page of the prompt is cached */
     json_decref(j);
     json_decref(ids);
     free(list);
