@@ -146,7 +146,7 @@ static enum exit_code check_others(const struct options *o, const char *option,
 
     for (int i = 0; i < n_option_row; i++) {
         const struct option_row *r = &option_table[i];
-        unsigned both = row != NULL ? r->commands & row->commands : 0;
+        uint64_t both = row != NULL ? r->commands & row->commands : 0;
         struct identity other;
         const char *file;
 

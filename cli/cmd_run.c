@@ -136,6 +136,10 @@ static enum exit_code prepare(struct run *r)
     r->sampling.top_n_sigma = fmaxf(r->sampling.top_n_sigma, 0);
     r->sampling.tokenizer = r->s.words;
     s = pl_sampler_create(&r->sampler, &r->sampling, r->s.n_vocab, &r->err);
+    if (s == PL_OK && o->receipt != NULL)
+        c = atomic_file_open(&r->receipts, o, "--receipt", o->receipt);
+    if (c != EXIT_DONE)
+        return c;
     if (s == PL_OK) /* a chat also needs the texts of special tokens, because
                        markers in replies may be such tokens */
         s = pl_detokenizer_create(&r->text, r->s.words,
@@ -153,10 +157,12 @@ static enum exit_code prepare(struct run *r)
 
 static enum exit_code run_free(struct run *r, enum exit_code c)
 {
+    c = atomic_file_close(&r->receipts, r->o, r->n_answers > 0, c);
     free(r->held);
     free(r->logits);
     pl_detokenizer_free(r->text);
     stop_fini(&r->stops);
+    pl_receipt_free(r->receipt);
     pl_sampler_free(r->sampler);
     pl_grammar_free(r->grammar);
     free(r->bias);
@@ -313,6 +319,7 @@ static enum stop choose(struct run *r)
     if (!pl_token_is_eog(r->s.words, r->pending))
         return STOP_LENGTH;
     r->pending = -1;
+    r->at_eog = true;
     return STOP_END;
 }
 
@@ -325,7 +332,8 @@ enum stop run_generate(struct run *r)
     stop_fini(&r->stops);
     r->status = stop_init(&r->stops, (const char *const *)r->o->stops.v,
                           r->o->stops.n, &r->err);
-    if (r->status != PL_OK || run_begin_grammar(r) != STOP_END)
+    if (r->status != PL_OK || run_begin_answer(r) != STOP_END ||
+        run_begin_grammar(r) != STOP_END)
         return STOP_FAILED;
     for (int64_t n = 0; limit < 0 || n < limit; n++) {
         if (r->pending >= 0) {
@@ -361,7 +369,7 @@ enum stop run_generate(struct run *r)
         (r->stops.hit < 0 && !stop_end(&r->stops, write_piece, r)))
         stop = STOP_FAILED;
     r->written_s += term_seconds() - start;
-    return stop;
+    return run_end_answer(r, stop);
 }
 
 /* ---- one prompt, and a conversation ------------------------------------- */

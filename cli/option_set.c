@@ -129,17 +129,23 @@ bool option_set_seed(struct options *o, const struct option_row *row,
 bool option_set_shares(struct options *o, const struct option_row *row,
                        const char *value, char want[static OPTION_WANT])
 {
-    double sum = 0.0;
-    int n = number_shares(value, o->split, OPTION_MAX_DEVICES);
+    bool ranks = row->offset == offsetof(struct options, rank_split);
+    int most = ranks ? PL_MAX_RANKS : OPTION_MAX_DEVICES;
+    double *share = ranks ? o->rank_split : o->split, sum = 0.0;
+    int n = number_shares(value, share, most);
 
-    (void)row;
     for (int i = 0; i < n; i++)
-        sum += o->split[i];
-    o->pl.tensor_split = o->split;
-    o->pl.n_tensor_split = n;
+        sum += share[i];
+    if (ranks) {
+        o->pl.rank_split = share;
+        o->pl.n_rank_split = n;
+    } else {
+        o->pl.tensor_split = share;
+        o->pl.n_tensor_split = n;
+    }
     snprintf(want, OPTION_WANT,
-             "shares, one per device, at most %d, not all 0, like 3,1",
-             OPTION_MAX_DEVICES);
+             "shares, one per %s, at most %d, not all 0, like 3,1",
+             ranks ? "rank" : "device", most);
     return n > 0 && sum > 0.0 && isfinite(sum);
 }
 

@@ -19,18 +19,21 @@ enum {
     BENCH = 1 << CMD_BENCH,
     SYNTH = 1 << CMD_SYNTH,
     SERVE = 1 << CMD_SERVE,
-    ONE_RUN = RUN | PLAN | PERPLEXITY | LOGITS | SERVE,
+    VERIFY = 1 << CMD_VERIFY,
+    DIFF = 1 << CMD_DIFF,
+    ONE_RUN = RUN | PLAN | PERPLEXITY | LOGITS | SERVE | VERIFY,
     WRITES = RUN | SERVE,
-    TEXTS = RUN | PERPLEXITY | TOKENIZE,
+    TEXTS = RUN | PERPLEXITY | TOKENIZE | VERIFY,
     PLANNED = ONE_RUN | BENCH,
+    NUMERIC = PLANNED & ~VERIFY, /* a receipt states what decides bits */
     OF_MODEL = PLANNED | TOKENIZE | RENDER | INSPECT,
-    IN = OPTION_READS,
-    OUT = OPTION_WRITES,
-    OUT_STREAM = OPTION_WRITES | OPTION_STREAMS,
-    IN_STATE = OPTION_READS | OPTION_STATE,
-    OUT_STATE = OPTION_WRITES | OPTION_STATE,
-    ALL = PLANNED | INSPECT | DEVICES | TOKENIZE | RENDER | SYNTH,
+    ALL = PLANNED | INSPECT | DEVICES | TOKENIZE | RENDER | SYNTH | DIFF,
 };
+#define IN         OPTION_READS
+#define OUT        OPTION_WRITES
+#define OUT_STREAM (OPTION_WRITES | OPTION_STREAMS)
+#define IN_STATE   (OPTION_READS | OPTION_STATE)
+#define OUT_STATE  (OPTION_WRITES | OPTION_STATE)
 static_assert(sizeof(pl_offload) == sizeof(int),
               "option_set_word stores every enumeration as an int");
 static_assert((int)N_COMMAND <= (int)OPTION_BRIEF_SHIFT,
@@ -50,6 +53,8 @@ WORDS(poolings, [POOLING_AUTO] = "auto", [POOLING_LAST] = "last",
       [POOLING_MEAN] = "mean", [POOLING_CLS] = "cls", [POOLING_NONE] = "none");
 WORDS(forms, [FORM_MD] = "md", [FORM_CSV] = "csv", [FORM_JSON] = "json",
       [FORM_JSONL] = "jsonl", [FORM_SQL] = "sql");
+WORDS(receipt_forms, [RECEIPT_FULL] = "full", [RECEIPT_BRIEF] = "brief",
+      [RECEIPT_HASHES] = "hashes");
 WORDS(yes_no, "0", "1");
 WORDS(formats_of_reasoning, [THOUGHTS_AUTO] = "auto", [THOUGHTS_NONE] = "none",
       [THOUGHTS_DEEPSEEK] = "deepseek", [THOUGHTS_LEGACY] = "deepseek-legacy");
@@ -152,7 +157,7 @@ const struct option_row option_table[] = {
      "model.",
      PLAN, option_set_int64, AT(pl.mtp), 1, MANY, NULL},
 
-    HEADING("Input and output", ALL & ~BENCH),
+    HEADING("Input and output", ALL & ~BENCH & ~DIFF),
     {{"-p", "--prompt"}, "TEXT", NULL,
      "The text. \\n, \\t, \\\\ and the like are escapes. - reads standard "
      "input, as does a command without -p and -f whose input is not a "
@@ -207,7 +212,8 @@ const struct option_row option_table[] = {
      "begins.",
      BRIEF(RENDER), option_set_flag, AT(no_generation_prompt), 0, 0, NULL},
     {{"--json"}, NULL, NULL, "Print JSON instead of tables.",
-     BRIEF(PLAN | INSPECT | DEVICES), option_set_flag, AT(json), 0, 0, NULL},
+     BRIEF(PLAN | INSPECT | DEVICES | VERIFY), option_set_flag, AT(json), 0, 0,
+     NULL},
     {{"--svg"}, "FILE", NULL,
      "Draw the plan as an SVG picture. Devices are lanes, layers are columns, "
      "tensors are boxes, collectives and copies are lines. - writes the "
@@ -218,6 +224,9 @@ const struct option_row option_table[] = {
      "It measures all GPUs, or those of -dev, and keeps the figures for later "
      "plans in $XDG_CACHE_HOME/plait, else ~/.cache/plait.",
      BRIEF(DEVICES), option_set_flag, AT(measure), 0, 0, NULL},
+    {{"--sample"}, "N", "all",
+     "Check only N tokens of each receipt, at random.",
+     BRIEF(VERIFY), option_set_int64, AT(n_sample), 1, MANY, NULL},
     {{"--chunks"}, "N", "-1",
      "Measure only the first N windows. -1 measures all.",
      BRIEF(PERPLEXITY), option_set_int64, AT(n_chunks), -1, MANY, NULL},
@@ -227,7 +236,7 @@ const struct option_row option_table[] = {
      RUN | PERPLEXITY | LOGITS | OUT_STREAM, option_set_text, AT(trace), 0, 0,
      NULL},
 
-    HEADING("Generation", WRITES),
+    HEADING("Generation", WRITES | VERIFY),
     {{"-n", "--predict", "--n-predict"}, "N", "-1",
      "Most tokens to generate. In a chat it applies to each answer. -1 goes on "
      "until the text ends or the context is full.",
@@ -292,7 +301,7 @@ const struct option_row option_table[] = {
      "the first token, which leaves no room for reasoning.",
      WRITES, option_set_text, AT(grammar), 0, 0, NULL},
     {{"--grammar-file"}, "FILE", NULL, "Read the grammar from a file.",
-     WRITES | IN, option_set_text, AT(grammar_file), 0, 0, NULL},
+     WRITES | VERIFY | IN, option_set_text, AT(grammar_file), 0, 0, NULL},
     {{"-j", "--json-schema"}, "SCHEMA", NULL,
      "Generate only JSON that fits this JSON Schema. '{}' allows any.",
      BRIEF(RUN) | SERVE, option_set_text, AT(schema), 0, 0, NULL},
@@ -305,6 +314,19 @@ const struct option_row option_table[] = {
     {{"--state-save"}, "FILE", NULL,
      "Save the state at the end. The file is replaced as a whole.",
      BRIEF(RUN) | OUT_STATE, option_set_text, AT(state_save), 0, 0, NULL},
+    {{"--receipt"}, "FILE", NULL,
+     "Write a receipt of each answer, a line each. plait verify checks them. - "
+     "is standard output.",
+     RUN | OUT_STREAM, option_set_text, AT(receipt), 0, 0, NULL},
+    {{"--receipt-form"}, "FORM", "full, of serve brief",
+     "Contents of receipts. full can be checked with the model alone. brief "
+     "has hashes in place of prompt and grammar, hashes in place of the "
+     "output, too.",
+     WRITES, option_set_word, AT(receipt_form), 0, 0, receipt_forms},
+    {{"--receipts"}, NULL, NULL,
+     "Add a receipt to every answer, in the form of --receipt-form. Otherwise "
+     "only requests with \"receipt\": true have one.",
+     SERVE, option_set_flag, AT(receipts), 0, 0, NULL},
     {{"--convert"}, NULL, NULL,
      "With --state-load, accept a state with other cache formats. They are "
      "converted to those of -ctk and -ctv.",
@@ -639,18 +661,22 @@ const struct option_row option_table[] = {
     {{"-ts", "--tensor-split"}, "SHARES", "equal",
      "Share of each device, like 3,1. It is a share of matrices or of layers. "
      "By default layers are shared by memory.",
-     BRIEF(PLANNED) | OPTION_MANY, option_set_shares, 0, 0, 0, NULL},
+     BRIEF(PLANNED) | OPTION_MANY, option_set_shares, AT(split), 0, 0, NULL},
     {{"--ranks"}, "R", "one a device",
      "Number of equal parts of the work. The results' bits depend on it and "
      "not on the devices. By default a device has a rank for its share; GPUs "
      "and processors in one group have 16.",
-     PLANNED | OPTION_BRIEF(RUN | PLAN | LOGITS | PERPLEXITY) | OPTION_COMMA,
+     NUMERIC | OPTION_BRIEF(RUN | PLAN | LOGITS | PERPLEXITY) | OPTION_COMMA,
      option_set_int, AT(pl.n_ranks), 1, PL_MAX_RANKS, NULL},
+    {{"--rank-split"}, "SHARES", "equal",
+     "Share of each rank, like 3,1, whatever the devices. It sets --ranks. By "
+     "default ranks have equal shares, or those of -ts without --ranks.",
+     NUMERIC | OPTION_MANY, option_set_shares, AT(rank_split), 0, 0, NULL},
     {{"--numerics"}, "HOW", "exact",
      "Precision of multiplications, exact or fast. fast multiplies as BF16 in "
      "attention and with weights of F16 and BF16. It needs a processor that "
      "has such instructions and is up to twice as fast.",
-     PLANNED | OPTION_COMMA, option_set_word, AT(pl.numerics), 0, 0, numerics},
+     NUMERIC | OPTION_COMMA, option_set_word, AT(pl.numerics), 0, 0, numerics},
     {{"-t", "--threads"}, "N", "its cores",
      "Threads of each device. llama.cpp's -t is the total.",
      BRIEF(PLANNED) | OPTION_COMMA, option_set_int_auto, AT(pl.n_threads), 1,
@@ -660,7 +686,7 @@ const struct option_row option_table[] = {
     {{"--inexact"}, NULL, NULL,
      "Use devices that fail the self test. Their results differ from those of "
      "others.",
-     PLANNED, option_set_flag, AT(pl.inexact), 0, 0, NULL},
+     NUMERIC, option_set_flag, AT(pl.inexact), 0, 0, NULL},
     {{"--sim-seed"}, "N", "0", "Seed of the order of simulated devices.",
      PLANNED, option_set_uint64, AT(pl.sim_seed), 0, 0, NULL},
 
@@ -728,11 +754,11 @@ const struct option_row option_table[] = {
     {{"-ctk", "--cache-type-k"}, "FORMAT", "f16",
      "Format of keys or latents in the cache. It is f16, f32, bf16, q8_0, "
      "q5_1, q5_0, q4_1, q4_0 or iq4_nl.",
-     PLANNED | OPTION_COMMA, option_set_cache_format, AT(pl.cache_k), 0, 0,
+     NUMERIC | OPTION_COMMA, option_set_cache_format, AT(pl.cache_k), 0, 0,
      cache_formats},
     {{"-ctv", "--cache-type-v"}, "FORMAT", "f16",
      "Format of values in the cache, one of the same.",
-     PLANNED | OPTION_COMMA, option_set_cache_format, AT(pl.cache_v), 0, 0,
+     NUMERIC | OPTION_COMMA, option_set_cache_format, AT(pl.cache_v), 0, 0,
      cache_formats},
 
     HEADING("Other", ALL),
@@ -786,7 +812,7 @@ const struct environment_row environment_table[] = {
 const int n_environment_row =
     sizeof(environment_table) / sizeof(environment_table[0]);
 
-const struct option_row *option_find(const char *name, unsigned commands)
+const struct option_row *option_find(const char *name, uint64_t commands)
 {
     for (int i = 0; i < n_option_row; i++) {
         for (int k = 0; k < 3; k++) {

@@ -14,19 +14,22 @@ enum { OPTION_WANT = 200 };
 /* The set `commands` of a row also contains, shifted by OPTION_BRIEF_SHIFT, the
  * commands whose --help lists the option. Other commands list the option only
  * with --help-all. */
-enum { OPTION_BRIEF_SHIFT = 12 };
-#define OPTION_BRIEF(commands) ((commands) << OPTION_BRIEF_SHIFT)
+enum { OPTION_BRIEF_SHIFT = 20 };
+#define OPTION_BRIEF(commands) ((uint64_t)(commands) << OPTION_BRIEF_SHIFT)
+/* Further bits of `commands`, above both sets. */
+#define OPTION_BIT(i) ((uint64_t)1 << (40 + (i)))
 
 /* The option applies to the whole server; presets of models must not contain
  * it. */
-enum { OPTION_PROCESS = 1 << 28 };
+#define OPTION_PROCESS OPTION_BIT(0)
 
 /* The value may be left out, which means "on". */
-enum { OPTION_BARE = 1 << 23 };
+#define OPTION_BARE OPTION_BIT(1)
 
 /* `plait bench` accepts the option several times and measures all values. With
  * OPTION_COMMA, a comma-separated list counts as several values. */
-enum { OPTION_MANY = 1 << 29, OPTION_COMMA = 1 << 30 };
+#define OPTION_MANY  OPTION_BIT(2)
+#define OPTION_COMMA OPTION_BIT(3)
 
 /* Checks `value` and stores it in *o. `value` is NULL for flags. If it is
  * invalid, returns false and describes valid values in `want`, such as "a whole
@@ -37,16 +40,14 @@ typedef bool option_set_fn(struct options *o, const struct option_row *row,
 /* The command reads the file that the option names, so it must not write that
  * file. If row.arg is IDS, the option names a file only if its value begins
  * with an @. */
-enum { OPTION_READS = 1 << 24 };
+#define OPTION_READS OPTION_BIT(4)
 
 /* The command writes the file that the option names. With OPTION_STREAMS, the
  * name may be "-", a device or a pipe. Two options with OPTION_STATE may name
  * the same file: the new state then replaces the loaded one. */
-enum {
-    OPTION_WRITES = 1 << 25,
-    OPTION_STREAMS = 1 << 26,
-    OPTION_STATE = 1 << 27
-};
+#define OPTION_WRITES  OPTION_BIT(5)
+#define OPTION_STREAMS OPTION_BIT(6)
+#define OPTION_STATE   OPTION_BIT(7)
 
 /* An option or, without a name, a heading of --help. A heading is printed if
  * any option below it is. */
@@ -62,7 +63,7 @@ struct option_row {
     /* For an option, sentences for --help, which prints only the first. For a
      * heading, its text. */
     const char *help;
-    unsigned commands; /* set of bits: 1 << enum command for each command that
+    uint64_t commands; /* set of bits: 1 << enum command for each command that
                           has the option, and the OPTION_* above */
     option_set_fn *set;
     size_t offset; /* offset in struct options of the field that `set`
@@ -78,7 +79,7 @@ extern const int n_option_row;
 
 /* Returns the row of the option `name` if any of `commands` has this option,
  * else NULL. `commands` is a set of bits 1 << enum command. */
-const struct option_row *option_find(const char *name, unsigned commands);
+const struct option_row *option_find(const char *name, uint64_t commands);
 
 /* The effect that an option of llama.cpp has here. */
 enum llama_effect {

@@ -40,6 +40,7 @@ static void set_defaults(struct options *o, enum command command)
     o->n_round = 5;
     o->n_prefix = 1;
     o->random_seed = command != CMD_BENCH;
+    o->receipt_form = command == CMD_SERVE ? RECEIPT_BRIEF : RECEIPT_FULL;
     pl_options_init(&o->pl);
     pl_sampling_init(&o->sampling);
     if (cpu != NULL && cpu[0] != '\0')
@@ -175,6 +176,10 @@ enum exit_code options_parse(struct options *o, enum command command, int argc,
 
         if (word[0] == '-' && word[1] != '\0')
             c = take_option(o, o->words.n, o->words.v, &i);
+        else if (command == CMD_VERIFY || command == CMD_DIFF)
+            c = word_list_add(&o->files, word)
+                    ? EXIT_DONE
+                    : cli_error(command, EXIT_FAILED, "no memory for a name");
         else if (takes_word(command) && o->model == NULL)
             o->model = word;
         else
@@ -191,6 +196,7 @@ void options_free(struct options *o)
     free((void *)o->pl.overrides);
     word_list_free(&o->words);
     word_list_free(&o->stops);
+    word_list_free(&o->files);
     word_list_free(&o->kv_overrides);
     free(o->fetched);
     o->fetched = NULL;

@@ -53,6 +53,10 @@ enum exit_code {
     X(RENDER, render, "Show the prompt that a chat template makes", "",        \
       "echo '[{\"role\": \"user\", \"content\": \"Hi\"}]' | plait "            \
       "render " COMMAND_MODEL "--messages -")                                  \
+    X(VERIFY, verify, "Check receipts of generated text", "RECEIPT ... ",      \
+      "plait verify " COMMAND_MODEL "receipts.jsonl")                          \
+    X(DIFF, diff, "Tell where two receipts differ", "RECEIPT RECEIPT ",        \
+      "plait diff one.json other.json")                                        \
     X(BENCH, bench, "Measure how fast models run", "",                         \
       "plait bench " COMMAND_MODEL "-p 64 -n 32 -r 3")                         \
     X(SYNTH, synth, "Write a model with random weights", "",                   \
@@ -89,14 +93,15 @@ struct option_axis {
 
 struct options {
     enum command command;
-    /* pl.tensor_split is set by session_settings to split[]; pl.overrides is
-     * owned, its strings are borrowed */
+    /* session_settings sets pl.tensor_split to split[] and pl.rank_split to
+     * rank_split[]; pl.overrides is owned, its strings are borrowed */
     pl_options pl;
     pl_sampling sampling; /* its arrays are owned, their strings borrowed */
     /* sampling_given[offsetof(pl_sampling, FIELD)] is true if an option has set
      * this field of `sampling`. */
     bool sampling_given[sizeof(pl_sampling)];
     double split[OPTION_MAX_DEVICES];
+    double rank_split[PL_MAX_RANKS];
 
     /* Unless noted, the strings below are borrowed from `words`, and are NULL
      * if the option was not given. */
@@ -129,6 +134,15 @@ struct options {
     } reasoning;
     const char *grammar, *grammar_file, *schema, *schema_file;
     const char *state_load, *state_save;
+    const char *receipt; /* file for receipts of the answers */
+    enum option_receipt {
+        RECEIPT_FULL,
+        RECEIPT_BRIEF,
+        RECEIPT_HASHES
+    } receipt_form;
+    bool receipts;          /* add one to every answer of a server */
+    struct word_list files; /* of verify and diff: arguments without option */
+    int64_t n_sample;       /* tokens to check of each receipt; 0 for all */
     const char *host, *api_key, *api_key_file, *alias, *cert_file,
         *cert_key_file, *api_prefix, *cors_origin, *allowed_hosts, *cache_dir,
         *slot_dir;

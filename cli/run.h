@@ -7,6 +7,8 @@
 
 #include "server/stop_strings.h"
 
+#include "pl_receipt.h"
+
 /* The reason why generation stopped. */
 enum stop { STOP_END, STOP_LENGTH, STOP_FULL, STOP_INTERRUPTED, STOP_FAILED };
 
@@ -19,11 +21,15 @@ struct run {
     int32_t *bias_id;     /* owned */
     float *bias;          /* owned */
     pl_sampler *sampler;
-    pl_grammar *grammar; /* owned; NULL if the output is unconstrained */
-    bool kept;           /* the sampler applies `grammar` */
-    pl_template *form;   /* owned; NULL if not a chat */
-    struct chat *chat;   /* owned; NULL if not a chat */
-    pl_reply *reply;     /* parser of the reply; NULL outside of a reply in a
+    int n_answers;              /* number of outputs begun */
+    struct whole_file receipts; /* file of --receipt */
+    pl_receipt *receipt;        /* of the present output; owned; NULL if none */
+    bool at_eog;                /* an end-of-text token ended the output */
+    pl_grammar *grammar;        /* owned; NULL if the output is unconstrained */
+    bool kept;                  /* the sampler applies `grammar` */
+    pl_template *form;          /* owned; NULL if not a chat */
+    struct chat *chat;          /* owned; NULL if not a chat */
+    pl_reply *reply; /* parser of the reply; NULL outside of a reply in a
                             chat */
     pl_detokenizer *text;
     struct stops stops; /* of --reverse-prompt */
@@ -68,6 +74,13 @@ enum exit_code run_load_state(struct run *r);
 /* Writes the file of --state-save, if given. Computes r->pending first, so that
  * the state contains all generated tokens. */
 enum exit_code run_save_state(struct run *r);
+
+/* Begins the output after the tokens that the sequence has: with a sampler of
+ * its own, and with a receipt if --receipt is given. In run_receipt.c. */
+enum stop run_begin_answer(struct run *r);
+/* Writes the receipt of the output, which ended for the reason `why`. Returns
+ * `why`, or STOP_FAILED. */
+enum stop run_end_answer(struct run *r, enum stop why);
 
 /* Compiles the grammar of --grammar or --json-schema into r->grammar; in
  * run_grammar.c. */

@@ -241,13 +241,18 @@ static void drop_last(struct chat *c)
 static enum stop keep_reply(struct chat *c)
 {
     struct run *r = c->r;
+    json_t *message = NULL;
     char *json = NULL;
     pl_status s = pl_reply_finish(r->reply, &r->err);
 
     if (s == PL_OK)
         s = pl_reply_message(r->reply, &json, &r->err);
-    if (s == PL_OK &&
-        json_array_append_new(c->messages, json_loads(json, 0, NULL)) != 0) {
+    if (s == PL_OK) {
+        message = json_loads(json, 0, NULL);
+        if (message == NULL) /* it has integers of more than 64 bits */
+            message = json_loads(json, JSON_DECODE_INT_AS_REAL, NULL);
+    }
+    if (s == PL_OK && json_array_append_new(c->messages, message) != 0) {
         s = PL_NO_MEMORY;
         snprintf(r->err.message, sizeof(r->err.message),
                  "no memory for a message");

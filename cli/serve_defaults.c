@@ -94,6 +94,9 @@ static bool set_stops(json_t *to, const struct options *o)
 
 enum exit_code serve_defaults(json_t **out, const struct options *o)
 {
+    static const char *const forms[] = {[RECEIPT_FULL] = "full",
+                                        [RECEIPT_BRIEF] = "brief",
+                                        [RECEIPT_HASHES] = "hashes"};
     json_t *j = json_object();
     enum exit_code c = j != NULL ? set_variables(j, o) : no_memory();
     bool ok = true;
@@ -122,6 +125,8 @@ enum exit_code serve_defaults(json_t **out, const struct options *o)
         ok = ok && set(j, "cache_prompt", json_false());
     if (o->embd_normalize != 2)
         ok = ok && set(j, "embd_normalize", json_integer(o->embd_normalize));
+    if (o->receipts)
+        ok = ok && set(j, "receipt", json_string(forms[o->receipt_form]));
     ok = ok && set_stops(j, o);
     return ok ? EXIT_DONE : no_memory();
 }

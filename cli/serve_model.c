@@ -8,6 +8,8 @@
 
 #include "server/tier_disk.h"
 
+#include "pl_receipt.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <math.h>
@@ -349,6 +351,7 @@ static pl_status open_service(struct service *v, const struct serve_entry *e,
 {
     const struct options *o = e->o;
     const bool alone = o != &e->own;
+    pl_receipt *receipt;
     int64_t piece;
     pl_status s = session_model(&v->model, o, err);
 
@@ -382,6 +385,10 @@ static pl_status open_service(struct service *v, const struct serve_entry *e,
     v->time_s = o->timeout_s;
     v->ping_s = o->ping_s > 0 ? o->ping_s : 0;
     s = open_tiers(v, o, all, err);
+    if (s == PL_OK && o->receipts) { /* hashes the weights before requests */
+        s = pl_receipt_begin(&receipt, v->engine, NULL, 0, err);
+        pl_receipt_free(receipt);
+    }
     if (s == PL_OK)
         s = slots_init(&v->slots, o->slot_dir, v->engine, err);
     return s == PL_OK ? start_loop(v, o, piece, err) : s;

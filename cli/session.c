@@ -100,6 +100,8 @@ void session_settings(pl_options *pl, int64_t *piece, const struct options *o)
     *pl = o->pl;
     if (o->pl.n_tensor_split > 0)
         pl->tensor_split = o->split;
+    if (o->pl.n_rank_split > 0)
+        pl->rank_split = o->rank_split;
     pl->n_seq = 1;
     *piece = o->pl.n_ubatch > 0 ? o->pl.n_ubatch : 512;
     if (o->n_batch > 0 && o->n_batch < *piece)

@@ -85,9 +85,7 @@ int fuzz_ask(const uint8_t *data, size_t n)
     const struct request_rules rules = {
         .n_vocab = 1000,
         .max_tokens = -1,
-        .can = n > 0 && data[0] % 2 != 0
-                   ? REQUEST_GRAMMAR | REQUEST_SCHEMA | REQUEST_CALL
-                   : 0};
+        .can = n > 0 && data[0] % 2 != 0 ? REQUEST_ALL : 0};
     const bool ollama = n > 0 && data[0] >= 'a';
     const int which = n > 0 ? data[0] / 2 % 7 : 0;
     enum request_kind kind = ollama ? REQUEST_OLLAMA_CHAT + which % 2 : which;

@@ -1,7 +1,7 @@
 /* Downloads a GGUF file from any URL. Each URL has a folder in the cache. For a
- * split model it contains all files, whose URLs differ only in a number. A
- * cached file is revalidated by its ETag, and used as it is if the server is
- * unreachable. */
+ * split model the folder contains all files of the model, whose URLs differ
+ * only in a number. A cached file is revalidated by its ETag, and used as it is
+ * if the server is unreachable. */
 #include "hub_files.h"
 #include "hub_listing.h"
 #include "hub_sha256.h"
@@ -16,7 +16,7 @@ struct address {
     const char *url;
     size_t name, n_name; /* offset and length of the file name in `url` */
     char *folder;        /* owned, the folder in the cache */
-    int n;               /* number of files */
+    int n;               /* number of the model's files; 1 if it is not split */
     size_t number;       /* of a split model: offset of the number in the file
                             name */
 };

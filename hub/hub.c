@@ -239,7 +239,8 @@ static pl_status check_room(const struct hub_cache *c, const char *revision,
             missing += left;
     }
     if (statvfs(c->folder, &v) != 0)
-        return PL_OK; /* if there is too little space, writing will fail */
+        /* the free space is unknown; if there is too little, writing fails */
+        return PL_OK;
     room = (uint64_t)v.f_bavail * (uint64_t)v.f_frsize;
     if (missing <= room)
         return PL_OK;

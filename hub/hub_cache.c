@@ -113,8 +113,9 @@ uint64_t hub_cache_missing(const struct hub_cache *c, const char *revision,
 
 struct known {
     char revision[HUB_REVISION];
-    struct timespec kept; /* time of its listing; the newest revision has the
-                             latest */
+    /* modification time of the revision's listing; the newest revision has the
+     * latest */
+    struct timespec kept;
 };
 
 static int by_time(const void *a, const void *b)
@@ -203,9 +204,9 @@ pl_status hub_cache_save_listing(struct hub_cache *c, const char *revision,
     return s;
 }
 
-/* Links (if `keep`) or moves a cached file to another revision and path,
- * creating the folders. `ending` is appended to both paths. Returns false if
- * that fails. */
+/* Makes a cached file a file of another revision too, by a hard link if `keep`,
+ * else by moving it there. Creates the folders. `ending` is appended to both
+ * paths. Returns false on failure. */
 static bool take(const struct hub_cache *c, const char *from_revision,
                  const char *from, const char *revision, const char *to,
                  const char *ending, bool keep)

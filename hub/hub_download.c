@@ -26,11 +26,12 @@ struct coming {
     uint64_t have; /* bytes in the partial file, all included in `sum` */
     bool has_size;
     uint64_t size;
-    char etag[HUB_ETAG]; /* of the version that the partial file belongs to; ""
-                            if unknown */
-    bool resumed;        /* some of its bytes are from an earlier download */
-    bool same;           /* the server confirmed that PATH is up to date */
-    pl_status s;         /* the error of a callback below, described in *err */
+    /* ETag of the version that the partial file belongs to; "" if unknown */
+    char etag[HUB_ETAG];
+    /* some bytes of the partial file are from an earlier download */
+    bool resumed;
+    bool same;   /* the server confirmed that PATH is up to date */
+    pl_status s; /* the error of on_begin or on_data, described in *err */
     pl_err *err;
 };
 
@@ -190,7 +191,7 @@ static bool on_begin(void *user, const struct hub_head *h)
 
     if (h->status == 200 || h->status == 206)
         g->s = take_head(g, h);
-    else if (h->status < 300) /* the body is not the file */
+    else if (h->status < 300) /* such as 204, without the file's bytes */
         g->s = hub_api_error(g->o, h->status, g->d->name, g->d->page, g->err);
     return g->s == PL_OK;
 }
@@ -323,9 +324,9 @@ static pl_status commit_file(struct coming *g)
                : PL_OK;
 }
 
-/* Verifies the checksum. If it is wrong, the partial file is emptied. If some
- * of its bytes were from an earlier download, sets *again and returns PL_OK:
- * the download is repeated once. Otherwise returns BAD_FILE. */
+/* Verifies the checksum. If the checksum is wrong, the partial file is emptied.
+ * If some of the file's bytes were from an earlier download, sets *again and
+ * returns PL_OK: the download is repeated once. Otherwise returns BAD_FILE. */
 static pl_status check_sum(struct coming *g, bool *again)
 {
     char sum[HUB_SHA256];

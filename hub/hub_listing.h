@@ -10,7 +10,7 @@
 struct hub_file {
     char *path; /* owned; checked by hub_path_is_safe */
     uint64_t size;
-    char sha256[HUB_SHA256]; /* in lower case; "" if unknown */
+    char sha256[HUB_SHA256]; /* SHA-256 in lower case; "" if unknown */
 };
 
 struct hub_listing {

@@ -18,14 +18,16 @@ struct hub_head {
 
 struct hub_transfer {
     const char *url;
-    const char *token;         /* sent only to the host of `url`; NULL if
-                                  none */
-    uint64_t from;             /* offset from which to request; 0 for the whole
-                                  file */
-    const char *if_range;      /* ETag that the rest must belong to, else the
-                                  whole file is sent; NULL for any */
-    const char *if_none_match; /* ETag that the file must not have, else status
-                                  304; NULL if none */
+    /* access token, sent only to the host of `url`; NULL if none */
+    const char *token;
+    /* offset of the first byte to request; 0 for the whole file */
+    uint64_t from;
+    /* ETag of the version whose rest is requested; if the server has another
+     * version, it sends the whole file. NULL for any version. */
+    const char *if_range;
+    /* ETag of the caller's version; if the server has the same, it answers with
+     * status 304. NULL if none. */
+    const char *if_none_match;
     int timeout_s;
     const volatile int *stop; /* cancels when nonzero; may be NULL */
     /* Called once with the head of the last response (after redirects), before
@@ -41,7 +43,7 @@ struct hub_transfer {
 enum hub_end {
     HUB_WHOLE,     /* the response is complete, with any status */
     HUB_RETRYABLE, /* failed; another try may succeed */
-    HUB_NO_ROUTE,  /* the same, because there was no connection at all */
+    HUB_NO_ROUTE,  /* failed like HUB_RETRYABLE, without any connection */
     HUB_STOPPED,   /* cancelled by `stop` */
     HUB_ENDED,     /* `begin` or `data` returned false */
     HUB_FAILED,    /* failed; another try would fail, too */
@@ -49,7 +51,8 @@ enum hub_end {
 
 enum { HUB_WHY = 320 };
 
-/* Most tries, and the remedy, while no server has been reached. */
+/* While no server has been reached, a request is tried at most this often, and
+ * the error message ends with this remedy. */
 enum { HUB_NO_ROUTE_TRIES = 2 };
 #define HUB_NO_ROUTE_REMEDY                                                    \
     "; check the network and https_proxy, or give a file with -m"

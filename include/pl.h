@@ -93,8 +93,8 @@ extern "C" {
 
 /* ---- version ----------------------------------------------------------- */
 
-/* The version of this header. Within a major version, a program built against
- * an older header still runs. */
+/* The version of this header. A program built against a header still runs with
+ * later libraries of the same major version. */
 #define PL_VERSION_MAJOR 0
 #define PL_VERSION_MINOR 1
 #define PL_VERSION_PATCH 0
@@ -103,8 +103,8 @@ PL_API const char *pl_version(void);
 
 /* ---- status ------------------------------------------------------------ */
 
-/* X(status, meaning in one line). The enum and the results of pl_status_name
- * and pl_status_text are generated from this list. */
+/* X(status, meaning in one line). The enum pl_status and the results of
+ * pl_status_name and pl_status_text are generated from this list. */
 #define PL_STATUS_MAP(X)                                                       \
     X(OK, "no error")                                                          \
     X(NO_MEMORY, "out of host memory")                                         \
@@ -124,8 +124,8 @@ typedef enum pl_status {
 #undef PL_STATUS_ENUM
 } pl_status;
 
-/* The error of a failed call, which fills it. Needs no initialization and owns
- * no memory. */
+/* The error of a failed call. The call fills it. It needs no initialization and
+ * owns no memory. */
 typedef struct pl_err {
     pl_status status;
     char message[1024]; /* always terminated */
@@ -194,11 +194,13 @@ typedef void pl_write_fn(void *user, const char *text, size_t len);
 typedef struct pl_file pl_file;
 
 enum {
-    /* The path "-" means standard output. Standard output, character devices
-     * and pipes are written directly; block devices are rejected. */
+    /* The path "-" means standard output. Bytes for standard output, a
+     * character device or a pipe are written to it directly, without a
+     * temporary file. Block devices are rejected. */
     PL_FILE_STREAM = 1,
-    /* The temporary name is PATH.part. The temporary file stays if it is not
-     * committed, and pl_file_open continues an existing one. */
+    /* The temporary file is called PATH.part. It is not deleted if the file is
+     * closed without a commit, and the next pl_file_open with this flag
+     * continues it. */
     PL_FILE_RESUME = 2,
 };
 
@@ -212,19 +214,19 @@ PL_API pl_status pl_file_open(pl_file **out, const char *path, unsigned flags,
  * false if this write or an earlier one failed, or if the file was already
  * committed. pl_file_commit reports the error. */
 PL_API bool pl_file_write(void *file, const void *data, size_t n);
-/* Returns the file descriptor, to read or write at any offset, or -1 if there
- * is no file. pl_file_write buffers, so that bytes it appended may not be in
- * the file yet. */
+/* Returns the file descriptor, to read or write at any offset, or -1 if `f` is
+ * NULL. pl_file_write buffers, so that bytes it appended may not be in the file
+ * yet. */
 PL_API int pl_file_fd(const pl_file *f);
 /* Syncs the file to disk and moves it to its path. May be called once. */
 PL_API pl_status pl_file_commit(pl_file *f, pl_err *err);
-/* Closes the file. Must be called, with or without pl_file_commit; without a
- * commit the path keeps its previous file. */
+/* Closes the file and frees `f`. Must be called, with or without
+ * pl_file_commit; without a commit the path keeps its previous file. */
 PL_API void pl_file_close(pl_file *f);
 
-/* Describes a GGUF file (metadata, tensors, totals by format) or a saved state,
- * whose checksums are verified first. Writes text, or one JSON object if
- * `json`. */
+/* Describes a GGUF file (metadata, tensors, number and bytes of the tensors of
+ * each format) or a saved state, whose checksums are verified first. Writes
+ * text, or one JSON object if `json`. */
 PL_API pl_status pl_inspect(const char *path, bool json, pl_write_fn *write,
                             void *user, pl_err *err);
 
@@ -261,7 +263,7 @@ typedef enum pl_offload {
     PL_OFFLOAD_OFF, /* the host always computes with its weights and caches */
 } pl_offload;
 
-/* The precision with which products of floats are computed. */
+/* The precision with which products of floating-point values are computed. */
 typedef enum pl_numerics {
     PL_NUMERICS_EXACT, /* 32-bit floats */
     /* Attention and products with F16 and BF16 weights use BF16 (8 significant
@@ -271,14 +273,15 @@ typedef enum pl_numerics {
     PL_NUMERICS_FAST,
 } pl_numerics;
 
-/* pl_options.n_ctx: the context of the model */
+/* Value of pl_options.n_ctx: the context length that the model was trained
+ * with, or as much of it as fits */
 #define PL_CTX_MODEL INT64_MAX
 
 /* Options of plans, engines and executors. Zeros, or NULL instead of the
  * struct, are the defaults. Strings and arrays are borrowed for the call;
- * `log`, `trace` and their user pointers are used until the object is freed.
- * PL_BAD_ARGUMENT, naming the field: a negative count, NULL with a count above
- * 0, or an enumerator that does not exist. */
+ * `log`, `trace` and their user pointers are used until the plan, engine or
+ * executor is freed. PL_BAD_ARGUMENT, naming the field: a negative count, NULL
+ * with a count above 0, or an enumerator that does not exist. */
 typedef struct pl_options {
     size_t size; /* sizeof(pl_options), set by pl_options_init */
     /* The devices: "cpu", "cpu*2" (two devices), "cpu:0-3,cpu:4-7" (by cores),
@@ -291,13 +294,14 @@ typedef struct pl_options {
     /* Number of ranks. 0 means one per device of the largest group, or 16 if a
      * group has both GPUs and processors. */
     int n_ranks;
-    /* [n_tensor_split] shares, one per device; NULL for equal shares */
+    /* [n_tensor_split] shares of the work, one per device, in any unit; NULL
+     * for equal shares */
     const double *tensor_split;
     int n_tensor_split;
-    int n_threads; /* per device; 0 for the number of its cores */
+    int n_threads; /* threads per CPU device; 0 for one per core */
     pl_split_mode split_mode;
-    int hybrid_size; /* devices per group; used only with PL_SPLIT_HYBRID */
-    int main_device; /* index of the device; used only with PL_SPLIT_NONE */
+    int hybrid_size; /* devices per group, for PL_SPLIT_HYBRID */
+    int main_device; /* index in `devices`, for PL_SPLIT_NONE */
     /* Layers kept on devices; the others stay on the host. "N" means the last N
      * of n_layer + 1 layers (the output layer counts). "all" means all of them;
      * NULL or "auto" means as many as fit. */
@@ -305,22 +309,26 @@ typedef struct pl_options {
     /* Layers whose experts stay on the host: "all", "N" (the first N layers),
      * or a list such as "0-5,20-". NULL if none. */
     const char *host_experts;
-    bool host_cache; /* keep the cache on the host */
+    bool host_cache; /* keep the KV cache in host memory, not on the devices */
     /* [n_overrides] of "REGEX=WHERE[,...]". A tensor whose name matches REGEX
      * gets the placement or layout WHERE: a device, "host", a group, "mirrored"
      * or "split:D". The first match wins. */
     const char *const *overrides;
     int n_overrides;
     pl_offload offload;
-    /* do not change options to make the model fit; fail if it does not */
+    /* Do not move layers or experts to the host and do not shorten
+     * micro-batches or the context to make the model fit; fail if it does
+     * not. */
     bool no_fit;
-    /* the shortest context that fitting may choose; 0 for 4096 */
+    /* the shortest context, in tokens, that automatic fitting may choose; 0 for
+     * 4096 */
     int64_t fit_ctx;
-    /* bytes left free on each device; 0 for 1/64 of its available memory */
+    /* bytes of each device's memory that automatic fitting leaves free; 0 for
+     * 1/64 of its available memory */
     uint64_t fit_margin;
     bool no_pin; /* do not bind threads to cores */
-    /* Also use devices that fail the self test. Their results may differ in
-     * some bits, so the numeric hash differs. */
+    /* Also use devices that fail the self-test of their kernels. Their results
+     * may differ in some bits, so the numeric hash differs. */
     bool inexact;
     /* name of a CPU kernel set that pl_devices_print lists; NULL for the
      * best */
@@ -333,13 +341,18 @@ typedef struct pl_options {
     /* Maximum number of tokens of a micro-batch; 0 for 512. A step has one
      * micro-batch, or up to 8 in a pipeline. */
     int64_t n_ubatch;
-    int64_t n_out; /* maximum rows of logits of a micro-batch; 0 for 64 */
-    int n_seq;     /* maximum number of sequences, ids 0 .. n_seq-1; 0 for 8 */
+    /* maximum number of tokens of a micro-batch whose logits are wanted; 0 for
+     * 64 */
+    int64_t n_out;
+    int n_seq; /* maximum number of sequences, ids 0 .. n_seq-1; 0 for 8 */
     /* For recurrent models: the number of states kept for rollback, over all
      * sequences; 0 for 4. */
     int n_checkpoint;
-    bool cache_set; /* use cache_k and cache_v; if false, caches are F16 */
-    pl_format cache_k, cache_v; /* F32 .. Q5_1 or IQ4_NL */
+    /* true if cache_k and cache_v are set; if false, caches are F16 */
+    bool cache_set;
+    /* formats of the caches of keys and of values: F32, F16, BF16, Q8_0, Q4_0,
+     * Q4_1, Q5_0, Q5_1 or IQ4_NL */
+    pl_format cache_k, cache_v;
     /* Names of a model's intermediate values to keep readable after a step:
      * attn_norm-N, kqv_out-N, ffn_inp-N, ffn_norm-N, l_out-N of layer N,
      * result_hidden, result_norm, logits. Shell patterns such as "l_out-*" are
@@ -359,23 +372,29 @@ typedef struct pl_options {
      * the JSON text. */
     pl_write_fn *trace;
     void *trace_user;
-    /* N > 0: use the Nth of the file's multi-token prediction blocks instead of
-     * the model; 0 for the model. Such a block predicts tokens after the next
-     * one; see pl_batch. */
+    /* N > 0: the engine runs the Nth of the file's multi-token prediction
+     * blocks instead of the model; 0: it runs the model. Such a block predicts
+     * tokens after the next one; see pl_batch. */
     int64_t mtp;
     /* Keep cache pages of emptied sequences for pl_seq_share until other
-     * sequences need the space. No effect with mtp. */
+     * sequences need the space. Has no effect if `mtp` is above 0. */
     bool prefix_cache;
     /* Polled while an engine, executor or plan is created: between plan
      * candidates, compiled kernels, and parts of weights of some megabytes. May
      * be NULL. A nonzero value, which any thread may set, ends the creation
      * with PL_CANCELLED and leaves nothing behind. */
     const volatile int *cancel;
-    /* The numerics of a model. Custom graphs ignore it and use
-     * pl_set_numerics. */
+    /* The precision of a model's products. Graphs that the caller builds ignore
+     * it; they use pl_set_numerics. */
     pl_numerics numerics;
     /* bytes of host memory that plans leave free for the caller */
     uint64_t host_reserve;
+    /* [n_rank_split] share of each rank; their number is that of the ranks. The
+     * devices carry whole ranks, so these shares decide bits whatever the
+     * devices. NULL for equal shares, or, with PL_SPLIT_TENSOR and n_ranks 0,
+     * for those of tensor_split. */
+    const double *rank_split;
+    int n_rank_split;
 } pl_options;
 
 static inline void pl_options_init(pl_options *o)
@@ -388,8 +407,9 @@ static inline void pl_options_init(pl_options *o)
 
 /* ---- models ------------------------------------------------------------ */
 
-typedef struct pl_model pl_model; /* an open file: metadata only */
-/* a split of a model over devices; opens none */
+/* an open model file, without its weights in memory */
+typedef struct pl_model pl_model;
+/* the assignment of a model's tensors and ops to devices; uses no device */
 typedef struct pl_plan pl_plan;
 typedef struct pl_engine pl_engine; /* a model on devices, with its cache */
 typedef struct pl_tokenizer pl_tokenizer;
@@ -399,41 +419,48 @@ typedef struct pl_template pl_template; /* renders messages to a prompt */
 
 enum { PL_MAX_RANKS = 64 };
 
-/* Counters of an engine or executor since its creation. */
+/* Counters of an engine or executor since its creation. Collectives are those
+ * of the groups: all-reduce, all-gather and so on. */
 typedef struct pl_counters {
     /* Multiply-adds of matrix products, by rank. If several ranks compute the
      * same value, only the first of them counts it. */
     uint64_t macs[PL_MAX_RANKS];
-    uint64_t weight_bytes[PL_MAX_RANKS];  /* packed, by first owner */
-    uint64_t replica_bytes[PL_MAX_RANKS]; /* copies of other ranks */
-    uint64_t messages;                    /* collectives of all kinds */
-    uint64_t message_bytes;               /* number of values * 4 */
-    uint64_t copies;                      /* transfers between groups */
-    uint64_t copy_bytes;                  /* moved by copies */
+    /* bytes of the weights that the rank holds; of a part that several ranks
+     * hold, the lowest rank counts it */
+    uint64_t weight_bytes[PL_MAX_RANKS];
+    /* bytes of the parts that a lower rank counted in weight_bytes */
+    uint64_t replica_bytes[PL_MAX_RANKS];
+    uint64_t messages; /* number of collectives */
+    /* logical size of all collectives: number of values times 4 bytes */
+    uint64_t message_bytes;
+    uint64_t copies;     /* number of copies between groups */
+    uint64_t copy_bytes; /* bytes that these copies moved */
     uint64_t steps;
 } pl_counters;
 
-/* Times of one device over the steps since creation. busy_s, reduce_s and
- * wait_s, plus copy_s unless copies overlap, add up to step_s. */
+/* Times of one device, in seconds, over all steps since the engine's creation.
+ * busy_s, reduce_s and wait_s, plus copy_s if `beside` is false, add up to
+ * step_s. */
 typedef struct pl_device_counters {
     const char *name; /* "cpu0", as in the plan; valid as long as the engine */
     double step_s;    /* total of all steps; the same for every device */
     double busy_s;    /* time spent computing */
-    /* time spent in collectives, after all devices have arrived */
+    /* time spent in collectives, after the last device has arrived */
     double reduce_s;
     double wait_s; /* time spent waiting for other devices */
     double copy_s; /* time spent copying between groups of devices */
     /* bytes that the device pulled, or that it pushed if other devices cannot
      * read its memory */
     uint64_t copy_bytes;
-    bool beside; /* a queue of its own overlaps copies with computing */
-    /* True for GPUs, whose queues are not timed separately: reduce_s and copy_s
+    /* true if copies run in a queue of their own, while the device computes */
+    bool beside;
+    /* True for GPUs, whose compute time is not split up: reduce_s and copy_s
      * are 0, and busy_s is all time that is not wait_s. */
     bool whole;
 } pl_device_counters;
 
 /* Numbers of cache pages, of 64 tokens each. For a model that has only
- * recurrent states these are numbers of state slots. */
+ * recurrent states they are numbers of state slots. */
 typedef struct pl_cache_counters {
     int64_t n_page;
     int64_t n_used; /* pages that sequences use */
@@ -442,21 +469,21 @@ typedef struct pl_cache_counters {
     int64_t n_kept;
 } pl_cache_counters;
 
-/* Totals over all steps of a trace (pl_options.trace); zeros if there is no
- * trace. */
+/* Totals over all steps of a trace (pl_options.trace), times in seconds; zeros
+ * if there is no trace. */
 typedef struct pl_traced {
-    uint64_t runs;
-    double seconds; /* the total of these steps */
+    uint64_t runs;  /* number of traced steps */
+    double seconds; /* duration of these steps */
     double copy_s;  /* time of copies between groups, summed over all devices */
     /* the part of copy_s in which the receiving group was computing */
     double hidden_s;
 } pl_traced;
 
-/* Opens a model. Rejects a file whose results would be wrong: one with a tensor
- * that plait does not know, or a key with a meaning that it lacks
- * (PL_UNSUPPORTED, naming it). Keys of the model's architecture that are
- * unknown are named once by each plan or engine, as a warning (pl_options.log).
- */
+/* Opens a model. Rejects a file whose results would be wrong (PL_UNSUPPORTED):
+ * one with a tensor that plait does not know, or with a key whose meaning plait
+ * does not implement. The message names the tensor or key. Other unknown keys
+ * of the model's architecture do no harm; each plan or engine logs a warning
+ * that names them (pl_options.log). */
 PL_API pl_status pl_model_open(pl_model **out, const char *path, pl_err *err);
 /* Like pl_model_open, but with other values of some metadata keys, as if they
  * were in the file. Each of overrides[n] is KEY=TYPE:VALUE, such as
@@ -486,14 +513,14 @@ PL_API const pl_tokenizer *pl_model_tokenizer(const pl_model *m);
 
 /* The ways to combine the vectors of a text's tokens into its embedding. */
 typedef enum pl_pooling {
-    PL_POOLING_UNSET, /* the file does not say */
-    PL_POOLING_NONE,  /* none: each token keeps its own */
+    PL_POOLING_UNSET, /* the file has no key pooling_type */
+    PL_POOLING_NONE,  /* no pooling: each token keeps its own vector */
     PL_POOLING_MEAN,
-    PL_POOLING_CLS,  /* that of the first token */
-    PL_POOLING_LAST, /* that of the last token */
+    PL_POOLING_CLS,  /* the vector of the first token */
+    PL_POOLING_LAST, /* the vector of the last token */
     PL_POOLING_RANK, /* a reranker's score, which plait cannot compute */
 } pl_pooling;
-/* Returns the pooling that the file asks for (key pooling_type). */
+/* Returns the pooling that the file's key pooling_type names. */
 PL_API pl_pooling pl_model_pooling(const pl_model *m);
 
 /* Creates a plan, which places weights, caches and ops on devices, without
@@ -504,8 +531,8 @@ PL_API void pl_plan_free(pl_plan *p);
 PL_API pl_status pl_plan_print(const pl_plan *p, bool json, pl_write_fn *write,
                                void *user, pl_err *err);
 /* Returns the command-line options (-sm, -ts, -ngl and others) that reproduce
- * this plan if they are added to those of the caller's options that are not
- * among them. Valid as long as the plan. */
+ * this plan. They replace the caller's options of the same names; the caller's
+ * other options must be repeated. Valid as long as the plan. */
 PL_API const char *pl_plan_options(const pl_plan *p);
 /* Writes the plan as an SVG picture. Devices are rows, layers are columns,
  * tensors are boxes in proportion to their bytes, and collectives and copies
@@ -517,8 +544,8 @@ PL_API pl_status pl_plan_svg(const pl_plan *p, pl_write_fn *write, void *user,
  * NULL. */
 PL_API void pl_plan_summary(const pl_plan *p, char *buf, size_t size);
 
-/* Plans, allocates device memory and loads the weights. `m` is borrowed until
- * pl_engine_free. */
+/* Creates an engine: makes a plan, allocates device memory and loads the
+ * weights. `m` is borrowed until pl_engine_free. */
 PL_API pl_status pl_engine_create(pl_engine **out, const pl_model *m,
                                   const pl_options *opt, pl_err *err);
 PL_API void pl_engine_free(pl_engine *e);
@@ -526,8 +553,8 @@ PL_API const pl_plan *pl_engine_plan(const pl_engine *e);
 /* size: sizeof *out. */
 PL_API void pl_engine_counters(const pl_engine *e, pl_counters *out,
                                size_t size);
-/* Writes the counters of the first n of the plan's devices to out[n], which may
- * be NULL. The host device comes last. `size` is sizeof *out. Returns the
+/* Writes the counters of the first n of the plan's devices to out[n]; `out` may
+ * be NULL. The host device is the last. `size` is sizeof *out. Returns the
  * number of devices. */
 PL_API int pl_engine_devices(const pl_engine *e, pl_device_counters *out, int n,
                              size_t size);
@@ -536,21 +563,23 @@ PL_API void pl_engine_cache(const pl_engine *e, pl_cache_counters *out,
 PL_API void pl_engine_traced(const pl_engine *e, pl_traced *out, size_t size);
 PL_API int64_t pl_engine_n_ctx(const pl_engine *e);
 
-/* Tokens for any sequences. Each token is appended to its sequence. The engine
- * splits the batch into steps. */
+/* A batch: tokens of any sequences. Each token is appended to its sequence. The
+ * engine splits the batch into steps. */
 typedef struct pl_batch {
     size_t size;
-    int64_t n; /* number of tokens; 0 has no effect */
+    int64_t n; /* number of tokens; a batch of 0 tokens does nothing */
     const int32_t *token;
-    const int32_t *seq; /* [n], 0 .. n_seq-1; NULL if all are of sequence 0 */
+    /* [n], sequences 0 .. n_seq-1 of the tokens; NULL if all are of sequence
+     * 0 */
+    const int32_t *seq;
     const uint8_t *wanted; /* [n], nonzero if the token's logits are wanted;
                               NULL for all */
     /* Result: [number wanted, n_vocab], the logits of the wanted tokens, in
      * order. May be NULL if none is wanted, or if hidden_out or norm_out is
      * given. */
     float *logits;
-    /* Input of a multi-token prediction block, [n, d_model] (see
-     * pl_model_d_model); NULL for other engines. */
+    /* Input, only for an engine of a multi-token prediction block: [n, d_model]
+     * (see pl_model_d_model). NULL for other engines. */
     const float *hidden;
     /* Result: [number wanted, d_model], the input of the last norm; NULL if not
      * wanted. Needs "result_hidden" in pl_options.keep. */
@@ -583,10 +612,11 @@ static inline void pl_batch_init(pl_batch *b)
 
 /* Decodes a batch. On failure (FULL: no cache slot left; BAD_FILE: a wanted
  * logit is NaN or infinite) no sequence has changed. An exception is a sequence
- * that cannot go back that far (pl_seq_trim): it keeps the tokens that were
- * decoded (pl_seq_length). Logits may have been written. `cancel` is polled
- * between steps; if *cancel is nonzero, the call ends with PL_CANCELLED and
- * sequences keep the tokens that were decoded. */
+ * that cannot be trimmed to its old length (pl_seq_trim): it keeps the tokens
+ * that were decoded (pl_seq_length). Logits may have been written.
+ *
+ * `cancel` is polled between steps. If *cancel is nonzero, the call ends with
+ * PL_CANCELLED, and sequences keep the tokens that were decoded. */
 PL_API pl_status pl_engine_decode(pl_engine *e, const pl_batch *b,
                                   const volatile int *cancel, pl_err *err);
 PL_API int64_t pl_seq_length(const pl_engine *e, int seq);
@@ -607,8 +637,9 @@ PL_API int64_t pl_seq_length(const pl_engine *e, int seq);
  * that length). */
 PL_API pl_status pl_seq_trim(pl_engine *e, int seq, int64_t n_keep,
                              int64_t *kept, pl_err *err);
-/* Makes dst a copy of src; full pages are shared. dst is emptied first, even if
- * the call then fails with FULL. A sequence may be copied to itself. */
+/* Makes sequence `dst` a copy of `src`. Full pages are shared, not copied.
+ * `dst` is emptied first, even if the call then fails with FULL. A sequence may
+ * be copied to itself. */
 PL_API pl_status pl_seq_copy(pl_engine *e, int dst, int src, pl_err *err);
 /* Starts an empty sequence with the longest cached prefix of token[0 .. n-1]
  * (pl_options.prefix_cache). *n_shared is its length: perhaps 0, never n,
@@ -633,28 +664,28 @@ PL_API pl_status pl_seq_share(pl_engine *e, int seq, const int32_t *token,
  * fail. Changes nothing. */
 PL_API int64_t pl_prefix_match_length(pl_engine *e, const int32_t *token,
                                       int64_t n);
-/* Tells the engine the tokens of a sequence whose state was restored; n must be
- * the sequence's length. The sequence's pages are then cached for others once
- * it is emptied. BAD_ARGUMENT: the sequence has another number of tokens, or
- * its tokens are known. */
+/* Sets the token ids of a sequence whose state was restored, because a state
+ * contains none. n must be the sequence's length. Once the sequence is emptied,
+ * its pages are then cached for pl_seq_share. BAD_ARGUMENT: the sequence has
+ * another number of tokens, or its tokens are known. */
 PL_API pl_status pl_seq_set_tokens(pl_engine *e, int seq, const int32_t *token,
                                    int64_t n, pl_err *err);
-/* Returns how many more tokens could be appended to a sequence now if none were
- * appended to others and unused cached pages were evicted; 0 if the sequence
- * does not exist. For seq -1 returns the number of tokens that fit in all free
- * pages of 64 tokens; space in the partly filled last pages of sequences is not
- * counted. */
+/* Returns the number of tokens that could be appended to a sequence now, if
+ * none were appended to others and unused cached pages were evicted; 0 if the
+ * sequence does not exist. For seq -1 returns the number of tokens that fit in
+ * all free pages of 64 tokens; space in the partly filled last pages of
+ * sequences is not counted. */
 PL_API int64_t pl_engine_free_tokens(const pl_engine *e, int seq);
 
 /* ---- state ------------------------------------------------------------- */
 
-/* A state is the cache content of sequences as a stream of bytes in logical
- * order. Saved under any devices, ranks, pages and steps, it can be restored
- * under any others. With the same ranks the continuation has the same bits as
- * without saving. With other ranks the earlier tokens keep the bits of the
- * engine that saved them, and later tokens have those of the new ranks. The
- * engine reports this through the `log` of its options, which is used until
- * pl_engine_free. Token ids are not included. */
+/* A state is the cache content of sequences as a stream of bytes, whose order
+ * does not depend on devices. Saved under any devices, ranks, pages and steps,
+ * it can be restored under any others. With the same ranks the continuation has
+ * the same bits as without saving. With other ranks the earlier tokens keep the
+ * bits of the engine that saved them, and later tokens have those of the new
+ * ranks. The engine reports this through the `log` of its options, which is
+ * used until pl_engine_free. Token ids are not included. */
 
 /* A callback that writes all n bytes; returns false on failure. */
 typedef bool pl_state_write_fn(void *user, const void *data, size_t n);
@@ -674,8 +705,8 @@ PL_API pl_status pl_engine_sum(pl_engine *e, const volatile int *cancel,
 /* Saves positions [first, first + n) of a sequence; n < 0 means all positions
  * from `first` to the end. seq -1 means all sequences; first must then be 0 and
  * n < 0. A range may end before the sequence does, but only at a length to
- * which pl_seq_trim could trim the sequence (else NOT_FOUND). Needs memory for
- * 64 positions of one layer. */
+ * which pl_seq_trim could trim the sequence (else NOT_FOUND). The call
+ * allocates memory for 64 positions of one layer's cache. */
 PL_API pl_status pl_state_save(pl_engine *e, int seq, int64_t first, int64_t n,
                                pl_state_write_fn *write, void *user,
                                pl_err *err);
@@ -702,7 +733,8 @@ PL_API pl_status pl_state_save_file(pl_engine *e, int seq, int64_t first,
                                     pl_err *err);
 
 enum {
-    /* convert values from another cache format, through F32 */
+    /* convert a state whose caches have another format, by way of F32; without
+     * this flag such a state is rejected */
     PL_STATE_CONVERT = 1,
 };
 
@@ -720,9 +752,9 @@ PL_API pl_status pl_state_restore(pl_engine *e, int seq, pl_state_read_fn *read,
 PL_API pl_status pl_state_restore_memory(pl_engine *e, int seq,
                                          const void *data, size_t bytes,
                                          unsigned flags, pl_err *err);
-/* Restores a state from a file. *note [*note_bytes] becomes the note that was
- * stored with the state, malloc'ed even if empty, or NULL on failure. If `note`
- * is NULL, the note is skipped. */
+/* Restores a state from a file. *note [*note_bytes] becomes the note that
+ * pl_state_save_file stored with the state, malloc'ed even if empty, or NULL on
+ * failure. If `note` is NULL, the note is skipped. */
 PL_API pl_status pl_state_restore_file(pl_engine *e, int seq, const char *path,
                                        unsigned flags, void **note,
                                        size_t *note_bytes, pl_err *err);
@@ -766,8 +798,9 @@ PL_API void pl_tokenizer_free(pl_tokenizer *t);
 PL_API int64_t pl_tokenizer_n_vocab(const pl_tokenizer *t);
 
 enum {
-    PL_ADD_SPECIAL = 1, /* add BOS and EOS if the tokenizer asks for them */
-    /* "<|im_end|>" in the text becomes its special token */
+    PL_ADD_SPECIAL = 1, /* add BOS and EOS if the model's file says so */
+    /* turn the name of a special token in the text, such as "<|im_end|>", into
+     * that token */
     PL_PARSE_SPECIAL = 2,
 };
 /* Converts text [len] to tokens. `text` may contain NUL and bytes that are not
@@ -776,8 +809,9 @@ enum {
 PL_API pl_status pl_tokenize(const pl_tokenizer *t, const char *text,
                              size_t len, int flags, int32_t **ids, int64_t *n,
                              pl_err *err);
-/* pl_tokenizer_adds_bos returns true if the tokenizer asks for a BOS token. The
- * others return the ids of BOS and EOS, or -1 if there is none. */
+/* pl_tokenizer_adds_bos returns true if the model's file says that texts begin
+ * with BOS. The others return the ids of BOS and EOS, or -1 if there is
+ * none. */
 PL_API bool pl_tokenizer_adds_bos(const pl_tokenizer *t);
 PL_API int32_t pl_tokenizer_bos(const pl_tokenizer *t);
 PL_API int32_t pl_tokenizer_eos(const pl_tokenizer *t);
@@ -789,10 +823,11 @@ PL_API bool pl_token_is_eog(const pl_tokenizer *t, int32_t id);
 PL_API size_t pl_token_bytes(const pl_tokenizer *t, int32_t id, char *buf,
                              size_t size);
 
-/* Special tokens with which code models mark the parts of a prompt that has a
- * gap to fill. Each precedes one part. In the order of the enum: the text
- * before the gap, the text after it, the gap itself, the project's name, a
- * file's name. pl_token_fim returns -1 if the model lacks the token. */
+/* Special tokens of code models for fill-in-the-middle: a prompt that has a
+ * gap, which the model fills. Each token precedes one part of the prompt. In
+ * the order of the enum: the text before the gap, the text after it, the gap
+ * itself, the project's name, a file's name. pl_token_fim returns -1 if the
+ * model lacks the token. */
 typedef enum pl_fim {
     PL_FIM_PREFIX,
     PL_FIM_SUFFIX,
@@ -810,9 +845,9 @@ PL_API pl_status pl_detokenizer_create(pl_detokenizer **out,
                                        const pl_tokenizer *t, bool special,
                                        pl_err *err);
 PL_API void pl_detokenizer_free(pl_detokenizer *d);
-/* Returns the text that became complete with this token. It is terminated,
- * valid until the next call, and may be empty, as it is for an id that does not
- * exist. */
+/* Returns the text that became complete with this token. The text is
+ * NUL-terminated, valid until the next call, and may be empty, as it is for an
+ * id that does not exist. */
 PL_API const char *pl_detokenize(pl_detokenizer *d, int32_t id);
 /* Returns the bytes held back as valid UTF-8, with replacement characters, and
  * resets the detokenizer for a new text. */
@@ -840,9 +875,9 @@ PL_API pl_status pl_template_create(pl_template **out, const char *text,
 PL_API pl_status pl_model_template(pl_template **out, const pl_model *m,
                                    const char *text, size_t len, pl_err *err);
 PL_API void pl_template_free(pl_template *t);
-/* Returns the text of the template, terminated and owned by `t`: if `tools`,
- * that of the separate template for conversations with tools. Returns NULL if
- * there is no such template. */
+/* Returns the text of the template, NUL-terminated and owned by `t`: if
+ * `tools`, that of the separate template for conversations with tools. Returns
+ * NULL if there is no such template. */
 PL_API const char *pl_template_text(const pl_template *t, bool tools);
 
 /* The input of a template, as JSON texts. */
@@ -857,14 +892,17 @@ typedef struct pl_conversation {
      * answer */
     bool no_generation_prompt;
     int64_t now; /* seconds since 1970, for dates; 0 for the current time */
-    /* Changes the conversation so that the template takes it, where it refuses
-     * it or drops a part: joins system messages, lets user and assistant take
-     * turns, sets ids of calls, completes tools, and so on. Contents must be
-     * texts, and reasoning is in the field reasoning_content of messages. The
-     * variables are those of llama.cpp's server: enable_thinking is true,
-     * date_string and datetime are today's date, bos_token and eos_token are
-     * empty if the file has none, and tools is undefined if there are none.
-     * Else the template gets exactly what is given, and None for no tools. */
+    /* Changes a conversation that the template rejects, or of which it drops a
+     * part, so that the template renders all of it: joins system messages, lets
+     * user and assistant take turns, sets ids of calls, completes tools, and so
+     * on. Contents must be texts, and reasoning is in the field
+     * reasoning_content of messages. The variables are those of llama.cpp's
+     * server: enable_thinking is true, date_string and datetime are today's
+     * date, bos_token and eos_token are empty if the file has none, and tools
+     * is undefined if there are none.
+     *
+     * If false, the template gets exactly what is given, and None for no
+     * tools. */
     bool adapt;
 } pl_conversation;
 
@@ -886,11 +924,12 @@ PL_API pl_status pl_template_render(const pl_template *t,
 /* ---- replies ----------------------------------------------------------- */
 
 /* Parses a model's output after a template's prompt, as it is generated, into
- * content, reasoning and tool calls. The markers are learned from the template.
- * If tools are declared, their calls are also found in other notations that
- * models use, and in reasoning that was not closed. Text with wrong markers is
- * content, never an error. The beginning of a call after another one, cut off
- * by the end of the text, is dropped. */
+ * content, reasoning and tool calls. The texts that mark these parts, the
+ * markers, are learned from the template. If tools are declared, their calls
+ * are also found in other notations that models use, and in reasoning that was
+ * not closed. Text with wrong markers is content, never an error. If the end of
+ * the text cuts off the beginning of a call after another call, that beginning
+ * is dropped. */
 typedef struct pl_reply pl_reply;
 
 typedef enum pl_reply_kind {
@@ -901,7 +940,8 @@ typedef enum pl_reply_kind {
     PL_REPLY_CALL_MORE, /* more of the last call's arguments */
 } pl_reply_kind;
 
-/* Texts are valid during the call; `text` is not terminated. */
+/* A part of a reply, passed to pl_reply_create's `part`. Texts are valid during
+ * that call; `text` is not terminated. */
 typedef struct pl_reply_part {
     pl_reply_kind kind;
     /* [len], the new text; for a call, its arguments as a JSON object */
@@ -914,10 +954,10 @@ typedef void pl_reply_fn(void *user, const pl_reply_part *part);
 
 /* Creates a parser. `t` is borrowed until pl_reply_free. `prompt` [len] is the
  * prompt that the model continues, which may end within reasoning; it is not
- * kept. `tools` are those of the conversation, whose schemas tell which
- * arguments are strings. With "[]" nothing is a call, so what looks like one is
- * content. NULL if they are not known. `part` is called with each new part and
- * may be NULL. */
+ * kept. `tools` is the conversation's list of tools, whose schemas tell which
+ * arguments are strings; NULL if it is not known. With "[]" nothing is a call,
+ * so what looks like one is content. `part` is called with each new part of the
+ * reply and may be NULL. */
 PL_API pl_status pl_reply_create(pl_reply **out, const pl_template *t,
                                  const char *prompt, size_t len,
                                  const char *tools, pl_reply_fn *part,
@@ -930,13 +970,13 @@ PL_API void pl_reply_free(pl_reply *r);
  * arguments. If these turn out not to be JSON or end too early, what was
  * reported remains a call. */
 PL_API void pl_reply_in_pieces(pl_reply *r);
-/* Allows a JSON document instead of calls (`content` of pl_template_calls).
+/* Allows a reply that is a JSON document (`content` of pl_template_calls).
  * Content that begins like a JSON document is content up to the document's end,
  * even if its strings contain markers. */
 PL_API void pl_reply_of_document(pl_reply *r);
-/* Makes reasoning a part of the content, as it was written, with its markers.
- * If the prompt ends with the marker that opens reasoning, the content begins
- * with it. Call this before text is added. */
+/* Makes reasoning a part of the content, as the model wrote it, with its
+ * markers. If the prompt ends with the marker that opens reasoning, the content
+ * begins with that marker. Call this before text is added. */
 PL_API void pl_reply_keep_reasoning(pl_reply *r);
 /* Adds generated text, in UTF-8, with its special tokens (from a pl_detokenizer
  * created with `special`). Text that may be the start of a marker is held back
@@ -976,9 +1016,9 @@ typedef enum pl_sampling_step {
     PL_STEP_TOP_N_SIGMA, /* keeps tokens near the best logit */
     PL_STEP_TOP_K,       /* keeps the k likeliest tokens */
     PL_STEP_TYPICAL,     /* keeps tokens of typical surprise */
-    PL_STEP_TOP_P,       /* keeps the likeliest, up to a total probability */
-    PL_STEP_MIN_P,       /* drops tokens far less likely than the best */
-    PL_STEP_XTC,         /* at random, removes the likeliest tokens */
+    PL_STEP_TOP_P, /* keeps the likeliest tokens, up to a total probability */
+    PL_STEP_MIN_P, /* drops tokens far less likely than the best */
+    PL_STEP_XTC,   /* at random, removes the likeliest tokens */
     PL_STEP_TEMPERATURE, /* temperature, fixed or depending on the entropy */
     PL_N_STEP
 } pl_sampling_step;
@@ -988,8 +1028,9 @@ typedef enum pl_sampling_step {
  * parentheses. */
 typedef struct pl_sampling {
     size_t size;
-    int penalty_last_n;   /* default 64; last tokens that penalties consider */
-    float repeat_penalty; /* default 1 = off */
+    /* number of last tokens that the three penalties consider; default 64 */
+    int penalty_last_n;
+    float repeat_penalty;                      /* default 1 = off */
     float frequency_penalty, presence_penalty; /* default 0 = off */
     int n_bias;
     const int32_t *bias_id;
@@ -1004,13 +1045,14 @@ typedef struct pl_sampling {
     /* Top-n-sigma: keeps tokens whose logit is at most this many standard
      * deviations below the best; 0 = off. */
     float top_n_sigma;
-    /* XTC: with the probability xtc_probability (0 = off), only the least
-     * likely of all tokens whose probability is at least xtc_threshold (0.1;
-     * above 0.5 = off) stays. */
+    /* XTC: with the probability xtc_probability (0 = off), removes all tokens
+     * whose probability is at least xtc_threshold (0.1; above 0.5 = off),
+     * except the least likely of them. */
     float xtc_probability, xtc_threshold;
-    /* The temperature varies between `temperature` - range (at least 0) and
-     * `temperature` + range; it rises with (entropy / greatest entropy) ^
-     * exponent. range 0 = off; the exponent's default is 1. */
+    /* Dynamic temperature: it varies between `temperature` - dynatemp_range (at
+     * least 0) and `temperature` + dynatemp_range. It rises with (entropy /
+     * greatest entropy) ^ dynatemp_exponent. A range of 0 = off; the exponent's
+     * default is 1. */
     float dynatemp_range, dynatemp_exponent;
 
     /* "Don't repeat yourself": if the last n tokens occurred before, the token
@@ -1024,8 +1066,8 @@ typedef struct pl_sampling {
     int dry_allowed_length, dry_last_n;
     int n_dry_breaker; /* at most 256 */
     const char *const *dry_breaker;
-    /* For the breakers, and for the tokens that the file says must never be
-     * generated (tokenizer.ggml.suppress_tokens); borrowed. */
+    /* Needed for the breakers, and for the tokens that the file says must never
+     * be generated (tokenizer.ggml.suppress_tokens). Borrowed. */
     const pl_tokenizer *tokenizer;
 
     /* Version of Mirostat (arXiv:2007.14966), 1 or 2; 0 = off. Its target
@@ -1036,8 +1078,8 @@ typedef struct pl_sampling {
 
     int n_step; /* length of step[]; 0 for all samplers */
     /* The samplers to apply, in order: values of enum pl_sampling_step, each at
-     * most once. Samplers that are not listed are off. The array is longer than
-     * needed now, for samplers of later versions. */
+     * most once. Samplers that are not listed are off. The 7 unused elements
+     * are reserved for samplers of later versions. */
     uint8_t step[PL_N_STEP + 7];
 } pl_sampling;
 
@@ -1069,7 +1111,7 @@ PL_API const char *pl_sampling_step_name(int step);
 PL_API pl_status pl_sampler_create(pl_sampler **out, const pl_sampling *s,
                                    int64_t n_vocab, pl_err *err);
 PL_API void pl_sampler_free(pl_sampler *s);
-/* Chooses from logits [n_vocab] and remembers the choice for penalties. Returns
+/* Chooses a token from logits [n_vocab] and remembers it for penalties. Returns
  * the token's id, or -1 if any logit is NaN or +inf, if all are -inf after
  * biases are added, if the grammar allows no token, or if logits is NULL.
  * pl_sampler_status returns the reason. */
@@ -1096,13 +1138,13 @@ typedef enum pl_grammar_form {
 } pl_grammar_form;
 
 /* Compiles a grammar from `text` [len], which is not kept. `t` is the tokenizer
- * of the tokens that it will constrain; it may be freed afterwards. `name` is
- * used for the grammar in messages; NULL for "grammar". PL_BAD_ARGUMENT: the
- * text has an error (the message gives line and column), is left-recursive or
- * too large, or the schema is invalid. PL_UNSUPPORTED: a schema is too complex,
- * or a regular expression has an unsupported construct. Messages about a schema
- * give the path in it. In GBNF, <[12]> and <text> are tokens of `t`, and
- * !<[12]> is any other one. */
+ * of the tokens that the grammar will constrain; it may be freed afterwards.
+ * `name` is used for the grammar in messages; NULL for "grammar".
+ * PL_BAD_ARGUMENT: the text has an error (the message gives line and column),
+ * is left-recursive or too large, or the schema is invalid. PL_UNSUPPORTED: a
+ * schema is too complex, or a regular expression has an unsupported construct.
+ * Messages about a schema give the path in it. In GBNF, <[12]> and <text> are
+ * tokens of `t`, and !<[12]> is any other token. */
 PL_API pl_status pl_grammar_create(pl_grammar **out, const pl_tokenizer *t,
                                    pl_grammar_form form, const char *text,
                                    size_t len, const char *name, pl_err *err);
@@ -1124,31 +1166,39 @@ PL_API pl_status pl_template_calls(const pl_template *t, const char *tools,
                                    const char *only, bool single,
                                    const char *content, char **gbnf,
                                    bool *reasons, pl_err *err);
-/* Returns what the grammar's schemas require and the grammar does not enforce,
- * a line each: the path, the keyword and the reason. "" if nothing. Valid until
- * the grammar is freed. */
+/* Lists what the grammar's schemas require but the grammar does not enforce, a
+ * line each: the path, the keyword and the reason. Returns "" if there is
+ * nothing. Valid until the grammar is freed. */
 PL_API const char *pl_grammar_notes(const pl_grammar *g);
-/* Frees a grammar. Samplers that use it must be freed before. */
+/* Frees a grammar. Free samplers that use it first. */
 PL_API void pl_grammar_free(pl_grammar *g);
 /* Makes pl_sample allow only tokens that continue a text of the grammar; other
  * tokens are excluded before biases and samplers. The text begins with the next
  * chosen token; tokens given to pl_sampler_accept are not part of it. A token
- * that ends a text (pl_token_is_eog) is allowed exactly if the text is
- * complete. `g` is borrowed until another is set; NULL allows any token. */
+ * that ends a generation (pl_token_is_eog) is allowed if and only if the text
+ * is complete. `g` is borrowed until another is set; NULL allows any token. */
 PL_API pl_status pl_sampler_set_grammar(pl_sampler *s, pl_grammar *g,
                                         pl_err *err);
-/* Computes in advance which tokens the grammar allows next; otherwise pl_sample
- * computes that. May be called on another thread while the engine computes, if
- * no other call uses the sampler at that time. A failure is reported by the
- * next pl_sample. */
+/* Takes `id` as if it had been sampled: remembers it, and the text of the
+ * grammar goes on with it. PL_NOT_FOUND: the grammar does not allow it here.
+ * Nothing has changed then. */
+PL_API pl_status pl_sampler_force(pl_sampler *s, int32_t id, pl_err *err);
+/* Excludes end-of-text tokens (pl_token_is_eog of `t`, borrowed for the call)
+ * from what pl_sample chooses, or allows them again if `t` is NULL. */
+PL_API pl_status pl_sampler_exclude_eog(pl_sampler *s, const pl_tokenizer *t,
+                                        pl_err *err);
+/* Computes which tokens the grammar allows next, in advance of the next
+ * pl_sample, which otherwise computes that. May be called on another thread
+ * while the engine computes, if no other call uses the sampler at that time. A
+ * failure is reported by the next pl_sample. */
 PL_API void pl_sampler_prepare(pl_sampler *s);
 
 /* ---- machine ----------------------------------------------------------- */
 
-/* Sets *all to the number of bytes of host memory that this process may use,
- * given the machine's memory and the limits of its cgroups. Sets *available to
- * the number that is available now. 0 means unknown. Planning fails if a plan
- * needs more than *available. Either pointer may be NULL. */
+/* Sets *all to the bytes of host memory that this process may use, which the
+ * machine's memory and its cgroups limit. Sets *available to the bytes that are
+ * available now. 0 means unknown. Planning fails if a plan needs more than
+ * *available. Either pointer may be NULL. */
 PL_API pl_status pl_host_memory(uint64_t *all, uint64_t *available,
                                 pl_err *err);
 /* Prints NUMA nodes, cores, total and available memory, instruction sets, and
@@ -1187,25 +1237,28 @@ PL_API pl_status pl_synth_size(const char *shape, const char *type,
                                uint64_t *bytes, pl_err *err);
 
 /* Peak rates of this machine's cores together, with one thread per core. A
- * multiply-add counts as two operations. Instruction names are valid as long as
- * the library is loaded. */
+ * multiply-add counts as two operations. The fields *_unit name the
+ * instructions used and are valid as long as the library is loaded. */
 typedef struct pl_limits {
     char cpu[128]; /* the processor's name */
     int n_threads;
-    double read_bytes_per_s; /* rate of reading memory that is in no cache */
-    /* number of arrays that each thread read at once for this figure; the best
-     * of 1, 2 and 4 */
+    /* rate of reading arrays larger than the processor's caches */
+    double read_bytes_per_s;
+    /* number of arrays that each thread read at the same time for
+     * read_bytes_per_s; the best of 1, 2 and 4 */
     int n_streams;
     double int8_ops_per_s; /* with vectors of 8-bit integers */
     const char *int8_unit;
-    double float_ops_per_s; /* vectors of float */
+    double float_ops_per_s; /* with vectors of floats */
     const char *float_unit;
-    double amx_ops_per_s;  /* with instructions on tiles of 8-bit integers; 0 if
-                              none */
-    double bf16_ops_per_s; /* vectors of BF16; 0 if none */
+    /* with instructions on tiles of 8-bit integers; 0 if the processor has
+     * none */
+    double amx_ops_per_s;
+    /* with vectors of BF16; 0 if the processor has no such instructions */
+    double bf16_ops_per_s;
 } pl_limits;
-/* Measures pl_limits with one thread per core. Uses 64 MiB of memory per core,
- * at least 1 GiB, but at most an eighth of the available memory. */
+/* A meter measures pl_limits with one thread per core. It uses 64 MiB of memory
+ * per core, at least 1 GiB, but at most an eighth of the available memory. */
 typedef struct pl_meter pl_meter;
 PL_API pl_status pl_meter_create(pl_meter **out, pl_err *err);
 PL_API void pl_meter_free(pl_meter *m);

@@ -15,20 +15,21 @@ extern "C" {
 
 /* ---- graphs ------------------------------------------------------------ */
 
-/* Maximum number of pools in a graph. Caches and states with the same retention
- * rule share a pool: caches of all tokens, caches of the last W tokens of each
- * sequence, or states. Pools are numbered in the order of first use. */
+/* Maximum number of pools in a graph. A pool has the cache slots of all caches
+ * and states with the same retention rule. The rules are: keep all tokens, keep
+ * the last W tokens of each sequence, or keep states. Pools are numbered in the
+ * order of first use. */
 enum { PL_MAX_POOL = 4 };
 
-/* The factor of a dimension that is known only when a graph is planned or a
- * step is executed. A dimension (pl_dim) has the size n times this factor;
- * PL_CONST is 1. */
+/* The factor of a dimension's size that is known only when a graph is planned
+ * or a step is executed. A dimension (pl_dim) has the size n times this factor;
+ * PL_CONST is the factor 1. */
 typedef enum pl_symbol {
     PL_CONST,
     PL_N_TOK, /* number of tokens of the step */
-    PL_N_OUT, /* number of tokens whose results are wanted */
-    /* Number of slots of pool 0, fixed when a plan is made. PL_N_SLOT + i is
-     * that of pool i. */
+    PL_N_OUT, /* number of the step's tokens whose results are wanted */
+    /* Number of cache or state slots of pool 0, fixed when a plan is made.
+     * PL_N_SLOT + i is that of pool i. */
     PL_N_SLOT,
 } pl_symbol;
 
@@ -114,7 +115,8 @@ typedef enum pl_role {
  * dimension's size. */
 typedef enum pl_layout_kind {
     PL_MIRRORED, /* every rank has all values */
-    PL_PARTIAL,  /* the value is the sum of the ranks' addends */
+    /* the value is the sum of addends, of which each rank has one */
+    PL_PARTIAL,
     PL_SPLIT,
 } pl_layout_kind;
 
@@ -125,19 +127,21 @@ typedef struct pl_interval {
 
 typedef struct pl_layout {
     pl_layout_kind kind;
-    int dim;                /* SPLIT only; 0 is the outermost */
-    int64_t period;         /* SPLIT only: sum of the lengths in run[] */
-    int n_run;              /* SPLIT only: number of intervals */
+    int dim; /* SPLIT only; 0 is the outermost */
+    /* SPLIT only: number of indices after which the intervals repeat, the sum
+     * of the lengths in run[] */
+    int64_t period;
+    int n_run;              /* SPLIT only: number of intervals in run[] */
     const pl_interval *run; /* [n_run] */
 } pl_layout;
 
 typedef struct pl_graph pl_graph; /* opaque */
 
 /* A tensor of a graph: its index, or -1 after an error. The functions that
- * change a graph are its builders. Builders accept -1 and return it, and the
- * graph keeps the first error, so a caller needs to test only pl_graph_check.
- * After an error, and if `g` is NULL, builders do nothing. Changing a graph
- * that an executor uses is an error. */
+ * change a graph are its builders. Builders accept -1 and return -1 then, and
+ * the graph keeps the first error, so a caller needs to test only
+ * pl_graph_check. After an error, and if `g` is NULL, builders do nothing.
+ * Changing a graph that an executor uses is an error. */
 typedef int32_t pl_tensor;
 
 /* The function that turns router logits into the scores of experts. */
@@ -154,8 +158,9 @@ typedef struct pl_rope {
     float base;       /* frequency base */
     float freq_scale; /* 1 / factor of linear or YaRN scaling; 0 means 1 */
     bool yarn;
-    float yarn_low, yarn_high; /* pair indices where YaRN's ramp begins, ends */
-    float mscale;              /* factor of cos and sin; 0 means 1 */
+    /* the first and the last pair index of YaRN's ramp */
+    float yarn_low, yarn_high;
+    float mscale; /* factor of the cosines and sines; 0 means 1 */
 } pl_rope;
 
 static inline void pl_rope_init(pl_rope *r)
@@ -180,8 +185,8 @@ PL_API void pl_layer(pl_graph *g, int layer);
  * PL_NUMERICS_EXACT. */
 PL_API void pl_set_numerics(pl_graph *g, pl_numerics numerics);
 
-/* Create leaves. Names are unique. An input is filled by the host before each
- * step (F32 or I32). A weight is loaded once. In a block format it needs two or
+/* Create leaves. Names are unique. The host fills an input before each step
+ * (F32 or I32). A weight is loaded once. In a block format it needs two or
  * three dimensions, the last a multiple of the block's size. A cache [slots,
  * n_head, d_head] holds keys, or values if `values`, for attention. The cache
  * holds the keys or values of all tokens, or, if window > 0, of the tokens in
@@ -330,17 +335,18 @@ typedef struct pl_op_part {
 } pl_op_part;
 
 /* An operand or the result in a kernel's call: the values that this device
- * holds, contiguous, the last dimension innermost. The size of a split
- * dimension counts only the indices that the device holds, and may be 0. */
+ * holds, contiguous in memory. In a split dimension, dim[] counts only the
+ * indices that the device holds, which may be none. */
 typedef struct pl_op_value {
-    /* float or int32_t; read-only for operands; NULL if the operand is
-     * absent */
+    /* [dim[0], ...] of float or int32_t; read-only for operands; NULL if the
+     * operand is absent */
     void *data;
     pl_format format; /* F32 or I32; F32 for the result */
     int n_dim;
-    int64_t dim[4];         /* sizes on this device in this step */
-    int split;              /* the split dimension, or -1 */
-    int n_part;             /* if split >= 0: number of ranges */
+    int64_t dim[4]; /* sizes on this device in this step */
+    int split;      /* the split dimension, or -1 */
+    /* number of ranges of the split dimension that this device holds */
+    int n_part;
     const pl_op_part *part; /* [n_part] */
 } pl_op_value;
 
@@ -349,7 +355,8 @@ typedef struct pl_op_call {
     pl_op_value out;
     int n_in;
     pl_op_value in[4];
-    int ith, nth; /* this thread, and the number of threads */
+    /* this thread's number, 0 .. nth-1, and the number of threads */
+    int ith, nth;
 } pl_op_call;
 
 /* Computes an op on this device. All nth threads of a device call it at once,
@@ -480,9 +487,9 @@ PL_API pl_status pl_tensor_set_async(pl_exec *x, pl_tensor t, const void *data,
                                      size_t offset, size_t bytes, pl_err *err);
 PL_API pl_status pl_exec_wait(pl_exec *x, pl_err *err);
 
-/* A strided view of a tensor. The value at index (i_0, i_1, ...) of the view is
- * value start + sum of i_d * stride[d] of the tensor, whose values are numbered
- * row by row. Strides may be 0 or negative. */
+/* A strided view of a tensor. The tensor's values are numbered row by row. The
+ * value at index (i_0, i_1, ...) of the view is the tensor's value number start
+ * + sum of i_d * stride[d]. Strides may be 0 or negative. */
 typedef struct pl_view {
     int n_dim; /* 1 to 4 */
     int64_t dim[4], stride[4];
@@ -492,18 +499,19 @@ typedef struct pl_view {
 /* Read and write the values of a view. `data` has them densely packed in the
  * view's order, in the tensor's format, or as F32 for block formats. Values of
  * block formats cannot be set. If a view contains a value several times, the
- * last one is set. */
+ * value that stands last in `data` is set. */
 PL_API pl_status pl_tensor_get_view(pl_exec *x, pl_tensor t, const pl_view *v,
                                     void *data, pl_err *err);
 PL_API pl_status pl_tensor_set_view(pl_exec *x, pl_tensor t, const pl_view *v,
                                     const void *data, pl_err *err);
 
-/* The tokens of a step, in order. Tokens of the same sequence are adjacent. */
+/* The tokens of a step, in the order of their rows. Tokens of the same sequence
+ * are adjacent. */
 typedef struct pl_step_tokens {
     size_t size;
     int64_t n_tok, n_out;
-    const int32_t *pos; /* [n_tok] positions in the sequences */
-    const int32_t *seq; /* [n_tok] sequences: rows of `pages` */
+    const int32_t *pos; /* [n_tok] position of each token in its sequence */
+    const int32_t *seq; /* [n_tok] sequence of each token: a row of `pages` */
     /* The page table of each pool, [n_seq, page_stride]. Entry i of a row is
      * the number of the page, of 64 slots, that holds positions 64 i .. 64 i +
      * 63 of the sequence. If the pool has a window, only entries of positions

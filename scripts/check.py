@@ -31,6 +31,7 @@ import prose
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 CODE_DIRS = ('include', 'src', 'cli', 'server', 'hub', 'tests', 'bench',
              'fuzz', 'examples')
+PUBLIC = ('include/pl.h', 'include/pl_graph.h', 'include/pl_receipt.h')
 AVX2 = ['-mavx2', '-mfma', '-mf16c']
 AVX512 = AVX2 + ['-mavx512f', '-mavx512bw', '-mavx512vl', '-mavx512dq',
                  '-mavx512vnni']
@@ -141,7 +142,7 @@ def check_layers(code):
             continue
         for n, line in enumerate(lines_of(path), 1):
             m = re.match(r'\s*#\s*include\s+"([^"]+)"', line)
-            if not m or m[1] in ('pl.h', 'pl_graph.h'):
+            if not m or 'include/' + m[1] in PUBLIC:
                 continue
             here = os.path.join(os.path.dirname(path), m[1])
             if os.path.isfile(here):
@@ -149,7 +150,8 @@ def check_layers(code):
             if part[0] == 'cli' and m[1].startswith(('server/', 'hub/')):
                 continue  # the command has both within
             if layer is None:
-                complain(path, n, f'"{m[1]}": {part[0]}/ sees only pl.h')
+                complain(path, n, f'"{m[1]}": {part[0]}/ sees only the '
+                         'public headers')
             elif m[1].split('/')[0] not in allowed[layer]:
                 complain(path, n, f'"{m[1]}": src/layers.txt does not allow '
                          f'{layer} to include it')
@@ -264,7 +266,7 @@ def check_versions():
 
 def check_symbols(build):
     public = set()
-    for header in ('include/pl.h', 'include/pl_graph.h'):
+    for header in PUBLIC:
         public |= set(re.findall(r'\bpl_\w+', '\n'.join(bare(header))))
     for name, flags in LIBRARIES.items():
         path = os.path.join(build, name)

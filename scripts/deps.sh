@@ -65,6 +65,7 @@ missing_of() {
     need libpcre2-dev pkg-config --exists libpcre2-8
     need libjansson-dev pkg-config --exists jansson
     need libhwloc-dev pkg-config --exists hwloc
+    need nettle-dev pkg-config --exists nettle
     need libmicrohttpd-dev pkg-config --exists libmicrohttpd
     need libcurl4-openssl-dev pkg-config --exists libcurl
     need libgnutls28-dev pkg-config --exists gnutls

@@ -365,15 +365,14 @@ static bool on_token(void *user, int32_t id, const float *logits)
 }
 
 /* Returns the next token to force, or -1 if the model may choose. Tokens are
- * forced to end reasoning at its limit (request.think_tokens), unless the
- * grammar also describes the reasoning. */
+ * forced to end reasoning at its limit (request.think_tokens). */
 static int32_t on_forced(void *user)
 {
     struct choice *c = user;
     const struct request *a = &c->of->request;
     const char *end = pl_reply_end_of_reasoning(c->reply);
-    bool over = a->limits_thinking && !c->of->reasons && end != NULL &&
-                c->n_thought >= a->think_tokens;
+    bool over =
+        a->limits_thinking && end != NULL && c->n_thought >= a->think_tokens;
 
     if (c->at_forced < c->n_forced)
         return c->forced[c->at_forced++];
@@ -442,6 +441,36 @@ static bool finish_text(struct choice *c, const struct task_report *report)
     return !c->broken;
 }
 
+static pl_receipt_end receipt_end(const struct choice *c,
+                                  const struct task_report *report)
+{
+    if (report->why == FINISH_EOG)
+        return PL_RECEIPT_EOG;
+    if (report->why == FINISH_LENGTH)
+        return report->n_written == c->of->request.max_tokens
+                   ? PL_RECEIPT_LENGTH
+                   : PL_RECEIPT_CONTEXT;
+    return c->stops.hit >= 0           ? PL_RECEIPT_STOP
+           : c->reply && is_written(c) ? PL_RECEIPT_MESSAGE
+                                       : PL_RECEIPT_OTHER;
+}
+
+/* Completes the receipt of a choice. Sets *json to its text, which the caller
+ * frees; NULL if there is none. */
+static bool write_receipt(const struct choice *c,
+                          const struct task_report *report, char **json)
+{
+    const struct request *a = &c->of->request;
+
+    *json = NULL;
+    return !report->receipt ||
+           (pl_receipt_set_end(report->receipt, receipt_end(c, report),
+                               a->max_tokens, a->stop, a->n_stop,
+                               NULL) == PL_OK &&
+            pl_receipt_write(report->receipt, a->receipt_flags, json, NULL) ==
+                PL_OK);
+}
+
 static bool send_end(struct choice *c, const struct task_report *report)
 {
     const struct generation *g = c->of;
@@ -452,13 +481,20 @@ static bool send_end(struct choice *c, const struct task_report *report)
                                .times = {report->prompt_s, report->written_s},
                                .load_s = g->load_s};
 
+    char *receipt;
+    bool done;
+
     end.full =
         report->why == FINISH_LENGTH && report->n_prompt + report->n_written >=
                                             pl_engine_n_ctx(g->service->engine);
     end.total_s = g->load_s + loop_now() - g->arrival_s;
     if (c->stops.hit >= 0)
         end.stop = g->request.stop[c->stops.hit];
-    return response_end(g->response, c->index, &end);
+    done = write_receipt(c, report, &receipt);
+    end.receipt = receipt;
+    done = done && response_end(g->response, c->index, &end);
+    free(receipt);
+    return done;
 }
 
 static void fail_all(struct generation *g, const struct api_error *why)
@@ -670,6 +706,7 @@ static bool make_task_params(struct generation *g, struct making *m,
         m->params[i].prompt = g->ids[p];
         m->params[i].n_prompt = n;
         m->params[i].grammar = g->grammar;
+        m->params[i].receipt = g->request.receipt;
         m->params[i].client = http_client(g->r);
         m->params[i].time_s = g->service->time_s;
         m->params[i].listener =
@@ -865,7 +902,7 @@ static bool has_role(const json_t *messages, size_t i, const char *role)
  * there is only one turn, or if out of memory. */
 static bool drop_turn(char **messages)
 {
-    json_t *all = json_loads(*messages, 0, NULL);
+    json_t *all = json_text_load(*messages, strlen(*messages), 0, NULL);
     size_t n = json_array_size(all), from = 0, to;
     char *text = NULL;
 
@@ -876,7 +913,7 @@ static bool drop_turn(char **messages)
     for (size_t i = from; i < to && to < n; i++)
         json_array_remove(all, from);
     if (to < n)
-        text = json_dumps(all, JSON_COMPACT);
+        text = json_text_dump(all, JSON_COMPACT);
     json_decref(all);
     if (!text)
         return false;
@@ -982,7 +1019,9 @@ void generation_start(struct service *v, struct http_request *r,
         .think_tokens = v->think_tokens,
         .seed = (uint64_t)time(NULL) ^ atomic_fetch_add(&v->n_response, 1)
                                            << 32,
-        .can = REQUEST_ALL,
+        .can = (REQUEST_GRAMMAR | REQUEST_SCHEMA | REQUEST_CALL |
+                ollama_traits(pl_template_text(v->form, false),
+                              pl_template_text(v->form, true))),
         .recall = response_store_get,
         .recall_user = &v->stored,
         .log = v->log,

@@ -74,6 +74,11 @@ size_t field_values(const char *text, size_t len)
 bool fields_read(struct fields *f, json_t **root, const char *body, size_t len,
                  struct api_error *why)
 {
+    /* what models see, with all digits */
+    static const char *const shown[] = {"messages",  "input",
+                                        "system",    "tools",
+                                        "functions", "chat_template_kwargs",
+                                        NULL};
     json_error_t e;
 
     *f = (struct fields){.why = why};
@@ -108,7 +113,7 @@ bool fields_read(struct fields *f, json_t **root, const char *body, size_t len,
         return api_error_set(why, 400, "invalid_json", NULL,
                              "the request body is not a JSON object; send one");
     f->in = *root;
-    return true;
+    return json_text_round(*root, shown) || api_error_set_memory(why);
 }
 
 bool fields_item(const struct fields *f, const char *name, const json_t *list,

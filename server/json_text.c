@@ -208,6 +208,10 @@ bool json_text_close(const char *s, size_t n, struct text *out)
 
 /* ---- JSON that jansson does not read ------------------------------------- */
 
+/* A character that stands for nothing in texts. A string of it and digits is an
+ * integer of more than 64 bits. */
+#define WIDE_MARK "\xef\xb7\x90"
+
 /* Makes a copy of a JSON text in which some parts are replaced. */
 struct respelled {
     const char *s; /* [n], the text */
@@ -260,7 +264,7 @@ static size_t pass_escape(struct respelled *r, size_t at)
 }
 
 /* Handles the number at r->s[at]: an integer that needs more than 64 bits
- * becomes a real. Returns the offset of the last byte of the number. */
+ * becomes a string. Returns the offset of the last byte of the number. */
 static size_t pass_number(struct respelled *r, size_t at)
 {
     const char *most =
@@ -275,7 +279,8 @@ static size_t pass_number(struct respelled *r, size_t at)
                strchr("+-.eE0123456789", r->s[end]))
             end++;
     } else if (n > 19 || (n == 19 && memcmp(r->s + first, most, 19) > 0)) {
-        respell(r, end, end, ".0");
+        respell(r, at, at, "\"" WIDE_MARK);
+        respell(r, end, end, "\"");
     }
     return end > at ? end - 1 : at;
 }
@@ -314,4 +319,78 @@ json_t *json_text_load(const char *s, size_t n, size_t flags, json_error_t *e)
         j = json_loadb(r.out.s, r.out.n, flags, e);
     text_free(&r.out);
     return j;
+}
+
+/* Returns the digits of such an integer, or NULL. */
+static const char *wide_digits(const json_t *j)
+{
+    const size_t mark = sizeof(WIDE_MARK) - 1;
+    const char *s = json_string_value(j);
+
+    return s != NULL && strncmp(s, WIDE_MARK, mark) == 0 && s[mark] != '\0' &&
+                   s[mark + strspn(s + mark, "-0123456789")] == '\0'
+               ? s + mark
+               : NULL;
+}
+
+bool json_text_round(json_t *j, const char *const *but)
+{
+    static const char *const none[] = {NULL};
+    const char *key, *digits;
+    json_t *v;
+    void *next;
+    size_t i;
+    bool ok = true;
+
+    json_array_foreach (j, i, v)
+        ok = ((digits = wide_digits(v)) != NULL
+                  ? json_array_set_new(j, i, json_real(strtod(digits, NULL))) ==
+                        0
+                  : json_text_round(v, none)) &&
+             ok;
+    json_object_foreach_safe(j, next, key, v)
+    {
+        for (i = 0; but[i] != NULL && strcmp(but[i], key) != 0;)
+            i++;
+        if (but[i] != NULL)
+            continue;
+        digits = wide_digits(v);
+        ok = (digits != NULL ? json_object_set_new(
+                                   j, key, json_real(strtod(digits, NULL))) == 0
+                             : json_text_round(v, none)) &&
+             ok;
+    }
+    return ok;
+}
+
+/* Makes integers of the strings of such in a JSON text. */
+static void unmark(char *s)
+{
+    static const char mark[] = "\"" WIDE_MARK;
+    char *to, *from, *at = strstr(s, mark);
+
+    for (to = from = at; at != NULL; at = strstr(from, mark)) {
+        const char *digits = at + sizeof(mark) - 1;
+        size_t n = strspn(digits, "-0123456789");
+        bool wide = n > 0 && digits[n] == '"';
+        size_t len = (size_t)(at - from) + (wide ? 0 : sizeof(mark) - 1);
+
+        memmove(to, from, len);
+        to += len;
+        if (wide)
+            memmove(to, digits, n);
+        to += wide ? n : 0;
+        from = at + sizeof(mark) - 1 + (wide ? n + 1 : 0);
+    }
+    if (from != NULL)
+        memmove(to, from, strlen(from) + 1);
+}
+
+char *json_text_dump(const json_t *j, size_t flags)
+{
+    char *s = json_dumps(j, flags);
+
+    if (s != NULL)
+        unmark(s);
+    return s;
 }

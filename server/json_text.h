@@ -42,9 +42,16 @@ bool utf8_end(struct utf8_tail *tail, struct text *out);
 bool json_text_close(const char *s, size_t n, struct text *out);
 
 /* Parses JSON as json_loadb does, but integers of more than 64 bits become
- * reals, and the escape of half a surrogate pair, which programs in JavaScript
- * write where they cut a text, becomes U+FFFD. `e` may be NULL. */
+ * strings with a mark, and the escape of half a surrogate
+ * pair, which programs in JavaScript write where they cut a text, becomes
+ * U+FFFD. `e` may be NULL. */
 json_t *json_text_load(const char *s, size_t n, size_t flags, json_error_t *e);
+/* Makes reals of such integers in a list or an object, but for its members
+ * whose names are in the list `but`. Returns false if out of memory. */
+bool json_text_round(json_t *j, const char *const *but);
+/* Returns the JSON text of `j`, malloc'ed, in which such integers are integers;
+ * NULL if out of memory. */
+char *json_text_dump(const json_t *j, size_t flags);
 
 /* Returns a NUL-terminated copy of s [n] as valid UTF-8, malloc'ed; NULL if out
  * of memory. */

@@ -62,6 +62,7 @@ static void task_free(struct task *w)
     if (!w)
         return;
     pl_sampler_free(w->sampler);
+    pl_receipt_free(w->receipt);
     free(w->text);
     free(w->saved);
     free(w);
@@ -87,6 +88,8 @@ void loop_finish_task(struct loop *l, struct task *w, enum task_finish why,
 
     if (err)
         r.err = *err;
+    r.receipt = w->receipt;
+    w->receipt = NULL;
     r.queue_s = began - w->arrival_s;
     r.prompt_s = first_token_s - began;
     r.written_s = now - first_token_s;
@@ -114,6 +117,7 @@ void loop_finish_task(struct loop *l, struct task *w, enum task_finish why,
     task_free(w); /* freed first, because `end` may release the grammar that the
                      sampler uses */
     j.end(j.user, &r);
+    pl_receipt_free(r.receipt);
 }
 
 static pl_status check_params(const struct loop *l,
@@ -398,20 +402,6 @@ static bool alloc_buffers(struct loop *l)
            (l->row || l->o.d_model == 0);
 }
 
-static bool find_eog_tokens(struct loop *l)
-{
-    int n = 0;
-
-    for (int64_t id = 0; id < l->n_vocab; id++)
-        l->n_end += pl_token_is_eog(l->t, (int32_t)id);
-    l->end = calloc((size_t)l->n_end + 1, sizeof *l->end);
-    l->end_logit = calloc((size_t)l->n_end + 1, sizeof *l->end_logit);
-    for (int64_t id = 0; id < l->n_vocab && l->end; id++)
-        if (pl_token_is_eog(l->t, (int32_t)id))
-            l->end[n++] = (int32_t)id;
-    return l->end && l->end_logit;
-}
-
 /* Initializes the locks. Timed waits use the monotonic clock, because the
  * real-time clock may be set while they wait. */
 static bool init_locks(struct loop *l)
@@ -450,7 +440,7 @@ pl_status loop_create(struct loop **out, pl_engine *e, const pl_tokenizer *t,
     if (l->o.chunk == 0)
         l->o.chunk = l->o.step / 4 > 32 ? l->o.step / 4 : 32;
     schedule_init(&l->schedule, l->o.step, l->o.chunk);
-    if (!alloc_buffers(l) || !find_eog_tokens(l)) {
+    if (!alloc_buffers(l)) {
         loop_free(l);
         return no_memory(err);
     }
@@ -506,8 +496,6 @@ void loop_free(struct loop *l)
     free(l->path);
     free(l->row);
     free(l->rows);
-    free(l->end);
-    free(l->end_logit);
     free(l);
 }
 

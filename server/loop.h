@@ -11,6 +11,8 @@
 
 #include "tiers.h"
 
+#include "pl_receipt.h"
+
 struct loop;
 
 double loop_now(void); /* monotonic clock, in seconds */
@@ -39,6 +41,8 @@ struct task_report {
     /* Numbers of tokens; n_cached: prompt tokens found in the cache, on the
      * devices or in a tier; n_written: generated tokens. */
     int64_t n_prompt, n_cached, n_written;
+    pl_receipt *receipt; /* of the output; freed after the callback; NULL if
+                            none was requested, or nothing was sampled */
     double queue_s, prompt_s, written_s;
 };
 
@@ -66,7 +70,7 @@ struct task_callbacks {
      * from the beginning. */
     bool (*grammar_applies)(void *user);
     /* Returns the token that must come next, or -1 if the next token is to be
-     * sampled. Must return -1 once the grammar applies. NULL if all tokens are
+     * sampled. A grammar that applies has precedence. NULL if all tokens are
      * sampled. */
     int32_t (*forced)(void *user);
     /* Returns the client's state. Called before every step, including while the
@@ -101,6 +105,7 @@ struct task_params {
      * Once a grammar applies, they are sampled as usual, because the grammar
      * may allow no other token. */
     bool ignore_end;
+    bool receipt;        /* the report has a receipt */
     bool no_cache;       /* compute the whole prompt, without cached prefixes */
     bool prompt_logits;  /* pass the logits of the prompt's tokens to the
                             listener; requires no_cache */

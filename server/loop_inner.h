@@ -23,6 +23,7 @@ struct task {
      * made of them */
     struct task_params params;
     pl_sampler *sampler;
+    pl_receipt *receipt; /* owned; records `sampler`; NULL if none */
     bool grammar_active; /* the sampler constrains tokens by params.grammar */
     enum task_state at;  /* guarded */
     enum client_state client_state;
@@ -75,10 +76,6 @@ struct loop {
     const pl_tokenizer *t; /* borrowed */
     struct loop_options o;
     int64_t n_ctx, n_vocab;
-    int32_t *end;     /* owned, [n_end]: the end-of-text tokens */
-    float *end_logit; /* owned, [n_end]: their logits, saved while they are
-                         masked */
-    int n_end;
 
     pthread_t thread;
     bool started;

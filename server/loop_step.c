@@ -416,36 +416,20 @@ static bool append_token(struct loop *l, struct task *w, int32_t id)
     return true;
 }
 
-/* Samples a token with the end-of-text tokens masked. Restores the logits
- * afterwards. */
-static int32_t sample_without_eog(const struct loop *l, struct task *w,
-                                  float *logits)
-{
-    int32_t id;
-
-    for (int i = 0; i < l->n_end; i++) {
-        l->end_logit[i] = logits[l->end[i]];
-        logits[l->end[i]] = -INFINITY;
-    }
-    id = pl_sample(w->sampler, logits);
-    for (int i = 0; i < l->n_end; i++) /* the listener gets the unmasked
-                                          logits */
-        logits[l->end[i]] = l->end_logit[i];
-    return id;
-}
-
 /* Returns the next token of a task, forced or sampled; -1 with *err set on
  * failure. End-of-text tokens are not sampled before the task's grammar
  * applies, nor if the task has ignore_end and no active grammar. */
-static int32_t sample_next(const struct loop *l, struct task *w, float *logits,
-                           pl_err *err)
+static int32_t sample_next(const struct loop *l, struct task *w,
+                           const float *logits, pl_err *err)
 {
     const struct task_callbacks *j = &w->params.listener;
-    int32_t id = j->forced ? j->forced(j->user) : -1;
+    const int32_t forced = j->forced ? j->forced(j->user) : -1;
+    bool is_endless;
+    int32_t id;
 
-    if (id >= 0) {
-        pl_sampler_accept(w->sampler, id);
-        return id;
+    if (forced >= 0 && !w->grammar_active) {
+        pl_sampler_accept(w->sampler, forced);
+        return forced;
     }
     if (w->params.grammar && !w->grammar_active &&
         (!j->grammar_applies || j->grammar_applies(j->user))) {
@@ -453,18 +437,36 @@ static int32_t sample_next(const struct loop *l, struct task *w, float *logits,
             return -1;
         w->grammar_active = true;
     }
-    if ((w->params.grammar || w->params.ignore_end) && !w->grammar_active)
-        id = sample_without_eog(l, w, logits);
-    else
-        id = pl_sample(w->sampler, logits);
+    if (forced >= 0) {
+        pl_status s = pl_sampler_force(w->sampler, forced, err);
+
+        if (s != PL_NOT_FOUND)
+            return s == PL_OK ? forced : -1;
+    }
+    is_endless =
+        (w->params.grammar || w->params.ignore_end) && !w->grammar_active;
+    if (pl_sampler_exclude_eog(w->sampler, is_endless ? l->t : NULL, err) !=
+        PL_OK)
+        return -1;
+    id = pl_sample(w->sampler, logits);
     if (id < 0)
         pl_sampler_status(w->sampler, err);
     return id;
 }
 
+/* Begins the receipt of a task before its first token. */
+static pl_status begin_receipt(const struct loop *l, struct task *w,
+                               pl_err *err)
+{
+    pl_status s =
+        pl_receipt_begin(&w->receipt, l->e, w->text, w->params.n_prompt, err);
+
+    return s == PL_OK ? pl_sampler_record(w->sampler, w->receipt, err) : s;
+}
+
 /* Samples the next token of a task and passes it to the listener. The task may
  * end and be freed. */
-static void emit_next_token(struct loop *l, struct task *w, float *logits)
+static void emit_next_token(struct loop *l, struct task *w, const float *logits)
 {
     pl_err err;
     int32_t id;
@@ -475,6 +477,11 @@ static void emit_next_token(struct loop *l, struct task *w, float *logits)
         if (w->params.keep)
             w->params.keep(w->params.listener.user, l->e, w->seq);
         loop_finish_task(l, w, FINISH_LENGTH, NULL);
+        return;
+    }
+    if (w->params.receipt && !w->receipt &&
+        begin_receipt(l, w, &err) != PL_OK) {
+        loop_finish_task(l, w, FINISH_ERROR, &err);
         return;
     }
     id = sample_next(l, w, logits, &err);

@@ -228,6 +228,13 @@ static const char *quant_of(const json_t *file)
     return name;
 }
 
+/* Sets the name, with a tag. */
+static void name_about(struct about *out, const char *name)
+{
+    snprintf(out->name, sizeof out->name, "%.240s%s", name,
+             strchr(name, ':') ? "" : ":latest");
+}
+
 /* Describes a model by its file. A file is read again only if it has changed.
  * The caller calls about_fini. */
 static void about_init(struct about *out, struct models *m, struct model *a)
@@ -237,8 +244,7 @@ static void about_init(struct about *out, struct models *m, struct model *a)
     const json_t *arch;
 
     *out = (struct about){.arch = "", .quant = "unknown"};
-    snprintf(out->name, sizeof out->name, "%.240s%s", a->about.name,
-             strchr(a->about.name, ':') ? "" : ":latest");
+    name_about(out, a->about.name);
     pthread_mutex_lock(&m->lock);
     snprintf(path, sizeof path, "%s",
              a->service && a->service->path ? a->service->path : a->about.path);
@@ -291,32 +297,29 @@ static void on_tags(void *models, struct http_request *r)
 
     models_scan(m);
     for (int i = 0; i < m->n; i++) {
+        struct model *a = &m->model[i];
         char modified[OLLAMA_TIME];
         struct about b;
 
-        if (m->model[i].hidden)
+        if (a->hidden)
             continue;
-        about_init(&b, m, &m->model[i]);
+        about_init(&b, m, a);
         ollama_time(modified, b.modified);
-        json_array_append_new(list, json_pack("{s:s, s:s, s:s, s:I, s:s, s:o}",
-                                              "name", b.name, "model", b.name,
-                                              "modified_at", modified, "size",
-                                              bytes_of(&b), "digest", b.digest,
-                                              "details", details_json(&b)));
+        for (int k = -1; k < a->about.n_alias; k++) {
+            if (k >= 0)
+                name_about(&b, a->about.alias[k]);
+            json_array_append_new(
+                list, json_pack("{s:s, s:s, s:s, s:I, s:s, s:o}", "name",
+                                b.name, "model", b.name, "modified_at",
+                                modified, "size", bytes_of(&b), "digest",
+                                b.digest, "details", details_json(&b)));
+        }
         about_fini(&b);
     }
     respond_json(r, json_pack("{s:o}", "models", list));
 }
 
 /* ---- /api/show ----------------------------------------------------------- */
-
-static bool has_word(const char *text, const char *const *words, size_t n)
-{
-    for (size_t i = 0; i < n; i++)
-        if (text && strstr(text, words[i]))
-            return true;
-    return false;
-}
 
 /* Returns true if the options of a model enable embeddings, or if it is loaded
  * and returns embeddings. */
@@ -332,24 +335,41 @@ static bool has_embeddings(struct models *m, const struct model *a)
     return has;
 }
 
+/* Copies the chat template of a model: that of the options if it is loaded,
+ * else that of its file. `tools`: the one for conversations with tools. NULL if
+ * there is none. */
+static char *form_of(struct models *m, const struct model *a,
+                     const json_t *file, bool tools)
+{
+    const char *text =
+        json_string_value(meta(file, tools ? "tokenizer.chat_template.tool_use"
+                                           : "tokenizer.chat_template"));
+    char *copy;
+
+    pthread_mutex_lock(&m->lock);
+    if (a->service && a->service->form)
+        text = pl_template_text(a->service->form, tools);
+    copy = text ? strdup(text) : NULL;
+    pthread_mutex_unlock(&m->lock);
+    return copy;
+}
+
 static json_t *capabilities(struct models *m, const struct model *a,
                             const json_t *file)
 {
-    static const char *const thinking[] = {
-        "enable_thinking", "reasoning_content", "<think>",
-        "[THINK]",         "reasoning_effort",  "thinking",
-    };
-    static const char *const tools[] = {"tools"};
-    const char *form = json_string_value(meta(file, "tokenizer.chat_template"));
+    char *form = form_of(m, a, file, false);
+    char *with_tools = form_of(m, a, file, true);
+    const unsigned traits = ollama_traits(form, with_tools);
     json_t *list = json_pack("[s]", "completion");
 
-    if (has_word(form, tools, 1) ||
-        meta(file, "tokenizer.chat_template.tool_use"))
+    free(form);
+    free(with_tools);
+    if (traits & REQUEST_TOOLS)
         json_array_append_new(list, json_string("tools"));
     if (meta(file, "tokenizer.ggml.fim_pre_token_id") ||
         meta(file, "tokenizer.ggml.prefix_token_id"))
         json_array_append_new(list, json_string("insert"));
-    if (has_word(form, thinking, sizeof thinking / sizeof *thinking))
+    if (traits & REQUEST_THINKING)
         json_array_append_new(list, json_string("thinking"));
     if (has_embeddings(m, a))
         json_array_append_new(list, json_string("embedding"));
@@ -397,7 +417,7 @@ static void on_show(void *models, struct http_request *r)
     struct about b;
     json_t *body;
     struct model *a = find(m, r, &f, &body, &why);
-    const char *form;
+    char *form;
 
     json_decref(body);
     if (!a) {
@@ -407,7 +427,7 @@ static void on_show(void *models, struct http_request *r)
     about_init(&b, m, a);
     ollama_time(modified, b.modified);
     name_parameters(m, a, parameters);
-    form = json_string_value(meta(b.file, "tokenizer.chat_template"));
+    form = form_of(m, a, b.file, false);
     respond_json(r,
                  json_pack("{s:o, s:s, s:s, s:o, s:o, s:o, s:s}", "modelfile",
                            json_sprintf("FROM %s\n", b.name), "parameters",
@@ -415,6 +435,7 @@ static void on_show(void *models, struct http_request *r)
                            details_json(&b), "model_info", model_info(b.file),
                            "capabilities", capabilities(m, a, b.file),
                            "modified_at", modified));
+    free(form);
     about_fini(&b);
 }
 

@@ -21,6 +21,10 @@ bool ollama_keep_alive(const struct fields *f, double *seconds);
  * prompt, or its list of messages, is empty. `chats`: it is one of
  * /api/chat. */
 bool ollama_is_empty(const struct fields *f, bool chats);
+/* Returns which of REQUEST_TOOLS and REQUEST_THINKING a template knows.
+ * `with_tools` is the template for conversations with tools. Both may be
+ * NULL. */
+unsigned ollama_traits(const char *form, const char *with_tools);
 /* Writes a time, in seconds since 1970, in the form of RFC 3339. */
 void ollama_time(char out[OLLAMA_TIME], double t);
 double ollama_now(void);

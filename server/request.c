@@ -68,10 +68,8 @@ static const struct {
     {TALKS | WRITES, "lora", 0, "LoRA adapters are"},
     {TALKS | WRITES, "grammar_lazy", 0, "lazy grammars are"},
     {TALKS | WRITES, "adaptive_target", -1, "adaptive sampling is"},
-    {TALKS, "functions", 0, "functions (use \"tools\" instead) are"},
     {TALKS, "audio", 0, "audio is"},
     {TALKS, "prediction", 0, "predicted outputs are"},
-    {TALKS, "web_search_options", 0, "web search is"},
     {WRITES, "suffix", 0, "text after the completion is"},
     {WRITES, "best_of", 1, "best-of sampling is"},
     {WRITES, "image_data", 0, "images are"},
@@ -105,8 +103,26 @@ static bool check_beyond(const struct request_reader *r)
     return true;
 }
 
+/* Rejects a request of Ollama's API if it needs what the template lacks, in
+ * Ollama's words, by which clients know it. */
+static bool check_traits(const struct request_reader *r)
+{
+    const struct request *a = r->a;
+    const char *model = a->model != NULL ? a->model : "the model";
+
+    if ((OLLAMA >> a->kind & 1) == 0)
+        return true;
+    if (a->tools != NULL && (r->rules->can & REQUEST_TOOLS) == 0)
+        return api_error_set(r->f.why, 400, "unsupported_value", "tools",
+                             "%.200s does not support tools", model);
+    if (a->think && (r->rules->can & REQUEST_THINKING) == 0)
+        return api_error_set(r->f.why, 400, "unsupported_value", "think",
+                             "\"%.200s\" does not support thinking", model);
+    return true;
+}
+
 /* Rejects the request if it needs a feature that the server does not support.
- * Only this function checks rules->can. */
+ * Only these functions check rules->can. */
 static bool check_needs(const struct request_reader *r)
 {
     const struct request *a = r->a;
@@ -135,7 +151,7 @@ static bool check_needs(const struct request_reader *r)
 bool request_dump(struct request_reader *r, const json_t *j, char **out)
 {
     free(*out);
-    *out = json_dumps(j, JSON_COMPACT | JSON_ENCODE_ANY);
+    *out = json_text_dump(j, JSON_COMPACT | JSON_ENCODE_ANY);
     return *out != NULL || api_error_set_memory(r->f.why);
 }
 
@@ -331,6 +347,7 @@ bool request_parse(struct request *a, enum request_kind kind, const char *body,
     log_passed(&r);
     text_free(&r.passed);
     a->kind = kind; /* request_read_ollama changes it */
+    ok = ok && check_traits(&r);
     json_decref(r.messages);
     json_decref(r.extra);
     if (!ok)

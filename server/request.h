@@ -31,7 +31,12 @@ enum request_need {
     REQUEST_GRAMMAR = 1, /* output that is constrained by a GBNF grammar */
     REQUEST_SCHEMA = 2,  /* output that is constrained by a JSON Schema */
     REQUEST_CALL = 4,    /* output that must call a tool */
-    REQUEST_ALL = REQUEST_GRAMMAR | REQUEST_SCHEMA | REQUEST_CALL,
+    /* Tools and reasoning, which Ollama's API rejects if the template knows
+     * nothing of them. */
+    REQUEST_TOOLS = 8,
+    REQUEST_THINKING = 16,
+    REQUEST_ALL = REQUEST_GRAMMAR | REQUEST_SCHEMA | REQUEST_CALL |
+                  REQUEST_TOOLS | REQUEST_THINKING,
 };
 
 enum request_reasoning {
@@ -143,22 +148,27 @@ struct request {
                             NULL */
     char format[64];     /* the field that has the schema or the grammar */
     bool must_call;      /* the answer must be a tool call */
+    bool think;          /* Ollama: the answer must begin with reasoning */
     const char *call;    /* name of the tool that must be called; NULL for
                             any */
+    bool functions;      /* tools are "functions", the older form, and the
+                            answer has a "function_call" */
     bool single_call;    /* at most one call (parallel_tool_calls) */
 
-    bool stream, usage; /* usage: a stream ends with a usage object */
-    bool progress;      /* a stream reports the progress of the prompt */
-    bool probs;         /* return the probability of each generated token */
-    int n_top;          /* number of alternatives of each token whose
+    bool stream, usage;     /* usage: a stream ends with a usage object */
+    bool progress;          /* a stream reports the progress of the prompt */
+    bool probs;             /* return the probability of each generated token */
+    int n_top;              /* number of alternatives of each token whose
                            probabilities are returned, at most
                            REQUEST_MAX_TOP */
-    bool prompt_probs;  /* the response also has the probabilities of the
+    bool prompt_probs;      /* the response also has the probabilities of the
                            prompt's tokens */
-    bool ids;           /* return the ids of generated tokens */
-    bool echo;          /* return the prompt before the generated text */
-    bool timings;       /* each event of a stream has the timings so far */
-    bool verbose;       /* the response has "__verbose" */
+    bool ids;               /* return the ids of generated tokens */
+    bool echo;              /* return the prompt before the generated text */
+    bool timings;           /* each event of a stream has the timings so far */
+    bool verbose;           /* the response has "__verbose" */
+    bool receipt;           /* the response has a receipt of each choice */
+    unsigned receipt_flags; /* PL_RECEIPT_* of these */
     enum request_reasoning reasoning;
     bool limits_thinking; /* reasoning ends after think_tokens tokens */
     int64_t think_tokens;

@@ -64,7 +64,7 @@ static bool is_reasoning(const json_t *part)
  * parts. */
 static bool add_json(const struct fields *f, const json_t *v, struct text *out)
 {
-    char *s = json_dumps(v, JSON_ENCODE_ANY);
+    char *s = json_text_dump(v, JSON_ENCODE_ANY);
     bool ok = (s != NULL && text_add(out, s, strlen(s))) ||
               api_error_set_memory(f->why);
 

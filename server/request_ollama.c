@@ -80,6 +80,32 @@ bool ollama_is_empty(const struct fields *f, bool chats)
                        json_string_length(field(f, "suffix")) == 0;
 }
 
+/* ---- traits of templates ------------------------------------------------- */
+
+static bool has_word(const char *text, const char *const *words, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (text != NULL && strstr(text, words[i]) != NULL)
+            return true;
+    return false;
+}
+
+unsigned ollama_traits(const char *form, const char *with_tools)
+{
+    static const char *const thinking[] = {
+        "enable_thinking", "reasoning_content", "<think>",
+        "[THINK]",         "reasoning_effort",  "thinking",
+    };
+    static const char *const tools[] = {"tools"};
+    unsigned out = 0;
+
+    if (with_tools != NULL || has_word(form, tools, 1))
+        out |= REQUEST_TOOLS;
+    if (has_word(form, thinking, sizeof(thinking) / sizeof(*thinking)))
+        out |= REQUEST_THINKING;
+    return out;
+}
+
 /* ---- fields -------------------------------------------------------------- */
 
 /* Sets a field of the new request and takes ownership of `value`. */
@@ -193,6 +219,7 @@ static bool rewrite_think(struct request_reader *r, json_t *to)
 
     if (v == NULL)
         return true;
+    r->a->think = !json_is_false(v);
     if (json_is_boolean(v))
         return request_set_thinking(r, json_is_true(v));
     if (s != NULL && is_in(s, levels, 3))

@@ -1,6 +1,8 @@
 /* Reads the fields that select which details are returned with the output. */
 #include "request_parse.h"
 
+#include "pl_receipt.h"
+
 /* Reads which token probabilities to return. "logprobs" is a number in
  * /v1/completions and /completion, and true or false in chats. */
 static bool read_probs(struct request_reader *r)
@@ -31,6 +33,30 @@ static bool read_probs(struct request_reader *r)
     return true;
 }
 
+/* Reads "receipt": true, or one of the forms of --receipt-form. */
+static bool read_receipt(struct request_reader *r)
+{
+    static const struct {
+        const char *name;
+        unsigned flags;
+    } forms[] = {{"brief", 0},
+                 {"full", PL_RECEIPT_FULL},
+                 {"hashes", PL_RECEIPT_NO_TOKENS}};
+    const json_t *j = field(&r->f, "receipt");
+    const char *form = json_is_true(j) ? forms[0].name : json_string_value(j);
+
+    for (size_t i = 0; form && i < sizeof forms / sizeof forms[0]; i++)
+        if (strcmp(form, forms[i].name) == 0) {
+            r->a->receipt = true;
+            r->a->receipt_flags = forms[i].flags;
+            return true;
+        }
+    return !j || json_is_null(j) || json_is_false(j) ||
+           api_error_set(r->f.why, 400, "invalid_value", "receipt",
+                         "receipt: must be true, \"full\", \"brief\" or "
+                         "\"hashes\"");
+}
+
 bool request_read_output(struct request_reader *r)
 {
     struct request *a = r->a;
@@ -40,7 +66,8 @@ bool request_read_output(struct request_reader *r)
     if (!field_bool(&r->f, "stream", &a->stream) ||
         !field_bool(&r->f, "timings_per_token", &a->timings) ||
         !field_bool(&r->f, "return_progress", &a->progress) ||
-        !field_bool(&r->f, "cache_prompt", &cache) || !request_read_format(r))
+        !field_bool(&r->f, "cache_prompt", &cache) || !read_receipt(r) ||
+        !request_read_format(r))
         return false;
     a->no_cache = !cache;
     if (a->kind == REQUEST_MESSAGES)

@@ -20,7 +20,8 @@ static pl_status no_memory(pl_err *err)
 static char *with_effort(const char *extra, const char *effort)
 {
     static const char *const names[] = {"reasoning_effort", "thinking_effort"};
-    json_t *all = json_loads(extra, 0, NULL);
+    json_t *all =
+        extra != NULL ? json_text_load(extra, strlen(extra), 0, NULL) : NULL;
     char *out;
 
     for (int i = 0; i < 2; i++)
@@ -28,7 +29,7 @@ static char *with_effort(const char *extra, const char *effort)
             json_object_set_new(all, names[i], json_string(effort));
         else
             json_object_del(all, names[i]);
-    out = all != NULL ? json_dumps(all, JSON_COMPACT) : NULL;
+    out = all != NULL ? json_text_dump(all, JSON_COMPACT) : NULL;
     json_decref(all);
     return out;
 }
@@ -88,7 +89,8 @@ static pl_status render(const struct request *a, const char *messages,
 static char *mark_end(const char *messages, const char *name,
                       char end[static 32])
 {
-    json_t *all = json_loads(messages, 0, NULL), *last, *text;
+    json_t *all = json_text_load(messages, strlen(messages), 0, NULL);
+    json_t *last, *text;
     uint64_t n = 7081542936;
     char *marked = NULL;
 
@@ -101,7 +103,7 @@ static char *mark_end(const char *messages, const char *name,
     text = json_sprintf("%s%s", json_string_value(json_object_get(last, name)),
                         end);
     if (json_object_set_new(last, name, text) == 0)
-        marked = json_dumps(all, 0);
+        marked = json_text_dump(all, 0);
     json_decref(all);
     return marked;
 }

@@ -1,6 +1,7 @@
 /* Reads the tools and "tool_choice" of each protocol. Tools are converted to
  * the form that templates expect: {"type": "function", "function": {"name",
- * "description", "parameters"}}. */
+ * "description", "parameters"}}. The older "functions" and "function_call" of
+ * chats are read as tools, too. */
 #include "request_parse.h"
 
 /* Reads the name, description and parameters of a function from `f`, and
@@ -49,6 +50,12 @@ static bool read_tool(struct request_reader *r, const json_t *given, size_t i,
     return read_function(
         r, &tool, field(&tool, "input_schema") ? "input_schema" : "parameters",
         list);
+}
+
+/* Returns the field that says what to call. */
+static const char *choice_field(const struct request_reader *r)
+{
+    return r->a->functions ? "function_call" : "tool_choice";
 }
 
 /* Returns the name of a tool. The name is a field of the tool, or of its object
@@ -112,8 +119,13 @@ static bool read_choice_object(struct request_reader *r, json_t *tools,
     struct fields choice, inner;
     int type = 0;
 
-    if (!fields_within(&r->f, "tool_choice", &choice) ||
-        !field_need(&choice, "type") ||
+    if (!fields_within(&r->f, choice_field(r), &choice))
+        return false;
+    a->must_call = a->functions;
+    if (a->functions)
+        return field_need(&choice, "name") &&
+               field_text(&choice, "name", &a->call);
+    if (!field_need(&choice, "type") ||
         !field_choice(&choice, "type", types, 6, &type) ||
         !field_bool(&choice, "disable_parallel_tool_use", &a->single_call))
         return false;
@@ -135,49 +147,69 @@ static bool read_choice(struct request_reader *r, json_t *tools, bool *none)
 {
     static const char *const words[] = {"auto", "none", "required", "any"};
     struct request *a = r->a;
+    const char *name = choice_field(r);
     bool parallel = true;
     int word = 0;
 
     if (!field_bool(&r->f, "parallel_tool_calls", &parallel))
         return false;
-    a->single_call = !parallel;
-    if (json_is_object(field(&r->f, "tool_choice"))) {
+    a->single_call = !parallel || a->functions;
+    if (json_is_object(field(&r->f, name))) {
         if (!read_choice_object(r, tools, none))
             return false;
     } else {
-        if (!field_choice(&r->f, "tool_choice", words, 4, &word))
+        if (!field_choice(&r->f, name, words, 4, &word))
             return false;
         *none = word == 1;
         a->must_call = word >= 2;
     }
     if (a->must_call && json_array_size(tools) == 0)
         return api_error_set(
-            r->f.why, 400, "invalid_value", "tool_choice",
-            "tool_choice: a call is required, but the request has no tools; "
-            "add tools, or set tool_choice to \"auto\"");
+            r->f.why, 400, "invalid_value", name,
+            "%s: a call is required, but the request has no tools; add tools, "
+            "or set %s to \"auto\"",
+            name, name);
     if (a->must_call && a->grammar != NULL)
         return api_error_set(
-            r->f.why, 400, "invalid_value", "tool_choice",
-            "tool_choice: a required call cannot be combined with %s; leave %s "
-            "out, or set tool_choice to \"auto\" or \"none\"",
-            r->a->format, r->a->format);
+            r->f.why, 400, "invalid_value", name,
+            "%s: a required call cannot be combined with %s; leave %s out, or "
+            "set %s to \"auto\" or \"none\"",
+            name, r->a->format, r->a->format, name);
     if (a->call != NULL && !has_tool(tools, a->call))
-        return api_error_set(r->f.why, 400, "invalid_value", "tool_choice",
-                             "tool_choice: function \"%.100s\" is not in "
-                             "tools; add it, or name one of them",
-                             a->call);
+        return api_error_set(r->f.why, 400, "invalid_value", name,
+                             "%s: function \"%.100s\" is not in %s; add it, or "
+                             "name one of them",
+                             name, a->call,
+                             a->functions ? "functions" : "tools");
     return true;
+}
+
+/* Reads an item of "functions", the older form of tools. */
+static bool read_old(struct request_reader *r, const json_t *given, size_t i,
+                     json_t *list)
+{
+    struct fields f;
+
+    return fields_item(&r->f, "functions", given, i, &f) &&
+           read_function(r, &f, "parameters", list);
 }
 
 bool request_read_tools(struct request_reader *r)
 {
+    const bool chat = r->a->kind == REQUEST_CHAT;
     const json_t *given = NULL;
     json_t *list = json_array();
     bool ok = list != NULL || api_error_set_memory(r->f.why), none = false;
 
-    ok = ok && field_list(&r->f, "tools", &given);
+    r->a->functions = chat && field(&r->f, "tools") == NULL &&
+                      field(&r->f, "functions") != NULL;
+    ok = ok &&
+         field_list(&r->f, r->a->functions ? "functions" : "tools", &given);
+    if (ok && chat && field(&r->f, "web_search_options") != NULL)
+        ok = request_pass_over(r, "web_search");
     for (size_t i = 0; ok && i < json_array_size(given); i++)
-        ok = read_tool(r, given, i, list);
+        ok = r->a->functions ? read_old(r, given, i, list)
+                             : read_tool(r, given, i, list);
     ok = ok && read_choice(r, list, &none);
     if (ok && !none && json_array_size(list) > 0)
         ok = request_dump(r, list, &r->a->tools);

@@ -77,6 +77,7 @@ static void choice_fini(struct response_choice *c)
     json_decref(c->ids);
     json_decref(c->prompt_ids);
     json_decref(c->offsets);
+    json_decref(c->receipt);
 }
 
 void response_free(struct response *w)
@@ -120,7 +121,7 @@ static bool write_all(struct response *w, const char *s, size_t n)
 
 bool response_send_event(struct response *w, const char *name, json_t *j)
 {
-    char *s = json_dumps(j, JSON_COMPACT | JSON_REAL_PRECISION(10));
+    char *s = json_text_dump(j, JSON_COMPACT | JSON_REAL_PRECISION(10));
     struct text t = {0};
 
     json_decref(j);
@@ -146,6 +147,31 @@ bool response_send_done(struct response *w)
     return !w->failed && write_all(w, done, sizeof(done) - 1);
 }
 
+/* Adds the receipts of all choices to the body. A body that is a list has an
+ * object for each choice. */
+static void add_receipts(const struct response *w, json_t **body)
+{
+    json_t *all;
+
+    if (w->choice[0].receipt == NULL || *body == NULL)
+        return;
+    for (int i = 0; json_is_array(*body) && i < w->n; i++)
+        json_object_set_new(
+            json_array_get(*body, (size_t)i), "plait",
+            json_pack("{s:O}", "receipt", w->choice[i].receipt));
+    if (json_is_array(*body))
+        return;
+    if (w->n == 1) {
+        response_put(body, "plait",
+                     json_pack("{s:O}", "receipt", w->choice[0].receipt));
+        return;
+    }
+    all = json_array();
+    for (int i = 0; i < w->n; i++)
+        response_add(&all, json_incref(w->choice[i].receipt));
+    response_put(body, "plait", json_pack("{s:o}", "receipts", all));
+}
+
 /* Ends the response after all choices have ended: writes the end of the stream,
  * or the body. */
 static bool finish(struct response *w)
@@ -157,7 +183,8 @@ static bool finish(struct response *w)
     if (w->streamed)
         return w->protocol->over == NULL || w->protocol->over(w);
     j = w->protocol->whole(w);
-    s = json_dumps(j, JSON_COMPACT | JSON_REAL_PRECISION(10));
+    add_receipts(w, &j);
+    s = json_text_dump(j, JSON_COMPACT | JSON_REAL_PRECISION(10));
     json_decref(j);
     w->failed = w->failed || s == NULL || !write_all(w, s, strlen(s));
     free(s);
@@ -528,10 +555,19 @@ bool response_end(struct response *w, int choice,
     if (end->stop != NULL)
         w->failed = !text_add(&c->stop, end->stop, strlen(end->stop));
     c->end.stop = c->stop.s;
+    c->end.receipt = NULL;
+    if (end->receipt != NULL)
+        c->receipt = json_loads(end->receipt, 0, NULL);
+    w->failed |= end->receipt != NULL && c->receipt == NULL;
     if (!begin(w, c) || !repeat_thoughts(w, c) || !end_block(w, c))
         return false;
     c->ended = true;
-    if (w->streamed && w->protocol->end != NULL)
+    if (w->streamed && c->receipt != NULL)
+        w->failed = w->failed || !w->protocol->receipt(
+                                     w, c,
+                                     json_pack("{s:O, s:i}", "receipt",
+                                               c->receipt, "index", c->index));
+    if (w->streamed && !w->failed && w->protocol->end != NULL)
         w->failed = !w->protocol->end(w, c);
     if (++w->n_ended == w->n && !w->failed)
         return finish(w);

@@ -70,7 +70,8 @@ struct response_end {
     /* Seconds from the request's arrival: load_s until its model was loaded,
      * total_s until its end. */
     double load_s, total_s;
-    bool full; /* the output ended because the context is full */
+    bool full;           /* the output ended because the context is full */
+    const char *receipt; /* of the choice, as JSON; NULL if none */
 };
 
 /* Creates a response, which borrows `a` until response_free. Errors: NO_MEMORY.

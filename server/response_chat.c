@@ -59,10 +59,13 @@ static bool text(struct response *w, struct response_choice *c, const char *s,
                           : "content";
 
     json_t *delta =
-        response_last(c)->kind == PL_REPLY_CALL
-            ? json_pack("{s:[{s:i, s:{s:o}}]}", "tool_calls", "index", n,
-                        "function", "arguments", json_text(s, len))
-            : json_pack("{s:o}", key, json_text(s, len));
+        response_last(c)->kind != PL_REPLY_CALL
+            ? json_pack("{s:o}", key, json_text(s, len))
+        : w->a->functions
+            ? json_pack("{s:{s:o}}", "function_call", "arguments",
+                        json_text(s, len))
+            : json_pack("{s:[{s:i, s:{s:o}}]}", "tool_calls", "index", n,
+                        "function", "arguments", json_text(s, len));
 
     return send_chunk(w, c, chunk(w, c, delta, NULL));
 }
@@ -82,25 +85,52 @@ static json_t *call_json(const struct response_block *b, int index)
     return j;
 }
 
-static bool call(struct response *w, struct response_choice *c, int n)
+/* Puts calls into the message or delta *to, as the request wants them. Takes
+ * ownership of `list`. */
+static void put_calls(const struct response *w, json_t **to, json_t *list)
 {
-    return send_chunk(w, c,
-                      chunk(w, c,
-                            json_pack("{s:[o]}", "tool_calls",
-                                      call_json(response_last(c), n)),
-                            NULL));
+    if (!w->a->functions) {
+        response_put(to, "tool_calls", list);
+        return;
+    }
+    response_put(
+        to, "function_call",
+        json_incref(json_object_get(json_array_get(list, 0), "function")));
+    json_decref(list);
 }
 
-static const char *finish_of(const struct response_choice *c)
+static bool call(struct response *w, struct response_choice *c, int n)
 {
-    return c->end.why == RESPONSE_LENGTH          ? "length"
-           : response_count(c, PL_REPLY_CALL) > 0 ? "tool_calls"
-                                                  : "stop";
+    json_t *delta = json_object();
+
+    put_calls(w, &delta, json_pack("[o]", call_json(response_last(c), n)));
+    return send_chunk(w, c, chunk(w, c, delta, NULL));
+}
+
+static const char *finish_of(const struct response *w,
+                             const struct response_choice *c)
+{
+    return c->end.why == RESPONSE_LENGTH           ? "length"
+           : response_count(c, PL_REPLY_CALL) == 0 ? "stop"
+           : w->a->functions                       ? "function_call"
+                                                   : "tool_calls";
+}
+
+static bool receipt(struct response *w, struct response_choice *c,
+                    json_t *plait)
+{
+    (void)c;
+    return response_send_event(
+        w, NULL,
+        json_pack("{s:[], s:I, s:s, s:s, s:s, s:o}", "choices", "created",
+                  (json_int_t)w->about.created, "id", w->id, "model",
+                  w->about.model, "object", "chat.completion.chunk", "plait",
+                  plait));
 }
 
 static bool end(struct response *w, struct response_choice *c)
 {
-    json_t *j = chunk(w, c, json_object(), finish_of(c));
+    json_t *j = chunk(w, c, json_object(), finish_of(w, c));
 
     response_put(&j, "timings", response_timings(w, c));
     response_add_verbose(w, c, &j);
@@ -128,7 +158,8 @@ static bool fail(struct response *w, const struct api_error *why)
            response_send_done(w);
 }
 
-static json_t *message_of(const struct response_choice *c)
+static json_t *message_of(const struct response *w,
+                          const struct response_choice *c)
 {
     bool calls = response_count(c, PL_REPLY_CALL) > 0;
     bool says = response_count(c, PL_REPLY_CONTENT) > 0 || !calls;
@@ -144,7 +175,7 @@ static json_t *message_of(const struct response_choice *c)
         if (c->block[i].kind == PL_REPLY_CALL)
             response_add(&list, call_json(&c->block[i], -1));
     if (calls)
-        response_put(&m, "tool_calls", list);
+        put_calls(w, &m, list);
     return m;
 }
 
@@ -160,8 +191,8 @@ static json_t *whole(const struct response *w)
 
         response_add(&choices,
                      json_pack("{s:s, s:i, s:o, s:o}", "finish_reason",
-                               finish_of(c), "index", i, "message",
-                               message_of(c), "logprobs", probs));
+                               finish_of(w, c), "index", i, "message",
+                               message_of(w, c), "logprobs", probs));
     }
     j = json_pack("{s:o, s:I, s:s, s:s, s:s, s:s, s:o, s:o}", "choices",
                   choices, "created", (json_int_t)w->about.created, "id", w->id,
@@ -178,6 +209,7 @@ const struct response_protocol protocol_chat = {
     .begin = begin,
     .text = text,
     .call = call,
+    .receipt = receipt,
     .end = end,
     .over = over,
     .fail = fail,

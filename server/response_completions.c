@@ -116,6 +116,16 @@ static bool call(struct response *w, struct response_choice *c, int n)
     return true;
 }
 
+static bool receipt(struct response *w, struct response_choice *c,
+                    json_t *plait)
+{
+    json_t *j = around(w, json_array());
+
+    (void)c;
+    response_put(&j, "plait", plait);
+    return response_send_event(w, NULL, j);
+}
+
 static bool end(struct response *w, struct response_choice *c)
 {
     json_t *j = chunk(w, c, json_string(""), finish_of(c));
@@ -168,6 +178,7 @@ const struct response_protocol protocol_completions = {
     .progress = progress,
     .text = text,
     .call = call,
+    .receipt = receipt,
     .end = end,
     .over = over,
     .fail = fail,

@@ -36,6 +36,7 @@ struct response_choice {
     int64_t n_done; /* number of prompt tokens that are computed or cached so
                        far */
     bool begun, ended;
+    json_t *receipt;         /* owned; NULL if none */
     struct response_end end; /* end.stop points to `stop` below, or is NULL */
     struct text prompt, stop;
 };
@@ -77,6 +78,10 @@ struct response_protocol {
     /* Called when the last block is complete: before the next block begins, or
      * before the end of the choice. */
     bool (*block_end)(struct response *w, struct response_choice *c);
+    /* Sends an event with the field "plait", which has the receipt of the
+     * choice. Called before `end`. Takes ownership of `plait`. */
+    bool (*receipt)(struct response *w, struct response_choice *c,
+                    json_t *plait);
     bool (*end)(struct response *w, struct response_choice *c);
     bool (*over)(struct response *w); /* called when all choices have ended */
     bool (*fail)(struct response *w, const struct api_error *why);

@@ -183,6 +183,15 @@ static bool call(struct response *w, struct response_choice *c, int n)
     return true;
 }
 
+static bool receipt(struct response *w, struct response_choice *c,
+                    json_t *plait)
+{
+    json_t *j = piece(w, c, json_string(""));
+
+    response_put(&j, "plait", plait);
+    return response_send_event(w, NULL, j);
+}
+
 static bool end(struct response *w, struct response_choice *c)
 {
     return response_send_event(w, NULL,
@@ -219,6 +228,7 @@ const struct response_protocol protocol_llama = {
     .progress = progress,
     .text = text,
     .call = call,
+    .receipt = receipt,
     .end = end,
     .fail = fail,
     .whole = whole,

@@ -116,6 +116,15 @@ static bool block_end(struct response *w, struct response_choice *c)
                                          c->n_block - 1));
 }
 
+static bool receipt(struct response *w, struct response_choice *c,
+                    json_t *plait)
+{
+    (void)c;
+    return response_send_event(
+        w, "plait.receipt",
+        json_pack("{s:s, s:o}", "type", "plait.receipt", "plait", plait));
+}
+
 static bool end(struct response *w, struct response_choice *c)
 {
     return response_send_event(
@@ -150,6 +159,7 @@ const struct response_protocol protocol_messages = {
     .text = text,
     .call = call,
     .block_end = block_end,
+    .receipt = receipt,
     .end = end,
     .fail = fail,
     .whole = whole,

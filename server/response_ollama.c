@@ -56,7 +56,7 @@ char *ollama_empty_body(bool chats, const char *model, const char *why)
 
     response_put(&j, "done", json_true());
     response_put(&j, "done_reason", json_string(why));
-    body = json_dumps(j, JSON_COMPACT);
+    body = json_text_dump(j, JSON_COMPACT);
     json_decref(j);
     return body;
 }
@@ -168,6 +168,15 @@ static bool block_end(struct response *w, struct response_choice *c)
                                piece(w, c, json_string(""), NULL, calls));
 }
 
+static bool receipt(struct response *w, struct response_choice *c,
+                    json_t *plait)
+{
+    json_t *j = piece(w, c, json_string(""), NULL, NULL);
+
+    response_put(&j, "plait", plait);
+    return response_send_event(w, NULL, j);
+}
+
 static bool end(struct response *w, struct response_choice *c)
 {
     json_t *j = piece(w, c, json_string(""), NULL, NULL);
@@ -214,6 +223,7 @@ const struct response_protocol protocol_ollama = {
     .text = text,
     .call = call,
     .block_end = block_end,
+    .receipt = receipt,
     .end = end,
     .fail = fail,
     .whole = whole,

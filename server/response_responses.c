@@ -296,6 +296,13 @@ static void keep(const struct response *w)
     json_decref(items);
 }
 
+static bool receipt(struct response *w, struct response_choice *c,
+                    json_t *plait)
+{
+    (void)c;
+    return event(w, "plait.receipt", json_pack("{s:o}", "plait", plait));
+}
+
 static bool end(struct response *w, struct response_choice *c)
 {
     json_t *j = json_pack("{s:o}", "response", response(w, status_of(c), NULL));
@@ -326,6 +333,7 @@ const struct response_protocol protocol_responses = {
     .text = text,
     .call = call,
     .block_end = block_end,
+    .receipt = receipt,
     .end = end,
     .fail = fail,
     .whole = whole,

@@ -23,12 +23,12 @@ static const char *const that_read[] = {
     "-m",         "-f",           "-bf",     "--tokens",
     "--template", "--messages",   "--tools", "--grammar-file",
     "-jf",        "--state-load", "-sysf",   NULL};
-static const char *const that_write[] = {"-o", "--svg", "--state-save",
-                                         "--trace", NULL};
+static const char *const that_write[] = {"-o",      "--svg",     "--state-save",
+                                         "--trace", "--receipt", NULL};
 /* serve writes no file that an option names; test_server_slots.c has slots. */
 static const char *const commands[] = {
-    "run",    "plan",     "inspect", "devices", "perplexity",
-    "logits", "tokenize", "render",  "bench",   "synth"};
+    "run",      "plan",   "inspect", "devices", "perplexity", "logits",
+    "tokenize", "render", "bench",   "synth",   "verify"};
 enum { N_COMMAND = sizeof commands / sizeof commands[0], MOST = 16 };
 
 struct used {

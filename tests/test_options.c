@@ -33,7 +33,8 @@ TEST(options_stand_under_headings_of_all_their_commands)
         if (i == n_option_row || row->set == NULL) {
             if (heading != NULL && below != heading->commands)
                 fail_msg("\"%s\" is of commands %x, its rows are of %x",
-                         heading->help, heading->commands, below);
+                         heading->help, (unsigned)heading->commands,
+                         (unsigned)below);
             heading = row;
             below = 0;
             continue;

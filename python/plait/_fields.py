@@ -43,6 +43,7 @@ class Options(TypedDict, total=False):
     prefix_cache: bool
     numerics: str
     host_reserve: int
+    rank_split: Sequence[float]
 
 
 class Sampling(TypedDict, total=False):

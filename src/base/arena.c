@@ -144,7 +144,8 @@ static void *take(struct arena *a, size_t n, size_t size, bool *zero)
                                : block_new(BLOCK_BYTES);
         if (!b)
             return NULL;
-        if (own && a->head) { /* keep the partly filled block first */
+        /* the partly filled block stays first, so that it is filled */
+        if (own && a->head) {
             b->next = a->head->next;
             a->head->next = b;
         } else {

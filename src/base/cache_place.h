@@ -9,8 +9,8 @@ enum { CACHE_PATH = 4096 };
 
 /* Sets `path` to the path of file `name`, which may contain directories, in the
  * cache directory. Creates nothing. Returns PL_NOT_FOUND if neither
- * XDG_CACHE_HOME nor HOME is an absolute path; the message begins with
- * `what`. */
+ * XDG_CACHE_HOME nor HOME is an absolute path. `what` names the purpose of the
+ * file in messages. */
 pl_status cache_path(char path[CACHE_PATH], const char *name, const char *what,
                      pl_err *err);
 /* Creates the directories of `path`: all components before the last slash. */

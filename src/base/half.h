@@ -46,9 +46,10 @@ static inline uint16_t f32_to_f16(float f)
 
     if (abs > 0x7f800000)
         return sign | 0x7e00; /* quiet NaN */
-    if (abs >= 0x477ff000)    /* rounds to 65536 or more */
+    if (abs >= 0x477ff000)    /* rounds to 65536 or more: infinity */
         return sign | 0x7c00;
-    if (abs < 0x38800000) { /* below 2^-14: the addition rounds */
+    /* subnormal: adding 0.5 rounds to a multiple of 2^-24 */
+    if (abs < 0x38800000) {
         float r = float_from_bits(abs) + 0.5f;
 
         return sign | (uint16_t)(float_bits(r) - float_bits(0.5f));

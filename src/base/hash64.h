@@ -13,7 +13,7 @@
 struct hash64 {
     uint64_t lane[8];
     unsigned char rest[64]; /* last bytes, not yet hashed */
-    uint64_t bytes;         /* number of bytes so far */
+    uint64_t bytes;         /* number of bytes added so far */
 };
 
 void hash64_init(struct hash64 *h, uint64_t seed);

@@ -9,12 +9,14 @@
 enum {
     STATES = 12,      /* number of states: combinations of the types of the last
                          few symbols */
-    POS_STATES = 16,  /* maximum 2^pb */
+    POS_STATES = 16,  /* maximum number of position states, 2^pb */
     LITERALS = 0x300, /* number of probabilities of one literal context */
-    CONTEXTS = 16,    /* maximum 2^(lc + lp), as LZMA2 requires */
+    /* maximum number of literal contexts, 2^(lc + lp), in LZMA2 */
+    CONTEXTS = 16,
     SLOTS = 64,
-    FIRST_MODEL = 4, /* distance slots from FIRST_MODEL to END_MODEL - 1 have
-                        modelled lower bits */
+    /* the lower bits of a distance have adaptive probabilities if its slot is
+     * FIRST_MODEL to END_MODEL - 1 */
+    FIRST_MODEL = 4,
     END_MODEL = 14,
     LEAST = 2, /* length of the shortest match */
 };
@@ -26,7 +28,7 @@ struct length {
     prob low[POS_STATES][8], mid[POS_STATES][8], high[256];
 };
 
-/* The adaptive model. reset_state treats it as one array of probabilities. */
+/* The adaptive probabilities. reset_state treats the struct as one array. */
 struct model {
     prob match[STATES][POS_STATES];
     prob rep[STATES], rep0[STATES], rep1[STATES], rep2[STATES];
@@ -41,13 +43,13 @@ struct model {
 struct decoder {
     const uint8_t *in, *end;
     uint8_t *out;
-    size_t at, n; /* number of bytes written, and requested */
-    size_t base;  /* start of the dictionary */
+    size_t at, n; /* number of output bytes written, and requested */
+    size_t base;  /* offset in `out` at which the dictionary begins */
     uint32_t range, code;
     unsigned lc, lp, pb;
     unsigned state;
     uint32_t rep[4]; /* the last four distances, minus 1 */
-    bool whole;      /* all data is requested, not only the beginning */
+    bool whole;      /* the output is requested whole, not only its beginning */
     bool damaged;
     bool has_state, has_props, has_base;
     struct model model;
@@ -144,7 +146,7 @@ static void literal(struct decoder *d)
     prob *p = d->model.literal + LITERALS * context;
     unsigned m = 1;
 
-    /* after a match, the context includes the byte after the matched bytes */
+    /* after a match, the context includes the byte after the match's source */
     if (d->state >= 7) {
         unsigned other = behind(d, d->rep[0]);
 

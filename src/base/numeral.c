@@ -49,6 +49,16 @@ double numeral_double(const char *s, char **end)
     return v;
 }
 
+const char *numeral_shortest(char buf[NUMERAL_SHORTEST], double v)
+{
+    for (int digits = 6; digits <= 17; digits++) {
+        numeral_print(buf, NUMERAL_SHORTEST, "%.*g", digits, v);
+        if (numeral_double(buf, NULL) == v)
+            break;
+    }
+    return buf;
+}
+
 float numeral_float(const char *s, char **end)
 {
     locale_t before = numeral_begin();

@@ -14,6 +14,10 @@ int numeral_vprint(char *buf, size_t size, const char *fmt, va_list ap)
 int numeral_print(char *buf, size_t size, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 double numeral_double(const char *s, char **end);
+/* Writes a number with the fewest digits, 6 or more, that parse to the same
+ * value. Returns `buf`. */
+enum { NUMERAL_SHORTEST = 32 };
+const char *numeral_shortest(char buf[NUMERAL_SHORTEST], double v);
 float numeral_float(const char *s, char **end);
 
 /* numeral_begin switches the calling thread to the C locale and returns the

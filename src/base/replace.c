@@ -37,7 +37,7 @@ struct pl_file {
     char *name;    /* owned: the new file's temporary name, or NULL */
     int error;     /* errno of the first write that failed, 0 if none */
     unsigned char *buffer; /* owned, [BUFFER_BYTES] */
-    size_t at;             /* bytes in the buffer */
+    size_t at; /* number of bytes in `buffer`, not yet written to fd */
     /* number of bytes written, and the number that the system was told to write
      * to disk */
     uint64_t written, flushed;
@@ -346,7 +346,7 @@ pl_status pl_file_commit(pl_file *f, pl_err *err)
         rename(f->name, f->path) != 0)
         return failed(f->path, "writing it: ", as_it_was, err);
     free(f->name);
-    f->name = NULL; /* no longer exists */
+    f->name = NULL; /* rename removed this name */
     f->done = true;
     return sync_directory(f->dir, err);
 }

@@ -7,16 +7,29 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Copies the text. Appends ".0" to each integer that does not fit in 64
- * bits. Returns the new length. `out` has space for twice the text. */
-static size_t widen(const char *s, size_t n, char *out)
+/* The texts before and after an integer that does not fit in 64 bits. */
+struct respelling {
+    const char *before, *after;
+};
+
+static size_t put(char *out, size_t k, const char *s, size_t n)
 {
-    enum { MOST_SURE = 18 }; /* digits of an integer that fits in any case */
+    memcpy(out + k, s, n);
+    return k + n;
+}
+
+/* Copies the text, with integers that do not fit in 64 bits as `how` says.
+ * Returns the new length. `out` has space for twice the text. */
+static size_t widen(const char *s, size_t n, const struct respelling *how,
+                    char *out)
+{
+    enum { MOST_SURE = 18 }; /* an integer of so many digits fits in 64 bits */
     bool quoted = false;
     size_t k = 0;
 
     for (size_t i = 0; i < n;) {
         size_t len = quoted ? 0 : strspn(s + i, "+-.0123456789Ee");
+        bool wide;
 
         if (len == 0) {
             if (s[i] == '"')
@@ -26,20 +39,21 @@ static size_t widen(const char *s, size_t n, char *out)
             out[k++] = s[i++];
             continue;
         }
-        memcpy(out + k, s + i, len);
-        k += len;
         errno = 0;
-        if (len > MOST_SURE && strspn(s + i, "-0123456789") == len &&
-            strtoll(s + i, NULL, 10) != 0 && errno == ERANGE) {
-            memcpy(out + k, ".0", 2);
-            k += 2;
-        }
+        wide = len > MOST_SURE && strspn(s + i, "-0123456789") == len &&
+               strtoll(s + i, NULL, 10) != 0 && errno == ERANGE;
+        if (wide)
+            k = put(out, k, how->before, strlen(how->before));
+        k = put(out, k, s + i, len);
+        if (wide)
+            k = put(out, k, how->after, strlen(how->after));
         i += len;
     }
     return k;
 }
 
-json_t *wide_json(const char *s, size_t n, size_t flags, json_error_t *e)
+static json_t *load(const char *s, size_t n, size_t flags,
+                    const struct respelling *how, json_error_t *e)
 {
     json_t *j = json_loadb(s, n, flags, e);
     char *copy, *wide;
@@ -51,9 +65,54 @@ json_t *wide_json(const char *s, size_t n, size_t flags, json_error_t *e)
     if (copy && wide) {
         memcpy(copy, s, n);
         copy[n] = '\0';
-        j = json_loadb(wide, widen(copy, n, wide), flags, e);
+        j = json_loadb(wide, widen(copy, n, how, wide), flags, e);
     }
     free(copy);
     free(wide);
     return j;
+}
+
+json_t *wide_json(const char *s, size_t n, size_t flags, json_error_t *e)
+{
+    return load(s, n, flags, &(struct respelling){"", ".0"}, e);
+}
+
+json_t *wide_json_marked(const char *s, size_t n, size_t flags, json_error_t *e)
+{
+    return load(s, n, flags, &(struct respelling){"\"" WIDE_MARK, "\""}, e);
+}
+
+const char *wide_digits(const json_t *j)
+{
+    const char *s = json_string_value(j);
+    const size_t n = sizeof WIDE_MARK - 1;
+
+    return s && strncmp(s, WIDE_MARK, n) == 0 && s[n] &&
+                   s[n + strspn(s + n, "-0123456789")] == '\0'
+               ? s + n
+               : NULL;
+}
+
+char *wide_unmark(char *s)
+{
+    static const char mark[] = "\"" WIDE_MARK;
+    char *to, *from, *at;
+
+    if (!s || !(at = strstr(s, mark)))
+        return s;
+    for (to = from = s; at; at = strstr(from, mark)) {
+        const char *digits = at + sizeof mark - 1;
+        size_t n = strspn(digits, "-0123456789");
+        bool wide = n > 0 && digits[n] == '"';
+        size_t len = (size_t)(at - from) + (wide ? 0 : sizeof mark - 1);
+
+        memmove(to, from, len);
+        to += len;
+        if (wide)
+            memmove(to, digits, n);
+        to += wide ? n : 0;
+        from = at + sizeof mark - 1 + (wide ? n + 1 : 0);
+    }
+    memmove(to, from, strlen(from) + 1);
+    return s;
 }

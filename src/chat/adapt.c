@@ -3,6 +3,7 @@
 
 #include "base/err.h"
 #include "base/numeral.h"
+#include "base/wide_json.h"
 #include "chat/adapt_change.h"
 
 #include <stdlib.h>
@@ -15,11 +16,12 @@
 static json_t *load(struct conversation *w, const char *text, json_type type)
 {
     json_error_t e = {.line = -1};
-    json_t *j = text ? json_loads(text, JSON_ALLOW_NUL, &e) : NULL;
+    json_t *j =
+        text ? wide_json_marked(text, strlen(text), JSON_ALLOW_NUL, &e) : NULL;
 
     if (j && json_typeof(j) == type)
         return j;
-    /* For jansson an unknown error also means out of memory. */
+    /* jansson reports some failed allocations as an unknown error */
     w->failed |= text && !j &&
                  (json_error_code(&e) == json_error_out_of_memory ||
                   json_error_code(&e) == json_error_unknown);
@@ -43,7 +45,7 @@ static bool load_all(struct conversation *w, const pl_conversation *c)
     return w->messages && w->extra && (w->tools || !c->tools);
 }
 
-/* The part that all attempts at rendering a conversation have in common. */
+/* The inputs of all attempts at rendering one conversation. */
 struct adapting {
     const struct chat_adapt *a;
     const pl_conversation *c;
@@ -84,8 +86,8 @@ static pl_status attempt(const struct adapting *how, unsigned set, int must,
     return s;
 }
 
-/* Tries one change after the other, and keeps each after which the template
- * complains about something else. */
+/* Tries one change after the other. Keeps a change if the template then accepts
+ * the conversation, or rejects it with another message. */
 static pl_status try_all(const struct adapting *how, char **text, pl_err *err)
 {
     enum { MOST = 100 };
@@ -113,7 +115,7 @@ static pl_status try_all(const struct adapting *how, char **text, pl_err *err)
     return s;
 }
 
-/* the field in which conversations have reasoning */
+/* the message field in which clients send reasoning */
 static const char usual_name[] = "reasoning_content";
 
 pl_status chat_adapt_render(const struct chat_adapt *a,
@@ -134,7 +136,7 @@ pl_status chat_adapt_render(const struct chat_adapt *a,
         s = try_all(&how, text, err ? err : &own);
     else if (how.given.failed)
         s = err_no_memory(err, "a conversation");
-    else /* says what is wrong */
+    else /* render reports what is wrong with the conversation */
         s = render(user, c, text, err);
     conversation_fini(&how.given);
     numeral_end(before);
@@ -158,17 +160,17 @@ pl_status chat_adapt_render(const struct chat_adapt *a,
     "{\"role\": \"tool\", \"tool_call_id\": \"zqCallId1\", \"name\": "         \
     "\"zq_first\", \"content\": \"zq-result\"}"
 
-/* The calls of probes are not to this tool, so that their names are not in the
- * list of tools, which templates show too. */
+/* The calls in test conversations are not to this tool. Templates show the list
+ * of tools too, which must not contain the calls' names. */
 static const char probe_tools[] =
     "[{\"type\": \"function\", \"function\": {\"name\": \"zq_tool\", "
     "\"description\": \"d\", \"parameters\": {\"type\": \"object\", "
     "\"properties\": {\"zq_key\": {\"type\": \"string\", \"description\": "
     "\"d\"}}, \"required\": [\"zq_key\"]}}}]";
 
-/* A conversation of which a template must show certain texts. If it does not,
- * one of the changes becomes a part of all conversations, if the template shows
- * them then. */
+/* A test conversation of which a template must show the texts `shows`. If it
+ * does not, the changes `change` are tried in turn. The first that makes the
+ * template show them becomes a part of `always`. */
 struct probe {
     const char *messages;
     bool tools;
@@ -220,13 +222,15 @@ static const struct probe probes[] = {
      {SPLIT}},
 };
 
-/* A template that shows the list of parts itself does not read them. */
+/* Texts that a template shows if it prints the list of content parts as it is,
+ * instead of reading the reasoning in it. */
 #define RAW                                                                    \
     {                                                                          \
         "'thinking': 'zq-", "\"thinking\": \"zq-"                              \
     }
 
-/* Reasoning is read in messages with calls, or at least in the last one. */
+/* Test conversations with reasoning in a message with calls, and in the last
+ * message, where more templates read it. */
 static const struct probe thinks[] = {
     {"[" U("u") "," A("", CALLS_OF(ONE) THINKS) "," RESULT "]",
      true,
@@ -245,7 +249,8 @@ static const struct probe thinks_and_says = {
     1,
     {THOUGHT}};
 
-/* Sets *yes if the template shows with the changes of `set` what it must. */
+/* Renders a test conversation with the changes of `set`. Sets *yes if the
+ * template shows all texts of p->shows and none of p->hides. */
 static pl_status ask(const struct chat_adapt *a, const struct probe *p,
                      unsigned set, reply_render_fn *render, void *user,
                      bool *yes, pl_err *err)
@@ -304,6 +309,65 @@ static pl_status learn_reasoning(struct chat_adapt *a, reply_render_fn *render,
     return PL_OK;
 }
 
+/* Sets *text to what follows the message of a user in a prompt, with the
+ * changes of `set` and the variables `extra`; to NULL if the template refuses
+ * it. */
+static pl_status prompt_end(const struct chat_adapt *a, unsigned set,
+                            const char *extra, reply_render_fn *render,
+                            void *user, char **text, pl_err *err)
+{
+    const pl_conversation c = {.size = sizeof c,
+                               .messages = "[" U("zq-user") "]",
+                               .extra = extra,
+                               .adapt = true};
+    struct adapting how = {.a = a, .c = &c, .render = render, .user = user};
+    pl_status s = PL_NO_MEMORY;
+    char *at;
+    pl_err why;
+
+    *text = NULL;
+    if (load_all(&how.given, &c))
+        s = attempt(&how, set, -1, text, &why);
+    conversation_fini(&how.given);
+    at = s == PL_OK ? strstr(*text, "zq-user") : NULL;
+    if (at)
+        memmove(*text, at, strlen(at) + 1);
+    return s == PL_NO_MEMORY ? err_no_memory(err, "a chat template") : PL_OK;
+}
+
+/* Sets *yes if enable_thinking changes how prompts end, with the changes of
+ * `set`. */
+static pl_status is_switched(const struct chat_adapt *a, unsigned set,
+                             reply_render_fn *render, void *user, bool *yes,
+                             pl_err *err)
+{
+    char *on = NULL, *off = NULL;
+    pl_status s = prompt_end(a, set, "{\"enable_thinking\": true}", render,
+                             user, &on, err);
+
+    if (s == PL_OK)
+        s = prompt_end(a, set, "{\"enable_thinking\": false}", render, user,
+                       &off, err);
+    *yes = s == PL_OK && on && off && strcmp(on, off) != 0;
+    free(on);
+    free(off);
+    return s;
+}
+
+static pl_status learn_effort(struct chat_adapt *a, reply_render_fn *render,
+                              void *user, pl_err *err)
+{
+    const unsigned set = a->always | 1u << EFFORT;
+    bool yes;
+
+    PL_TRY(is_switched(a, a->always, render, user, &yes, err));
+    if (yes)
+        return PL_OK;
+    PL_TRY(is_switched(a, set, render, user, &yes, err));
+    a->always = yes ? set : a->always;
+    return PL_OK;
+}
+
 pl_status chat_adapt_learn(struct chat_adapt *a, const struct reply_format *f,
                            reply_render_fn *render, void *user, pl_err *err)
 {
@@ -311,6 +375,7 @@ pl_status chat_adapt_learn(struct chat_adapt *a, const struct reply_format *f,
     for (size_t i = 0; i < sizeof probes / sizeof probes[0]; i++)
         PL_TRY(learn(a, &probes[i], render, user, err));
     a->one_call = a->always >> SPLIT & 1;
+    PL_TRY(learn_effort(a, render, user, err));
     PL_TRY(learn_reasoning(a, render, user, err));
     return learn(a, &thinks_and_says, render, user, err);
 }

@@ -11,22 +11,23 @@
 #include "chat/reply_format.h"
 
 struct chat_adapt {
-    unsigned always; /* changes that every conversation needs; a set of
-                        1 << enum change */
-    /* Name of the field from which the template reads reasoning, or "content"
-     * if that is a part of the content; NULL if it reads none. Static. */
+    /* changes that every conversation needs: bits 1 << enum change */
+    unsigned always;
+    /* Name of the message field from which the template reads reasoning;
+     * "content" if it reads reasoning as a part of the content; NULL if it does
+     * not read any. Static. */
     const char *reasoning;
-    bool one_call; /* the template takes one call per message */
+    bool one_call; /* the template allows only one call in a message */
 };
 
-/* Learns how a template takes conversations. `f` is its reply format. Fails
- * only with PL_NO_MEMORY. */
+/* Learns what changes a template needs in every conversation. `f` is its reply
+ * format. Fails only with PL_NO_MEMORY. */
 pl_status chat_adapt_learn(struct chat_adapt *a, const struct reply_format *f,
                            reply_render_fn *render, void *user, pl_err *err);
 
-/* Renders a conversation, changed so that the template takes it. Reasoning is
- * in the field reasoning_content of messages. If the template refuses all
- * changed forms, returns the error of the first. */
+/* Renders a conversation, changed so that the template accepts it. Messages
+ * have their reasoning in the field reasoning_content. If the template rejects
+ * all changed forms, returns the error of the first. */
 pl_status chat_adapt_render(const struct chat_adapt *a,
                             const pl_conversation *c, reply_render_fn *render,
                             void *user, char **text, pl_err *err);

@@ -1,6 +1,8 @@
 /* Changes of conversations; see adapt_change.h. */
 #include "chat/adapt_change.h"
 
+#include "base/wide_json.h"
+
 #include <assert.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -79,7 +81,7 @@ static json_t *joined(const json_t *a, const char *between, const json_t *b)
     return out;
 }
 
-/* Sets a text of a message to itself and `more`, which is before it if
+/* Appends the text `more` to field `key` of a message, or prepends it if
  * `first`. */
 static void join(struct conversation *w, json_t *message, const char *key,
                  const json_t *more, bool first)
@@ -130,7 +132,8 @@ static json_t *joined_all(const json_t *list)
     return out;
 }
 
-/* Appends a text of a message to a list, if the message has it. */
+/* Appends the text in field `key` of a message to a list, if the message has
+ * the field. */
 static void collect(struct conversation *w, json_t *list, const json_t *message,
                     const char *key)
 {
@@ -142,7 +145,10 @@ static void collect(struct conversation *w, json_t *list, const json_t *message,
 
 /* ---- system messages ----------------------------------------------------- */
 
-/* Inserts the texts of a list that no message of the user follows. */
+/* Adds the system texts of a list that no message of the user follows. If
+ * `keep`, they become a system message at the beginning. Else they become a
+ * message of the user, at the end, or at the beginning if the assistant's
+ * message is the last. */
 static void place_rest(struct conversation *w, json_t *out, const json_t *list,
                        bool keep)
 {
@@ -158,9 +164,9 @@ static void place_rest(struct conversation *w, json_t *out, const json_t *list,
     json_decref(rest);
 }
 
-/* Joins the system messages at the beginning, and makes all others a part of
- * the next message of the user. If not `keep`, does that with the first,
- * too. */
+/* Joins the system messages at the beginning to one. Makes each later system
+ * message a part of the user's next message. If not `keep`, the system messages
+ * at the beginning become a part of it, too. */
 static void place_system(struct conversation *w, bool keep)
 {
     json_t *out = json_array(), *m, *first = NULL;
@@ -208,8 +214,9 @@ static void no_system(struct conversation *w)
 
 /* ---- turns --------------------------------------------------------------- */
 
-/* Inserts an empty message of the user before the first other one that is not a
- * system message. A system message that stands alone becomes the user's. */
+/* Inserts an empty message of the user after the system messages, unless the
+ * user's is the first there. If there are only system messages, the last one
+ * becomes the user's. */
 static void user_first(struct conversation *w)
 {
     size_t n = json_array_size(w->messages), i = 0;
@@ -230,8 +237,8 @@ static void user_first(struct conversation *w)
     json_decref(empty);
 }
 
-/* Returns the last message of `list` that is neither of a tool nor has calls,
- * which some templates do not count as a turn. NULL if there is none. */
+/* Returns the last message of `list` that is a turn: some templates do not
+ * count results of tools and messages with calls. NULL if there is none. */
 static const json_t *last_turn(const json_t *list)
 {
     for (size_t i = json_array_size(list); i-- > 0;) {
@@ -244,7 +251,8 @@ static const json_t *last_turn(const json_t *list)
 }
 
 /* Adds a message of the user or the assistant that has no calls. If the last
- * turn is by the same, adds an empty message of the other before it. */
+ * turn is of the same role, adds an empty message of the other role in
+ * between. */
 static void add_turn(struct conversation *w, json_t *out, json_t *m)
 {
     bool user = has_role(m, "user");
@@ -260,8 +268,9 @@ static void add_turn(struct conversation *w, json_t *out, json_t *m)
     add(w, out, json_incref(m));
 }
 
-/* Joins message `at`, which has no calls, with those of the same role after it,
- * up to one with calls. Returns where the last of them is. */
+/* Appends to message `at`, which has no calls, the messages of the same role
+ * that follow it, up to and including one with calls. Returns the index of the
+ * last of them. */
 static size_t merge(struct conversation *w, size_t at)
 {
     json_t *m = json_array_get(w->messages, at), *next;
@@ -328,9 +337,11 @@ static void nine_of(const char *id, char out[static 10])
     out[9] = '\0';
 }
 
-/* Returns for each message the call of which it is the result: the last before
- * it with its id, else the one at its position. NULL if there is none. The
- * caller frees the list. NULL if out of memory. */
+/* Returns an array with an element for each message: the call whose result the
+ * message is, or NULL. This is the last call before the message that has its
+ * id. Without such a call, it is the call that has the same position among the
+ * last calls as the message among the results. The caller frees the array.
+ * Returns NULL if out of memory. */
 static const json_t **all_calls(struct conversation *w)
 {
     size_t n = json_array_size(w->messages), i, k, first = 0;
@@ -363,7 +374,8 @@ static const json_t **all_calls(struct conversation *w)
     return of;
 }
 
-/* Sets the id of a call, the n-th of the conversation. */
+/* Sets the id of a call: functions.NAME:n if `named`, else nine letters and
+ * digits. `n` is the call's index in the conversation. */
 static void set_id(struct conversation *w, json_t *call, bool named, int n)
 {
     const char *id = json_string_value(json_object_get(call, "id"));
@@ -382,7 +394,7 @@ static void set_id(struct conversation *w, json_t *call, bool named, int n)
         set(w, call, "id", json_string(made));
 }
 
-/* Sets the ids of calls and of their results. */
+/* Sets the ids of calls, as set_id does, and of their results. */
 static void set_ids(struct conversation *w, bool named)
 {
     const json_t **of = all_calls(w);
@@ -436,8 +448,8 @@ static void name_results(struct conversation *w)
     free(of);
 }
 
-/* Makes messages of the user from results, only from those without a call if
- * `orphans`. */
+/* Turns results of calls into messages of the user. If `orphans`, only results
+ * without a call. */
 static void results_to_user(struct conversation *w, bool orphans)
 {
     const json_t **of = all_calls(w);
@@ -479,8 +491,9 @@ static bool has_call(const json_t *message, const json_t *call)
     return false;
 }
 
-/* Appends to `out` a message with call k of message `at`, whose content and
- * reasoning only the first has, and the results of this call. */
+/* Appends to `out` a message that has only call k of message `at`, and the
+ * results of this call. Only the message with call 0 has the content and the
+ * reasoning. */
 static void split_off(struct conversation *w, json_t *out, const json_t **of,
                       size_t at, size_t k)
 {
@@ -552,7 +565,7 @@ char *conversation_dump(const json_t *j)
         return NULL;
     }
     s[n] = '\0';
-    return s;
+    return wide_unmark(s);
 }
 
 static json_t *dumped(const json_t *j)
@@ -623,8 +636,8 @@ static void content_to_parts(struct conversation *w)
     }
 }
 
-/* Removes from replies all that is before the text of the last channel, and the
- * marker after it. */
+/* Removes the headers of channels from the assistant's messages: keeps the text
+ * after the last <|message|>, up to the next marker. */
 static void drop_channels(struct conversation *w)
 {
     static const char message[] = "<|message|>";
@@ -645,8 +658,8 @@ static void drop_channels(struct conversation *w)
     }
 }
 
-/* Gives messages of the user and the assistant a blank as content if they have
- * none. */
+/* Sets the content of the user's and the assistant's messages to a blank if
+ * they have no content. */
 static void fill_empty(struct conversation *w)
 {
     json_t *m;
@@ -661,7 +674,7 @@ static void fill_empty(struct conversation *w)
     }
 }
 
-/* Makes reasoning the first part of the content. */
+/* Makes the reasoning `thought` the first part of the content. */
 static void reasoning_to_part(struct conversation *w, json_t *m,
                               json_t *thought)
 {
@@ -676,7 +689,8 @@ static void reasoning_to_part(struct conversation *w, json_t *m,
     set(w, m, "content", all);
 }
 
-/* Renames the field of reasoning to that which the template reads. */
+/* Renames the field reasoning_content of messages to `name`; "content" makes
+ * reasoning a part of the content. */
 static void rename_reasoning(struct conversation *w, const char *name)
 {
     bool part = strcmp(name, "content") == 0;
@@ -727,7 +741,23 @@ static void complete_tools(struct conversation *w)
     }
 }
 
-/* Gives the properties of a JSON Schema a type and a description. */
+/* Makes a list of types the first of them that is not "null". */
+static void one_type(struct conversation *w, json_t *schema)
+{
+    json_t *types = json_object_get(schema, "type"), *type;
+    size_t i;
+
+    json_array_foreach (types, i, type) {
+        const char *s = json_string_value(type);
+
+        if (s && strcmp(s, "null") != 0) {
+            set(w, schema, "type", json_incref(type));
+            return;
+        }
+    }
+}
+
+/* Gives the properties of a JSON Schema one type and a description. */
 static void complete_schema(struct conversation *w, json_t *schema, int depth)
 {
     json_t *all = json_object_get(schema, "properties"), *p;
@@ -737,15 +767,17 @@ static void complete_schema(struct conversation *w, json_t *schema, int depth)
     if (depth == 0)
         return;
     json_object_foreach (all, key, p) {
-        if (!json_is_object(p)) { /* true allows any value */
+        if (!json_is_object(p)) { /* the schema `true`: any value */
             set(w, all, key, json_object());
             p = json_object_get(all, key);
         }
+        one_type(w, p);
         set_missing(w, p, "type", json_string("string"));
         set_missing(w, p, "description", json_string(""));
         complete_schema(w, p, depth - 1);
     }
     if (json_is_object(items)) {
+        one_type(w, items);
         set_missing(w, items, "type", json_string("string"));
         complete_schema(w, items, depth - 1);
     }
@@ -762,6 +794,22 @@ static void complete_schemas(struct conversation *w)
                         DEEPEST);
 }
 
+static void set_effort(struct conversation *w)
+{
+    static const char name[] = "reasoning_effort";
+    const char *had = json_string_value(json_object_get(w->extra, name));
+    const json_t *on = json_object_get(w->extra, "enable_thinking");
+
+    if (had && strcmp(had, "minimal") == 0)
+        set(w, w->extra, name, json_string("low"));
+    else if (had ? strcmp(had, "low") != 0 && strcmp(had, "high") != 0 &&
+                       strcmp(had, "no_think") != 0
+                 : json_is_true(on))
+        set(w, w->extra, name, json_string("high"));
+    else if (!had && json_is_false(on))
+        set(w, w->extra, name, json_string("no_think"));
+}
+
 static void null_tools(struct conversation *w)
 {
     if (!w->tools && !json_object_get(w->extra, "tools"))
@@ -770,20 +818,30 @@ static void null_tools(struct conversation *w)
 
 /* ---- all changes --------------------------------------------------------- */
 
-/* In the order in which they are made. */
+/* The changes, in the order in which they are made. */
 static const struct {
     enum change is;
     void (*make)(struct conversation *w);
 } changes[] = {
-    {TOOLS, complete_tools},   {SCHEMAS, complete_schemas},
-    {NULL_TOOLS, null_tools},  {NAMES, name_results},
-    {SPLIT, split_calls},      {ORPHANS, orphans_to_user},
-    {IDS, nine_ids},           {NAMED_IDS, named_ids},
-    {CHANNELS, drop_channels}, {THOUGHT, join_thoughts},
-    {RESULTS, all_to_user},    {CALLS, calls_to_content},
-    {SYSTEM, one_system},      {NO_SYSTEM, no_system},
-    {USER, user_first},        {TURNS, take_turns},
-    {FILL, fill_empty},        {ARGUMENTS, arguments_to_text},
+    {TOOLS, complete_tools},
+    {SCHEMAS, complete_schemas},
+    {EFFORT, set_effort},
+    {NULL_TOOLS, null_tools},
+    {NAMES, name_results},
+    {SPLIT, split_calls},
+    {ORPHANS, orphans_to_user},
+    {IDS, nine_ids},
+    {NAMED_IDS, named_ids},
+    {CHANNELS, drop_channels},
+    {THOUGHT, join_thoughts},
+    {RESULTS, all_to_user},
+    {CALLS, calls_to_content},
+    {SYSTEM, one_system},
+    {NO_SYSTEM, no_system},
+    {USER, user_first},
+    {TURNS, take_turns},
+    {FILL, fill_empty},
+    {ARGUMENTS, arguments_to_text},
     {PARTS, content_to_parts},
 };
 static_assert(sizeof changes / sizeof changes[0] == N_CHANGE,

@@ -7,21 +7,24 @@
 #include <jansson.h>
 #include <stdbool.h>
 
-/* In the order in which they are tried: those first that lose nothing. */
+/* The changes, in the order in which they are tried. Those that lose nothing
+ * are the first. */
 enum change {
-    IDS,        /* ids of calls have nine letters and digits */
-    TOOLS,      /* tools have a description and parameters */
-    SCHEMAS,    /* parameters have a type and a description */
-    SYSTEM,     /* only the first message is a system message */
-    NO_SYSTEM,  /* system messages are part of messages of the user */
-    SPLIT,      /* a message has one call */
-    THOUGHT,    /* a message with calls and reasoning has no content */
-    CHANNELS,   /* content has no headers of channels, as gpt-oss writes */
-    NAMES,      /* results have the name of the tool */
-    ORPHANS,    /* results without a call are messages of the user */
-    TURNS,      /* user and assistant take turns, the user begins */
-    USER,       /* the user begins */
-    FILL,       /* content is not empty */
+    IDS,       /* ids of calls have nine letters and digits */
+    TOOLS,     /* tools have a description and parameters */
+    SCHEMAS,   /* parameters have one type and a description */
+    SYSTEM,    /* only the first message is a system message */
+    NO_SYSTEM, /* system messages are part of messages of the user */
+    SPLIT,     /* a message has one call */
+    THOUGHT,   /* a message with calls and reasoning has no content */
+    CHANNELS,  /* content has no headers of channels, as gpt-oss writes */
+    NAMES,     /* results have the name of the tool */
+    ORPHANS,   /* results without a call are messages of the user */
+    TURNS,     /* user and assistant take turns, the user begins */
+    USER,      /* the user begins */
+    FILL,      /* content is not empty */
+    EFFORT, /* reasoning_effort is no_think, low or high, by enable_thinking if
+                   it is not given */
     NULL_TOOLS, /* without tools, `tools` is None instead of undefined */
     RESULTS,    /* results are messages of the user */
     CALLS,      /* calls are part of the content */
@@ -33,9 +36,10 @@ enum change {
 
 /* A conversation that is being changed. */
 struct conversation {
-    json_t *messages, *tools, *extra; /* owned; tools: NULL if none */
-    bool changed;                     /* by the last change */
-    bool failed;                      /* out of memory */
+    /* owned; `tools` is NULL if there are none */
+    json_t *messages, *tools, *extra;
+    bool changed; /* the last change changed something */
+    bool failed;  /* out of memory */
 };
 
 /* Makes the changes of `set`, a set of 1 << enum change. Then renames the field

@@ -142,7 +142,7 @@ static pl_status need_int(struct render *r, struct value v, int64_t *out)
 static pl_status range(struct render *r, const struct call *c,
                        struct value *out)
 {
-    enum { MOST = 100000 }; /* the limit of Jinja's sandbox */
+    enum { MOST = 100000 }; /* maximum number of items, as in Jinja's sandbox */
     int64_t v[3] = {0, 0, 1};
     struct range *range;
     __int128 span;
@@ -271,7 +271,9 @@ static pl_status strftime_now(struct render *r, const struct call *c,
         return render_fail(r, PL_BAD_ARGUMENT,
                            "\"strftime_now\" does not know this format");
     memcpy(form, s->s, s->len);
-    memcpy(form + s->len, ".", 2); /* ensures that the result is never empty */
+    /* one more character, because strftime also returns 0 for an empty
+     * result */
+    memcpy(form + s->len, ".", 2);
     before = numeral_begin();
     n = strftime(text, sizeof text, form, &tm);
     numeral_end(before);

@@ -12,13 +12,14 @@ enum { BUILTIN_MAX_ARG = 32, BUILTIN_MAX_PARAM = 6 };
 /* The arguments of a call: n positional ones, then n_word named ones. */
 struct args {
     int n, n_word;
-    struct value value[BUILTIN_MAX_ARG];  /* [n + n_word] */
-    struct string *word[BUILTIN_MAX_ARG]; /* names of the last n_word */
+    struct value value[BUILTIN_MAX_ARG]; /* [n + n_word] */
+    /* names of the n_word named arguments */
+    struct string *word[BUILTIN_MAX_ARG];
 };
 
 struct call {
     struct value self; /* operand of a filter, test or method */
-    /* By parameter; V_ABSENT if not given. */
+    /* the argument of each parameter; V_ABSENT if it is not given */
     struct value arg[BUILTIN_MAX_PARAM];
     const struct args *args; /* all arguments, for params "*" */
 };

@@ -97,7 +97,7 @@ static pl_status attr(struct render *r, const struct call *c, struct value *out)
         return render_undefined(r, c->self);
     if (c->self.kind == V_DICT && !builtin_method(V_DICT, name)) {
         *out = (struct value){.kind = V_UNDEFINED, .sub = V_DICT, .str = name};
-        return PL_OK; /* attributes only, not keys */
+        return PL_OK; /* attr() finds attributes only, not keys */
     }
     return value_attribute(r, c->self, name, out);
 }

@@ -171,7 +171,7 @@ static pl_status indent(struct render *r, const struct call *c,
     PL_TRY(indent_text(r, c->arg[0], 4, &space));
     from = r->n_out;
     PL_TRY(render_put(r, s->s, s->len));
-    /* Otherwise a newline at the end would be lost. */
+    /* This newline makes string_lines return an empty last line, too. */
     PL_TRY(render_put(r, "\n", 1));
     PL_TRY(render_take(r, from, &all));
     PL_TRY(string_lines(r, all.str, false, &line));
@@ -264,7 +264,7 @@ static pl_status absolute(struct render *r, const struct call *c,
     bool minus = value_is_number(c->self) && value_as_float(c->self) < 0;
 
     if (c->self.kind == V_FLOAT) {
-        *out = value_float(fabs(c->self.f));
+        *out = value_float(fabs(value_as_float(c->self)));
         return PL_OK;
     }
     return value_negate(r, minus, c->self, out);
@@ -364,9 +364,9 @@ static pl_status to_int(struct render *r, const struct call *c,
     *out = c->arg[0].kind == V_ABSENT ? value_int(0) : c->arg[0];
     if (v.kind == V_INT || v.kind == V_BOOL)
         *out = value_int(value_as_int(v));
-    else if (v.kind == V_FLOAT && fabs(v.f) < 0x1p63)
-        *out = value_int((int64_t)v.f);
-    else if (v.kind == V_FLOAT && isfinite(v.f))
+    else if (v.kind == V_FLOAT && fabs(value_as_float(v)) < 0x1p63)
+        *out = value_int((int64_t)value_as_float(v));
+    else if (v.kind == V_FLOAT && isfinite(value_as_float(v)))
         return render_fail(r, PL_UNSUPPORTED,
                            "an integer has more than the supported 64 bits");
     else if (v.kind == V_STR && text_to_int(v.str, base, &i))
@@ -511,7 +511,7 @@ static pl_status filesizeformat(struct render *r, const struct call *c,
     size_t i = 0;
 
     PL_TRY(to_float(r, &(struct call){.self = c->self}, &v));
-    size = v.f;
+    size = value_as_float(v);
     if (size < base) {
         numeral_print(text, sizeof text, size == 1 ? "%.0f Byte" : "%.0f Bytes",
                       trunc(size) + 0.0);

@@ -22,7 +22,8 @@ struct lexer {
     bool line_starts;
     struct token *token;
     size_t n, cap;
-    char open[MAX_NESTED]; /* the expected closing brackets */
+    /* closing brackets of the open ones, the innermost last */
+    char open[MAX_NESTED];
     int n_open;
     pl_err *err;
 };

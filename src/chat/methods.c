@@ -1149,7 +1149,8 @@ static pl_status list_pop(struct render *r, const struct call *c,
                            "\"pop\" of a list with %zu items: no such item",
                            l->n);
     *out = l->item[at];
-    l->cap = 0; /* because others may share the removed item */
+    /* the array may be shared: no append may overwrite the removed item */
+    l->cap = 0;
     l->n--;
     if (at == 0) {
         l->item++;

@@ -40,11 +40,7 @@ static int compare_numbers(struct value a, struct value b)
     if (a.kind == V_FLOAT || b.kind == V_FLOAT) {
         double x = value_as_float(a), y = value_as_float(b);
 
-        return x < y    ? -1
-               : x > y  ? 1
-               : x == y ? 0
-                        : 2; /* 2 if the operands are
-                                                           not ordered */
+        return x < y ? -1 : x > y ? 1 : x == y ? 0 : 2; /* NaN: not ordered */
     }
     return (value_as_int(a) > value_as_int(b)) -
            (value_as_int(a) < value_as_int(b));
@@ -258,7 +254,9 @@ static pl_status int_binary(struct render *r, enum node_kind kind, int64_t a,
             return by_zero(r);
         *out = value_float((double)a / (double)b);
         return PL_OK;
-    default: /* N_DIVIDE_DOWN, N_REMAINDER: round down; b's sign */
+    /* N_DIVIDE_DOWN, N_REMAINDER: as in Python, the quotient is rounded down,
+     * and the remainder has the sign of b */
+    default:
         if (b == 0)
             return by_zero(r);
         over = a == INT64_MIN && b == -1;
@@ -430,7 +428,7 @@ pl_status value_negate(struct render *r, bool minus, struct value v,
         return render_fail(r, PL_BAD_ARGUMENT, "a %s cannot be negated",
                            value_kind_name(v.kind));
     if (v.kind == V_FLOAT)
-        *out = value_float(minus ? -v.f : v.f);
+        *out = value_float(minus ? -value_as_float(v) : value_as_float(v));
     else if (minus && value_as_int(v) == INT64_MIN)
         return too_large(r);
     else

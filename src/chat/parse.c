@@ -15,8 +15,9 @@ struct parser {
     const struct token *t; /* the next token */
     struct dict *name;
     int depth_left;
-    int n_loop;          /* enclosing loops, up to the enclosing macro */
-    uint8_t reads, sets; /* 1 << each SYM_ that the macro's body reads; sets */
+    int n_loop; /* number of enclosing loops within the enclosing macro */
+    /* predefined names that the macro's body reads, and sets: bits 1 << SYM_ */
+    uint8_t reads, sets;
     pl_err *err;
 };
 
@@ -824,8 +825,8 @@ static pl_status check_target(struct parser *p, const struct node *t,
     return fail(p, PL_BAD_FILE, "this expression cannot be assigned to");
 }
 
-/* Records that, after this point, the macro's body has its own variable with
- * this number. */
+/* Records that the macro's body sets name `sym`. From there on, a predefined
+ * name is not an implicit argument of the macro. */
 static void sets_name(struct parser *p, int sym)
 {
     if (sym < N_SYM)

@@ -178,7 +178,7 @@ static char char_at(const struct string *s, size_t at)
 struct percent {
     struct value args;
     size_t used;  /* number of items used, if args is a tuple */
-    bool by_name; /* a value was used by name */
+    bool by_name; /* true once an item was used by its name */
 };
 
 static pl_status next_arg(struct render *r, struct percent *p,
@@ -248,9 +248,9 @@ static pl_status put_percent(struct render *r, struct value v, struct form *f)
     if (strchr("eEfFgG", f->type))
         return put_real(r, value_as_float(v), f);
     if (v.kind == V_FLOAT) {
-        if (strchr("xXo", f->type) || !(fabs(v.f) < 0x1p63))
+        if (strchr("xXo", f->type) || !(fabs(value_as_float(v)) < 0x1p63))
             return bad_form(r);
-        v = value_int((int64_t)v.f);
+        v = value_int((int64_t)value_as_float(v));
     }
     return put_integer(r, value_as_int(v), f);
 }
@@ -369,17 +369,18 @@ static pl_status put_brace(struct render *r, struct value v, struct form *f)
         return bad_form(r);
     if (integer && (!f->type || strchr("dxXob", f->type))) {
         if (v.kind == V_BOOL && !f->type)
-            return bad_form(r); /* Python pads the word, "True" or "False" */
+            /* Python pads the words True and False, not a number */
+            return bad_form(r);
         return put_integer(r, value_as_int(v), f);
     }
     if (!f->type && f->precision < 0) {
         size_t from = r->n_out;
         char text[40] = "";
 
-        PL_TRY(put_repr(r, value_float(fabs(v.f))));
+        PL_TRY(put_repr(r, value_float(fabs(value_as_float(v)))));
         memcpy(text, r->out + from, r->n_out - from);
         r->n_out = from;
-        return put_number(r, signbit(v.f) != 0, text, "", f);
+        return put_number(r, signbit(value_as_float(v)) != 0, text, "", f);
     }
     if (!f->type || !strchr("eEfFgG%", f->type))
         return bad_form(r);

@@ -77,7 +77,7 @@ pl_status render_look(struct render *r, struct value v)
 pl_status render_deeper(struct render *r)
 {
     if (r->left.depth == 0)
-        return render_fail(r, PL_FULL,
+        return render_fail(r, PL_BAD_ARGUMENT,
                            "macros, expressions or values nest too deeply; "
                            "simplify the template");
     r->left.depth--;
@@ -799,7 +799,8 @@ static pl_status run_over(struct render *r, const struct node *n,
     bool whole = false;
     struct list *l;
 
-    /* In the arena, because a macro may use it after the loop. */
+    /* The list is in the arena, because a macro that uses the loop may be
+     * called after the loop. */
     PL_TRY(render_alloc(r, 1, sizeof *l, &l));
     PL_TRY(value_items(r, items, l));
     if (n->c)
@@ -807,7 +808,8 @@ static pl_status run_over(struct render *r, const struct node *n,
     PL_TRY(scope_open(r, outer));
     PL_TRY(run_loop(r, n, l, depth, &whole));
     r->scope->n = 0;
-    /* As in jinja2, `else` runs even after a break. */
+    /* As in jinja2, `else` runs if no iteration reached the body's end, also if
+     * one was left by break. */
     if (!whole && n->n_kid > 1)
         PL_TRY(run(r, n->kid[1]));
     r->scope = outer;

@@ -72,8 +72,8 @@ pl_status render_undefined(struct render *r, struct value v);
 pl_status render_spend(struct render *r, uint64_t steps);
 /* Spends one step for each 64 bytes of `v`, if it is a string. */
 pl_status render_look(struct render *r, struct value v);
-/* Enters one more level of nesting, or fails with PL_FULL. The caller leaves it
- * with `r->left.depth++`. */
+/* Enters one more level of nesting, or fails with PL_BAD_ARGUMENT. The caller
+ * leaves it with `r->left.depth++`. */
 pl_status render_deeper(struct render *r);
 /* Allocates n zeroed elements of `size` bytes, which are freed with the
  * render. */
@@ -101,7 +101,8 @@ struct json_style {
     bool ascii, sorted;
     const char *indent; /* NULL for output on one line */
     size_t n_indent;
-    const struct string *item, *key; /* separators; NULL for the default */
+    /* separators between items, and after keys; NULL for the default */
+    const struct string *item, *key;
 };
 pl_status put_str(struct render *r, struct value v);
 pl_status put_repr(struct render *r, struct value v);

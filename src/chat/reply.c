@@ -4,6 +4,7 @@
 
 #include "base/err.h"
 #include "base/numeral.h"
+#include "base/wide_json.h"
 #include "chat/reply_inner.h"
 
 #include <stdlib.h>
@@ -84,7 +85,9 @@ static bool go_through_document(struct pl_reply *r, bool last)
 {
     struct span t = reply_rest(r, r->body);
 
-    (void)last; /* a truncated value is content too */
+    /* whether more text follows does not matter: a truncated value is content
+     * too */
+    (void)last;
     if (t.n > 0)
         json_scan(&r->scan, t);
     reply_give(r, PL_REPLY_CONTENT, r->body + r->scan.at);
@@ -95,21 +98,6 @@ static bool go_through_document(struct pl_reply *r, bool last)
 }
 
 /* ---- content and reasoning ----------------------------------------------- */
-
-/* Begins a call and returns true if tools are declared and the content begins
- * with an object or a list that no marker precedes. */
-static bool is_bare_call(struct pl_reply *r, bool last)
-{
-    struct span t = reply_rest(r, r->at);
-    size_t at = span_blanks(t), n;
-
-    if (!r->fresh || !r->tools || at == t.n ||
-        (t.s[at] != '{' && t.s[at] != '[') || r->n_bad >= MOST_BAD ||
-        reply_marker_at(r, span_from(t, at), last, &n) != NO_MARKER)
-        return false;
-    reply_begin_call(r, r->at + at, true);
-    return true;
-}
 
 /* Changes the state as the marker at r->seen, of n bytes, demands. */
 static void pass_marker(struct pl_reply *r, enum marker m, size_t n)
@@ -156,8 +144,7 @@ static bool go_through_text(struct pl_reply *r, bool last)
     if (r->state == IN_CONTENT && !last && at < r->raw.n &&
         is_part_of_fence(r, at))
         return false;
-    if (r->state == IN_CONTENT &&
-        (is_bare_call(r, last) || reply_is_document(r, last)))
+    if (r->state == IN_CONTENT && reply_is_document(r, last))
         return true;
     m = reply_next_marker(r, last, &n);
     reply_give(r, kind,
@@ -166,8 +153,10 @@ static bool go_through_text(struct pl_reply *r, bool last)
                    : reply_before_blanks(r, r->seen));
     if (m <= MARKER_PART)
         return false;
-    if (m == MARKER_CALL) /* blanks before it are content if no call follows */
-        reply_begin_call(r, r->seen, false);
+    /* Blanks before the marker are held back: they are content only if no call
+     * follows. */
+    if (m == MARKER_CALL || m == MARKER_BARE)
+        reply_begin_call(r, r->seen, m == MARKER_BARE);
     else
         pass_marker(r, m, n);
     return !r->ended;
@@ -213,7 +202,7 @@ static pl_status read_tools(struct pl_reply *r, const char *tools, pl_err *err)
     locale_t before = numeral_begin();
     json_error_t e = {.line = -1};
 
-    r->tools = json_loads(tools, JSON_ALLOW_NUL, &e);
+    r->tools = wide_json(tools, strlen(tools), JSON_ALLOW_NUL, &e);
     numeral_end(before);
     if (json_is_array(r->tools))
         return PL_OK;
@@ -255,7 +244,8 @@ pl_status reply_create(pl_reply **out, const struct reply_format *format,
         s = err_no_memory(err, "a reply");
     if (s == PL_OK && tools)
         s = read_tools(r, tools, err);
-    if (r->tools && json_array_size(r->tools) == 0) { /* nothing is a call */
+    /* an empty list: nothing is a call */
+    if (r->tools && json_array_size(r->tools) == 0) {
         json_decref(r->tools);
         r->tools = NULL;
         r->n_bad = MOST_BAD;
@@ -361,6 +351,8 @@ const char *pl_reply_end_of_reasoning(const pl_reply *r)
         return NULL;
     if (!r->f->channels)
         return r->f->think_end.s;
+    if (r->f->addressed)
+        return "<|eom|><|start|>assistant";
     return r->tools && r->n_thought < 2 ? next : answer;
 }
 

@@ -165,7 +165,9 @@ bool reply_is_object(struct span *t, struct reply_text *made)
     reply_add_escaped(&copy, *t, &at);
     fixed = (struct span){copy.s, copy.n};
     if (!copy.failed && is_object(fixed, made)) {
-        reply_add(made, fixed); /* twice: what follows does not move it */
+        /* The copy is added twice to reserve space: *t points to it, and
+         * growing `made` later would move it. */
+        reply_add(made, fixed);
         reply_add(made, fixed);
         made->n = made->failed ? from : from + fixed.n;
         *t = (struct span){made->s + from, fixed.n};
@@ -199,13 +201,14 @@ static bool unwrap(struct span t, struct reply_text *made, struct span *out)
 }
 
 /* Keys that objects of calls have besides those of the template. */
-static const char *const name_keys[] = {"name", NULL};
-static const char *const argument_keys[] = {"arguments", "parameters", NULL};
+static const char *const name_keys[] = {"name", "function", "tool_name", NULL};
+static const char *const argument_keys[] = {"arguments", "parameters", "args",
+                                            "input", NULL};
 static const char *const other_keys[] = {"id", "type", "function",
                                          "tool_call_id", NULL};
 
-/* Returns true if `key` is `own` or in the list. If `part`, also if it begins
- * one of them. */
+/* Returns true if `key` equals `own` or a key of the list. With `part`, the
+ * beginning of one of these keys is enough. */
 static bool is_key(struct span key, struct span own, const char *const *list,
                    bool part)
 {
@@ -228,7 +231,8 @@ static bool read_object(const struct reply_format *f, struct span t,
     if (!reply_is_object(&t, made))
         return false;
     w = json_walk(t);
-    if (f->name_key.n == 0) { /* {"f": {...}}: the only key is the name */
+    /* {"f": {...}}: the only key is the tool's name */
+    if (f->name_key.n == 0) {
         if (!json_walk_next(&w, &out->name, &out->arguments) ||
             json_walk_next(&w, &key, &value))
             return false;
@@ -307,6 +311,20 @@ static struct span bare_name(const struct reply_format *f, struct span name)
     return name;
 }
 
+static bool ends_with(struct span t, struct span end)
+{
+    return end.n <= t.n && span_equal(span_from(t, t.n - end.n), end);
+}
+
+/* Returns true if `gap` may be between the name and the arguments of a call,
+ * where `args` is. Before it may be an identifier. */
+static bool is_gap(const struct reply_format *f, struct span gap,
+                   struct span args)
+{
+    return f->exact ? span_equal(gap, args)
+                    : ends_with(gap, args) || ends_with(args, gap);
+}
+
 /* Parses the name and the identifier of a CALLS_NAMED call. Advances *t to the
  * arguments. Returns false if there is no name. */
 static bool read_head(const struct reply_format *f, struct span *t,
@@ -319,7 +337,8 @@ static bool read_head(const struct reply_format *f, struct span *t,
     if (f->name_open.n > 0) { /* the identifier comes before the name */
         if (!span_begins(rest, f->name_open))
             return false;
-        out->id = out->name;
+        if (!f->no_id)
+            out->id = out->name;
         rest = span_from(rest, f->name_open.n);
         out->name = (struct span){rest.s, span_name(rest)};
         rest = span_from(rest, out->name.n);
@@ -327,7 +346,7 @@ static bool read_head(const struct reply_format *f, struct span *t,
     gap = rest;
     gap.n = span_find(rest, span_of("{"));
     *t = span_from(rest, gap.n);
-    if (f->exact && !span_equal(span_trim(gap), span_trim(f->args_open)))
+    if (!is_gap(f, span_trim(gap), span_trim(f->args_open)))
         return false;
     id = span_from(gap, span_find(gap, f->id_open));
     if (f->id_open.n > 0 && id.n > 0) {
@@ -350,8 +369,9 @@ static bool read_named(const struct reply_format *f, struct span t,
 }
 
 /* Returns the length of the value at the beginning of `t`. The value ends
- * before the first f->value_close that is followed by another key or by the end
- * of `t`. Returns t.n if there is none. */
+ * before the first f->value_close after which another key or the end of `t`
+ * follows, because a value may contain the marker. Returns t.n if there is no
+ * such marker. */
 static size_t value_end(const struct reply_format *f, struct span t)
 {
     for (size_t at = 0; at < t.n; at++) {
@@ -382,9 +402,9 @@ static bool add_python(struct reply_text *made, struct span value)
     return false;
 }
 
-/* Returns true if a value of this schema that is written without quotes is a
- * string: its type is "string", or one of several of which no other but null is
- * there. */
+/* Returns true if a value that is written without quotes is a string by its
+ * schema: the schema's only type is "string", besides "null", and the value is
+ * not null. */
 static bool is_string(const json_t *schema, struct span value)
 {
     static const char *const others[] = {"number", "integer", "boolean",
@@ -392,7 +412,8 @@ static bool is_string(const json_t *schema, struct span value)
 
     if (!has_type(schema, "string") ||
         (has_type(schema, "null") &&
-         span_equal(span_trim(value), span_of("null"))))
+         (span_equal(span_trim(value), span_of("null")) ||
+          span_equal(span_trim(value), span_of("None")))))
         return false;
     for (int i = 0; i < 5; i++)
         if (has_type(schema, others[i]))
@@ -400,10 +421,11 @@ static bool is_string(const json_t *schema, struct span value)
     return true;
 }
 
-/* Appends a value that is written without quotes as JSON. `schema` is that of
- * the value, or NULL. If it does not tell that the value is a string, the value
- * is appended unchanged if it is valid JSON, or converted if it is Python and
- * has a type, or else becomes a string. */
+/* Appends a value, which is written without quotes, as JSON. `schema` is the
+ * value's schema or NULL. If the schema says that the value is a string, a
+ * string is appended. Otherwise valid JSON is appended unchanged, and a Python
+ * value is converted if the schema has a type. Anything else becomes a
+ * string. */
 static void add_value(struct reply_text *made, struct span value,
                       const json_t *schema)
 {
@@ -419,8 +441,9 @@ static void add_value(struct reply_text *made, struct span value,
         reply_add_string(made, value);
 }
 
-/* Returns the first position of `mark` in t, but for blanks between tags, and
- * sets *n to the length of what is there. Returns t.n if there is none. */
+/* Searches t for `mark`, where blanks between the mark's tags may differ.
+ * Returns the position and sets *n to the length of the text found. Returns t.n
+ * if there is none. */
 static size_t find_loosely(struct span t, struct span mark, size_t *n)
 {
     for (size_t at = 0; at < t.n; at++)
@@ -431,8 +454,8 @@ static size_t find_loosely(struct span t, struct span mark, size_t *n)
 }
 
 /* Removes a key and the marker that opens its value from the beginning of *t.
- * Sets *json if the value is not a string by its marker: that is f->json_open,
- * or its attributes have another type. */
+ * Sets *json if the marker shows that the value is not a string: the marker is
+ * f->json_open, or its attributes name another type. */
 static bool take_key(const struct reply_format *f, struct span *t,
                      struct span *key, bool *json)
 {
@@ -456,13 +479,14 @@ static bool take_key(const struct reply_format *f, struct span *t,
     return true;
 }
 
-/* Returns the text inside <![CDATA[...]]>, or the value itself. */
+/* Returns the text inside <![CDATA[...]]>, or `value` itself if it has another
+ * form. */
 static struct span plain_text(struct span value)
 {
     const struct span open = span_of("<![CDATA["), close = span_of("]]>");
 
     if (value.n < open.n + close.n || !span_begins(value, open) ||
-        !span_equal(span_from(value, value.n - close.n), close))
+        !ends_with(value, close))
         return value;
     return (struct span){value.s + open.n, value.n - open.n - close.n};
 }
@@ -549,7 +573,8 @@ static bool take_mark(struct span *t, struct span mark)
     return true;
 }
 
-/* Returns true if `t` begins, after blanks, with an element. */
+/* Returns true if `t` begins, after blanks, with the opening tag of an element
+ * <k>v</k>. */
 static bool begins_element(const struct reply_format *f, struct span t)
 {
     struct span rest = t;
@@ -557,7 +582,7 @@ static bool begins_element(const struct reply_format *f, struct span t)
     return take_mark(&rest, f->key_open) && !take_mark(&t, f->value_close);
 }
 
-/* Returns the position of the tag that closes `key`, or t.n. */
+/* Returns the position of the tag that closes element `key`, or t.n. */
 static size_t find_closing(const struct reply_format *f, struct span t,
                            struct span key)
 {
@@ -573,15 +598,15 @@ static size_t find_closing(const struct reply_format *f, struct span t,
     return t.n;
 }
 
-/* Removes elements <k>v</k>, as many as there are, from the beginning of *t and
- * appends them as a JSON object; as a list if `schema` says so, or if the first
- * is an <item> and there is no schema. */
+/* Removes all elements <k>v</k> at the beginning of *t and appends them as a
+ * JSON object. Appends a list instead if `schema` says so, or if there is no
+ * schema and the first element is an <item>. */
 static bool take_elements(const struct reply_format *f, struct span *t,
                           const json_t *schema, int depth,
                           struct reply_text *made);
 
 /* Removes the value of element `key` and its closing tag from the beginning of
- * *t: elements, or a text. */
+ * *t. The value consists of elements or is a text. */
 static bool take_body(const struct reply_format *f, struct span *t,
                       struct span key, const json_t *schema, int depth,
                       struct reply_text *made)
@@ -656,6 +681,23 @@ static bool read_nested(const struct reply_format *f, struct span t,
     return true;
 }
 
+/* Removes a JSON string from the beginning of *t and sets *out to it, without
+ * its quotes. Returns false if it is incomplete or not a string. */
+static bool take_string(struct span *t, struct span *out)
+{
+    size_t n = 1;
+
+    if (t->n == 0 || t->s[0] != '"')
+        return false;
+    while (n < t->n && t->s[n] != '"')
+        n += t->s[n] == '\\' ? 2 : 1;
+    if (n >= t->n)
+        return false;
+    *out = (struct span){t->s + 1, n - 1};
+    *t = span_from(*t, n + 1);
+    return true;
+}
+
 /* ---- CALLS_QUOTED -------------------------------------------------------- */
 
 /* Appends a constant of Python as JSON and returns its length, or 0 if `t` does
@@ -692,6 +734,13 @@ static bool read_quoted(const struct reply_format *f, struct span t,
                 return false;
             reply_add_string(made, (struct span){text.s, n});
             n += 2 * f->quote.n;
+        } else if (t.s[0] == '"') { /* a string of JSON */
+            struct span text, rest = t;
+
+            if (!take_string(&rest, &text))
+                return false;
+            n = t.n - rest.n;
+            reply_add(made, (struct span){t.s, n});
         } else if ((t.s[0] == '{' || t.s[0] == ',') && t.n > 1) {
             /* A bare word before a colon is a key. */
             struct span key;
@@ -756,23 +805,6 @@ bool reply_call_in_value(const struct reply_format *f, struct span t)
 }
 
 /* ---- incomplete calls ---------------------------------------------------- */
-
-/* Removes a JSON string from the beginning of *t and sets *out to it, without
- * its quotes. Returns false if it is incomplete or not a string. */
-static bool take_string(struct span *t, struct span *out)
-{
-    size_t n = 1;
-
-    if (t->n == 0 || t->s[0] != '"')
-        return false;
-    while (n < t->n && t->s[n] != '"')
-        n += t->s[n] == '\\' ? 2 : 1;
-    if (n >= t->n)
-        return false;
-    *out = (struct span){t->s + 1, n - 1};
-    *t = span_from(*t, n + 1);
-    return true;
-}
 
 /* Removes a JSON value from the beginning of *t and sets *out to it, without
  * the quotes of a string. Returns false if it is incomplete. */

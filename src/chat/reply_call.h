@@ -15,7 +15,7 @@ struct reply_text {
     bool failed; /* out of memory; later additions are lost */
 };
 void reply_add(struct reply_text *t, struct span s);
-/* as a JSON string, with quotes */
+/* Appends `s` as a JSON string, with quotes. */
 void reply_add_string(struct reply_text *t, struct span s);
 
 /* Appends JSON text. Control characters inside strings, which models write
@@ -31,9 +31,10 @@ struct reply_call {
     struct span name, arguments, id;
 };
 
-/* Returns true if *t is a JSON object but for control characters in its
- * strings. If it has such, *t becomes a corrected copy at the end of `made`, in
- * which there is then space for as many bytes again. */
+/* Returns true if *t is a JSON object. Control characters in its strings are
+ * allowed, although JSON forbids them. If there are any, *t becomes a corrected
+ * copy at the end of `made`, which then has space for as many bytes again
+ * without moving. */
 bool reply_is_object(struct span *t, struct reply_text *made);
 
 /* Parses a call. `t` is the text between the call's markers; for CALLS_OBJECT
@@ -58,7 +59,7 @@ bool reply_may_be_object(const struct reply_format *f, struct span t);
 bool reply_call_in_value(const struct reply_format *f, struct span t);
 /* Returns true if the list `tools` declares a tool of this name. */
 bool reply_is_tool(const json_t *tools, struct span name);
-/* Returns true if it declares a tool whose name begins with this text. */
+/* Returns true if `tools` declares a tool whose name begins with `name`. */
 bool reply_begins_tool(const json_t *tools, struct span name);
 
 #endif

@@ -17,17 +17,19 @@ static void read_header(struct pl_reply *r, struct span header)
     struct span whom = span_from(header, span_find(header, to));
 
     name = span_from(name, name.n > 0 ? channel.n : 0);
-    r->channel = span_begins(name, span_of("analysis")) ? PL_REPLY_REASONING
-                                                        : PL_REPLY_CONTENT;
-    r->n_thought += r->channel == PL_REPLY_REASONING;
     whom = span_from(whom, whom.n > 0 ? to.n : 0);
+    r->channel = span_begins(name, span_of("analysis")) ||
+                         (r->f->addressed && span_begins(whom, span_of("self")))
+                     ? PL_REPLY_REASONING
+                     : PL_REPLY_CONTENT;
+    r->n_thought += r->channel == PL_REPLY_REASONING;
     if (span_begins(whom, functions))
         whom = span_from(whom, functions.n);
     r->recipient = (size_t)(whom.s - r->raw.s);
     r->n_recipient = span_name(whom);
     whom.n = r->n_recipient;
     if (span_equal(whom, span_of("assistant")) ||
-        span_equal(whom, span_of("user")))
+        span_equal(whom, span_of("user")) || span_equal(whom, span_of("self")))
         r->n_recipient = 0;
 }
 
@@ -46,7 +48,8 @@ static bool go_through_line(struct pl_reply *r, bool last)
         return false;
     if (n == t.n && last &&
         (r->calls.n > 0 || span_begins(span_of("all"), name))) {
-        r->at = r->seen = r->raw.n; /* cut in a header */
+        /* the reply was cut inside a header: drops it */
+        r->at = r->seen = r->raw.n;
         return false;
     }
     if (name.n > MOST_BETWEEN)
@@ -83,11 +86,12 @@ bool reply_go_through_header(struct pl_reply *r, bool last)
         return false;
     if (n == t.n && last &&
         (span_begins(text, span_of("<|")) || span_equal(text, span_of("<")) ||
-         span_begins(text, span_of("to=functions.")))) {
+         span_begins(text, span_of("to=")) ||
+         span_begins(span_of("to="), text))) {
         r->at = r->seen = r->raw.n; /* cut in a header */
         return false;
     }
-    /* The header may begin with <| or to=. */
+    /* A header begins with <| or to=. */
     header = text.s[0] == '<' || text.s[0] == 't';
     if (header && n < t.n && n <= MOST_BETWEEN) {
         read_header(r, (struct span){t.s, n});
@@ -100,7 +104,8 @@ bool reply_go_through_header(struct pl_reply *r, bool last)
     } else if (!header || last || t.n > MOST_BETWEEN + message.n) {
         r->channel = PL_REPLY_CONTENT;
         r->n_recipient = 0;
-        r->seen = r->at + header; /* its first marker is text */
+        /* skips a marker at its beginning, which is text then */
+        r->seen = r->at + header;
     } else {
         return false;
     }
@@ -108,7 +113,8 @@ bool reply_go_through_header(struct pl_reply *r, bool last)
     return true;
 }
 
-/* Reports the call that a message is. If `last`, the text may be cut. */
+/* Reports a message to a tool as a call; as content if it is not one. `last`
+ * means that the reply ends here, so that the message may be cut. */
 static void end_message(struct pl_reply *r, bool last)
 {
     const struct span name = {r->raw.s + r->recipient, r->n_recipient};
@@ -130,6 +136,8 @@ static void end_message(struct pl_reply *r, bool last)
     } else if (reply_is_object(&t, &r->made)) {
         c.arguments = t;
         reply_tell_call(r, &c);
+    } else if (r->f->addressed && reply_read_marked(r, t)) {
+        r->at = end;
     } else if (r->args > 0) {
         reply_leave_arguments(r);
         r->at = r->seen = end;

@@ -19,7 +19,8 @@ void reply_begin_call(struct pl_reply *r, size_t open, bool bare)
     r->scan = (struct json_scan){0};
 }
 
-/* NOT_YET: more text is needed. NO_CALL: the text is not a call. */
+/* Result of a search for a call. NOT_YET: more text is needed. NO_CALL: the
+ * text is not a call. */
 enum found { NOT_YET, A_CALL, NO_CALL };
 
 /* Returns true if a call in notation `f` may be without a marker. */
@@ -55,8 +56,8 @@ static enum found choose_form(struct pl_reply *r, bool last)
     return NO_CALL;
 }
 
-/* Returns true if a call of this name may be one: the notation is certain, or
- * the tool is declared. */
+/* Returns true if a text that looks like a call of this tool is one: the
+ * notation is certain, or the tool is declared. */
 static bool is_believed(const struct pl_reply *r, struct span name)
 {
     bool certain = !r->form->guess && r->behind != IN_REASONING &&
@@ -125,7 +126,7 @@ static bool read_objects(struct pl_reply *r, struct span t, bool cut)
     return true;
 }
 
-/* Returns the name of the tool in f.call, or in a beginning of it. */
+/* Returns the tool's name in f.call, or in an incomplete f.call. */
 static struct span without_call(struct span name)
 {
     for (size_t n = name.n; n-- > 1;)
@@ -135,7 +136,8 @@ static struct span without_call(struct span name)
     return name;
 }
 
-/* Reports a call in Python, which may be f.call(...). A python_take_fn. */
+/* Reports a call in Python notation, f(...) or f.call(...). A
+ * python_take_fn. */
 static bool take_python(void *reply, const struct reply_call *c, bool check)
 {
     struct pl_reply *r = reply;
@@ -177,11 +179,31 @@ static bool read_delimited(struct pl_reply *r, struct span t, bool cut)
     case CALLS_PYTHON:
         return python_calls(t, cut, &r->made, take_python, r);
     case CALLS_CODE:
-        return !r->cut && /* it is the beginning of something else */
-               reply_read_program(r, (struct span){0}, span_trim(t));
+        /* after a cut, the text may be the beginning of another notation's
+         * call */
+        return !r->cut && reply_read_program(r, (struct span){0}, span_trim(t));
     default:
         return read_call(r, t);
     }
+}
+
+bool reply_read_marked(struct pl_reply *r, struct span t)
+{
+    for (int i = 1; i <= reply_n_known; i++) {
+        const struct reply_format *f = reply_form_at(r, i);
+        size_t n = 0;
+        struct span body;
+
+        if (!f || f->call_close.n == 0 ||
+            reply_try_form(r, f, t, true, &n) != MARKER_CALL)
+            continue;
+        body = span_from(t, n);
+        body.n = span_find(body, f->call_close);
+        r->form = f;
+        if (read_delimited(r, body, false))
+            return true;
+    }
+    return false;
 }
 
 /* Returns true if `t`, the beginning of the text of a call, may continue as
@@ -196,9 +218,11 @@ static bool may_continue(const struct pl_reply *r, struct span t)
     n = span_name(name);
     if (n == name.n && (!r->tools || reply_begins_tool(r->tools, name)))
         return true;
+    t = span_trim(span_from(name, n));
     name.n = n;
-    return reply_is_tool(r->tools, name) ||
-           reply_is_tool(r->tools, without_call(name));
+    return (r->form->calls != CALLS_PYTHON || t.n == 0 || t.s[0] == '(') &&
+           (reply_is_tool(r->tools, name) ||
+            reply_is_tool(r->tools, without_call(name)));
 }
 
 /* Returns the text from r->body to the marker that ends the message, or to the
@@ -273,6 +297,20 @@ static enum found find_delimited(struct pl_reply *r, bool last, size_t *end)
     }
 }
 
+/* Returns true if `t` may become the head of a call in notation `f`, whose name
+ * has n bytes so far: nothing but args_open and blanks follow the name. */
+static bool may_be_head(const struct reply_format *f, struct span t, size_t n)
+{
+    struct span args = span_trim(f->args_open);
+
+    t = span_from(t, n + span_blanks(span_from(t, n)));
+    if (span_begins(args, t))
+        return true;
+    t = span_from(t, span_begins(t, args) ? args.n : 0);
+    t = span_from(t, span_blanks(t));
+    return t.n == 0 || t.s[0] == '{';
+}
+
 /* The same for a call whose text ends where its JSON does. */
 static enum found find_json(struct pl_reply *r, bool last, size_t *end)
 {
@@ -286,6 +324,8 @@ static enum found find_json(struct pl_reply *r, bool last, size_t *end)
     json = object ? t : span_from(t, span_find(t, span_of("{")));
     name = (struct span){t.s, span_name(t)};
     if (!object && (t.n - json.n >= MOST_BETWEEN || (t.n > 0 && name.n == 0)))
+        return NO_CALL;
+    if (!object && f->guess && !may_be_head(f, t, name.n))
         return NO_CALL;
     if (json.n == 0)
         return NOT_YET;
@@ -315,7 +355,8 @@ static enum found find_call(struct pl_reply *r, bool last, size_t *end)
     return find_delimited(r, last, end);
 }
 
-/* Passes markers of an object that are there twice. */
+/* Skips further copies of a JSON call's opening marker, which some models
+ * repeat. */
 static void skip_repeated(struct pl_reply *r)
 {
     const struct span open = r->form->call_open;
@@ -360,9 +401,10 @@ bool reply_is_begun(const struct pl_reply *r, struct span t)
     return span_begins(c->call_open, span_from(t, span_blanks(t)));
 }
 
-/* Handles a text that is a call in no notation. It is content, or reasoning if
- * it is there; or a document, if one may begin here. The beginning of another
- * call after the first, cut off by the end of the reply, is dropped. */
+/* Handles text that is not a call in any notation. It becomes content, or
+ * reasoning within reasoning, or a document if one may begin here. After a
+ * first call, the beginning of another one that the end of the reply cuts off
+ * is dropped. */
 static void reject_call(struct pl_reply *r, bool last)
 {
     const struct span before = reply_piece(r, r->at, r->open);
@@ -417,16 +459,24 @@ bool reply_go_through_call(struct pl_reply *r, bool last)
     return true;
 }
 
+/* Returns true if only blanks separate r->at from the object before it. */
+static bool follows_object(const struct pl_reply *r)
+{
+    struct span t = span_trim(reply_piece(r, r->open, r->at));
+
+    return t.n > 0 && t.s[t.n - 1] == '}';
+}
+
 /* Begins the next object and returns true if it follows without a marker of its
- * own, maybe after a comma or semicolon. Sets *part if only that has
- * arrived. */
+ * own, maybe after a comma or semicolon, and none closed the last. Sets *part
+ * if only a comma or semicolon has arrived. */
 static bool begin_next_object(struct pl_reply *r, struct span t, bool *part)
 {
     const struct reply_format *f = r->form;
     const enum state behind = r->behind;
     size_t n = 0;
 
-    if (f->calls != CALLS_OBJECT || f->call_open.n > 0)
+    if (f->calls != CALLS_OBJECT || (f->call_open.n > 0 && !follows_object(r)))
         return false;
     if (t.s[0] == ',' || t.s[0] == ';')
         n = 1 + span_blanks(span_from(t, 1));
@@ -461,7 +511,7 @@ bool reply_go_after_call(struct pl_reply *r, bool last)
         return false;
     if ((t.s[0] == '}' || t.s[0] == ']') && r->form->calls == CALLS_OBJECT &&
         r->form->call_close.n + r->form->calls_close.n > 0) {
-        r->at++; /* a bracket too many before the marker */
+        r->at++; /* skips a surplus closing bracket before the marker */
         return true;
     }
     if (begin_next_object(r, t, &part))

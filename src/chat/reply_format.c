@@ -185,7 +185,8 @@ static size_t common_start(struct span a, struct span b)
 
         if (tag > 0)
             return i + tag > n ? i : n;
-        if (opens_tag(a.s[i])) /* <function name=...: ends before the tag */
+        /* a is <function name=...: ends before the tag */
+        if (opens_tag(a.s[i]))
             return i;
         if (is_blank(a.s[i]))
             break;
@@ -246,7 +247,8 @@ static struct span common_end(struct span a, struct span b)
 #define SAID(content)                                                          \
     ASKED ", {\"role\": \"assistant\", \"content\": \"" content "\""
 #define THOUGHT                                                                \
-    ", \"reasoning_content\": \"" REASONING "\", \"thinking\": \"" THINKING "\""
+    ", \"reasoning_content\": \"" REASONING "\", \"reasoning\": \"" REASONING  \
+    "\", \"thinking\": \"" THINKING "\""
 #define CALLED ", \"tool_calls\": ["
 #define TOOLS  "[" TOOL(FIRST) ", " TOOL(SECOND) "]"
 #define ON     "{\"enable_thinking\": true, \"thinking\": true}"
@@ -299,7 +301,7 @@ static const struct {
 };
 
 /* The text of each rendered probe after the user's message. Empty if the
- * template refused the probe. */
+ * template rejected the probe. */
 struct answers {
     struct span text[N_PROBE];
     char *whole[N_PROBE]; /* owned: the whole rendered text */
@@ -460,6 +462,22 @@ static bool is_led(const struct reply_format *f, const struct answers *a,
            span_trim(span_from(before, prompt.n)).n == 0;
 }
 
+/* Returns the text that begins a part of a message after one that ended like a
+ * message of the user: all that a prompt has after the marker `close`, but for
+ * the markers of parts. */
+static struct span learn_again(const struct reply_format *f,
+                               const struct answers *a, struct span close)
+{
+    struct span t = a->text[PROMPT];
+
+    t = span_from(t, span_blanks(t));
+    if (close.n == 0 || !span_begins(t, close))
+        return (struct span){0};
+    t = span_from(t, close.n);
+    t = span_until(t, span_find(t, f->think_open));
+    return span_trim(span_until(t, span_find(t, f->content_open)));
+}
+
 /* Learns the markers around content and after a message. Sets *before to the
  * text of an assistant's message before its content, or to nothing. */
 static void learn_content(struct reply_format *f, const struct answers *a,
@@ -478,6 +496,7 @@ static void learn_content(struct reply_format *f, const struct answers *a,
         f->content_open = t;
         f->content_close = first_tag(after);
         after = span_from(after, span_blanks(after) + f->content_close.n);
+        f->again = learn_again(f, a, f->content_close);
     }
     f->end[0] = first_end(after);
     for (int i = 0; i < reply_n_pair && f->content_open.n == 0; i++)
@@ -513,7 +532,7 @@ static bool object_begins(struct span t, size_t key, size_t *begin)
 
 /* Sets *unit to the JSON object or list that contains the name at position
  * `name` and extends at least to position `least`. It begins at most NEAR bytes
- * before the name. Returns false if there is none. */
+ * before the name. Returns false if there is no such object or list. */
 enum { NEAR = 512 };
 static bool object_around(struct span t, size_t name, size_t least,
                           struct span *unit, bool *no_memory)
@@ -563,8 +582,8 @@ static bool is_element(struct span t, size_t key)
            span_contains(v, span_of(CLOSING(KEY)));
 }
 
-/* Finds the call of function `name` in `t`. Sets *c and returns its notation,
- * or CALLS_NONE if there is no call. */
+/* Finds the call of function `name` in `t`. Fills *c and returns the notation
+ * of the call, or CALLS_NONE if there is no call. */
 static enum reply_calls look(struct span t, const char *name, struct seen *c,
                              bool *no_memory)
 {
@@ -693,8 +712,8 @@ static struct span take_tag(struct span *t, struct span lead)
 }
 
 /* Learns the markers around CALLS_NESTED calls. `open` is the text before the
- * first, `rest` that after its last value, `next` the position of the second or
- * NULL. */
+ * first call, `rest` the text after its last value. `next` is the position of
+ * the second call, or NULL. */
 static void learn_around_elements(struct reply_format *f, struct span open,
                                   struct span rest, const char *next)
 {
@@ -711,7 +730,8 @@ static void learn_around_elements(struct reply_format *f, struct span open,
     f->each = next && f->calls_open.n > 0 && next > rest.s &&
               span_contains((struct span){rest.s, (size_t)(next - rest.s)},
                             f->calls_open);
-    if (next && !f->each && next > rest.s) { /* only after the last call */
+    /* these markers are only after the last call */
+    if (next && !f->each && next > rest.s) {
         rest = span_from(rest, (size_t)(next - rest.s));
         rest = span_from(rest, span_find(rest, last) + last.n);
         take_tag(&rest, lead);
@@ -761,7 +781,7 @@ static bool learn_inside(struct reply_format *f, const struct seen *c)
 }
 
 /* Learns the markers around calls. `open` is the text before the first call,
- * `between` the text from its end to the name of the second. */
+ * `between` the text from its end to the name of the second call. */
 static void learn_between(struct reply_format *f, struct span open,
                           struct span between)
 {
@@ -841,8 +861,8 @@ static void learn_around(struct reply_format *f, const struct answers *a,
 }
 
 /* Removes the identifier `id` and the marker after it from the end of
- * c->before. Returns this marker, which is before the name. Empty if there is
- * no identifier there. */
+ * c->before. Returns this marker, which separates the identifier from the name.
+ * Returns an empty span if there is no identifier. */
 static struct span leave_id(struct seen *c, const char *id)
 {
     struct span before, after;
@@ -952,12 +972,13 @@ static void learn_calls(struct reply_format *f, const struct answers *a,
 static pl_status keep(struct reply_format *f, pl_err *err)
 {
     struct span *all[] = {
-        &f->think_open,    &f->think_close, &f->content_open, &f->content_close,
-        &f->think_end,     &f->end[0],      &f->end[1],       &f->calls_open,
-        &f->calls_close,   &f->call_open,   &f->call_close,   &f->name_key,
-        &f->arguments_key, &f->id_open,     &f->name_open,    &f->args_open,
-        &f->name_close,    &f->key_open,    &f->value_open,   &f->value_close,
-        &f->json_open,     &f->value_lead,  &f->value_tail,   &f->quote};
+        &f->think_open,  &f->think_close,   &f->content_open, &f->content_close,
+        &f->think_end,   &f->again,         &f->end[0],       &f->end[1],
+        &f->calls_open,  &f->calls_close,   &f->call_open,    &f->call_close,
+        &f->name_key,    &f->arguments_key, &f->id_open,      &f->name_open,
+        &f->args_open,   &f->name_close,    &f->key_open,     &f->value_open,
+        &f->value_close, &f->json_open,     &f->value_lead,   &f->value_tail,
+        &f->quote};
 
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
         if (all[i]->n > 0)
@@ -974,9 +995,11 @@ static void learn_messages(struct reply_format *f, struct span before,
                            struct span after)
 {
     f->recipients = span_ends(before, span_of(">>>all\n"));
-    f->channels =
-        f->recipients || (span_ends(before, span_of("<|message|>")) &&
-                          span_contains(before, span_of("<|channel|>")));
+    if (span_ends(before, span_of("<|message|>")))
+        f->addressed = span_contains(before, span_of(" to="));
+    f->channels = f->recipients || f->addressed ||
+                  (span_ends(before, span_of("<|message|>")) &&
+                   span_contains(before, span_of("<|channel|>")));
     if (f->recipients)
         f->end[0] = first_end(after);
     if (span_ends(before, reply_sectioned.content_open)) {

@@ -34,20 +34,28 @@ struct reply_format {
     bool channels;
     /* CALLS_NONE, channels: a message is >>>NAME, a line break and the text */
     bool recipients;
+    /* CALLS_NONE, channels: a message is to=NAME<|message|>...<|eom|>, to=self
+     * for reasoning. The text to a tool is a call in a notation of its own. */
+    bool addressed;
     /* the template reads message.thinking instead of
      * message.reasoning_content */
     bool thinking;
-    bool as_text;  /* the template accepts arguments only as a JSON text */
-    bool led;      /* blanks separate a prompt from content */
+    /* the template accepts arguments only as JSON text, not as objects */
+    bool as_text;
+    bool led; /* blanks, not a marker, separate the prompt from the content */
     bool id_named; /* CALLS_NAMED: the name is an identifier such as
                       functions.f:0 */
+    bool no_id;    /* CALLS_NAMED: a server, not an identifier, is before
+                      name_open */
     bool listed;   /* CALLS_OBJECT: all calls are in one JSON list */
     bool each;     /* calls_open and calls_close are around each call */
-    /* Only a call of a declared tool is one, because texts that are not calls
-     * look alike. */
+    /* Texts that are not calls may look like calls, so only calls of declared
+     * tools count. */
     bool guess;
-    bool line;  /* the marker of a call begins a line */
-    bool exact; /* CALLS_NAMED: args_open directly follows the name */
+    bool line; /* the marker of a call begins a line */
+    /* CALLS_NAMED: args_open, or nothing but blanks, directly follows the name
+     */
+    bool exact;
     /* CALLS_TAGGED: name and key end at a quote, and attributes follow, up to
      * name_close and value_open: " type="string"> */
     bool attributes;
@@ -56,6 +64,8 @@ struct reply_format {
     struct span think_end;
     struct span content_open, content_close; /* markers before and after all
                                                 content */
+    /* begins another part of the message, after content_close or think_close */
+    struct span again;
     /* The marker after a message, and after one that ends with a call. */
     struct span end[2];
 
@@ -66,8 +76,8 @@ struct reply_format {
     /* CALLS_OBJECT: keys of name and arguments; absent for {"f": {...}} */
     struct span name_key, arguments_key;
     struct span id_open;    /* CALLS_NAMED: marker before the identifier */
-    struct span name_open;  /* CALLS_NAMED: marker between the identifier and
-                               the name */
+    struct span name_open;  /* CALLS_NAMED: marker between the identifier, or
+                               the server, and the name */
     struct span args_open;  /* CALLS_NAMED: marker before the arguments, with
                                its blanks */
     struct span name_close; /* CALLS_TAGGED: marker after the name */
@@ -81,7 +91,9 @@ struct reply_format {
     struct span value_lead, value_tail;
     struct span quote; /* CALLS_QUOTED: marker around strings */
 
-    unsigned mentioned; /* see reply_format_scan */
+    /* markers of published models in the template's source: bit i for
+     * reply_pairs[i] */
+    unsigned mentioned;
     struct arena arena;
 };
 
@@ -91,13 +103,14 @@ typedef pl_status reply_render_fn(void *user, const pl_conversation *c,
                                   char **text, pl_err *err);
 
 /* Notes which markers of published models a template's source [len] contains.
- * They are used if the rendered conversations show none. Called for each source
- * before reply_format_learn. */
+ * reply_format_learn uses them if the rendered conversations do not show any.
+ * Call it for each source before reply_format_learn. */
 void reply_format_scan(struct reply_format *f, const char *source, size_t len);
 /* Learns the notation of a template. Renders test conversations by calling
- * `render` with `user`. *f must be zeroed but for reply_format_scan. A marker
- * is absent if the template refuses to render the messages that show it. Fails
- * only with PL_NO_MEMORY. The caller calls reply_format_fini in any case. */
+ * `render` with `user`. *f must be zero, except for the notes of
+ * reply_format_scan. A marker is absent if the template refuses to render the
+ * messages that show it. Fails only with PL_NO_MEMORY. The caller calls
+ * reply_format_fini in any case. */
 pl_status reply_format_learn(struct reply_format *f, reply_render_fn *render,
                              void *user, pl_err *err);
 void reply_format_fini(struct reply_format *f);
@@ -114,8 +127,8 @@ bool span_begins(struct span t, struct span with);
  * empty. */
 size_t span_find(struct span t, struct span part);
 bool span_contains(struct span t, struct span part);
-/* Returns the length of the beginning of `t` that is `mark` but for the blanks
- * between tags, or 0 if there is none. */
+/* Returns the length of `mark` at the beginning of `t`, where blanks between
+ * the mark's tags may differ. Returns 0 if `t` does not begin with it. */
 size_t span_begins_loosely(struct span t, struct span mark);
 /* Returns the number of blanks at the beginning of `t`. */
 size_t span_blanks(struct span t);

@@ -22,12 +22,13 @@ enum state {
 /* Kinds of markers. */
 enum marker {
     NO_MARKER,
-    MARKER_PART, /* text that may become a marker */
+    MARKER_PART, /* text that may be the beginning of a marker */
     MARKER_THINK_OPEN,
     MARKER_THINK_CLOSE,
     MARKER_CONTENT, /* before or after content; not reported */
     MARKER_STRAY,   /* has no meaning where it stands; not reported */
     MARKER_CALL,
+    MARKER_BARE, /* a text that may be a call without a marker */
     MARKER_CALL_CLOSE,
     MARKER_NEXT,   /* channels: ends a message; the next one follows */
     MARKER_HEADER, /* channels: begins the header of the next message */
@@ -50,11 +51,13 @@ struct pl_reply {
     json_t *tools;         /* owned; NULL if none */
     struct reply_text raw; /* the whole text so far */
     size_t at;             /* offset in `raw`; all before it is handled */
-    size_t seen;           /* offset; no marker begins between `at` and it */
+    size_t seen; /* offset in `raw`; no marker begins between `at` and it */
     enum state state;
-    bool begun;   /* a marker, or a character that is not a blank, was read */
-    bool fresh;   /* no content was read since the start or the last call */
-    bool trimmed; /* drop blanks at `at`: they belong to a marker */
+    bool begun; /* a marker, or a character that is not a blank, was read */
+    /* no content was read since the reply's start or the last call */
+    bool fresh;
+    /* drop the blanks at `at`, because they belong to the marker before them */
+    bool trimmed;
     bool ended;
     bool busy;     /* a pl_reply function, or its callback, is being executed */
     bool finished; /* pl_reply_finish was called */
@@ -68,7 +71,7 @@ struct pl_reply {
     const struct reply_format *form;
     size_t open;
     int n_tried; /* number of notations that were tried for the current call */
-    bool bare;   /* the current call begins with { or [, without a marker */
+    bool bare;   /* the current call begins without a marker */
     bool cut;    /* in one of them the call's text ended too early */
     bool costly; /* one of them read more than a marker */
     /* IN_CALL, IN_CHANNEL, IN_DOCUMENT: offset in `raw` of the call's,
@@ -78,12 +81,12 @@ struct pl_reply {
     struct json_scan scan;
     bool may_document; /* the reply may be a JSON document */
     bool fenced;       /* a line ``` or ```json precedes the document */
-    /* IN_CALL, AFTER_CALL, IN_DOCUMENT: the state to return to */
+    /* IN_CALL, AFTER_CALL, IN_DOCUMENT: the state that follows */
     enum state behind;
     pl_reply_kind channel;
     int n_thought; /* number of headers of messages with reasoning */
     /* Offset in `raw` and length of the recipient of a channel's message. If
-     * n_recipient is 0, the recipient is the user. */
+     * n_recipient is 0, the message is to the user. */
     size_t recipient, n_recipient;
     bool pieces; /* report arguments in fragments, as they arrive */
     /* The current call's arguments, if they are reported in fragments: the
@@ -98,7 +101,7 @@ struct pl_reply {
     struct reply_text made, name, id;
 };
 
-/* Returns the text from offset `at`. */
+/* Returns the text from offset `at` to the end. */
 static inline struct span reply_rest(const struct pl_reply *r, size_t at)
 {
     return (struct span){r->raw.s + at, r->raw.n - at};
@@ -179,15 +182,20 @@ bool reply_is_document(struct pl_reply *r, bool last);
 
 /* Begins a call at offset `open`. If `bare`, no marker is there. */
 void reply_begin_call(struct pl_reply *r, size_t open, bool bare);
-/* Handle the text in a state; return false if they need more. */
+/* Handle the text in the states IN_CALL and AFTER_CALL. `last` means that no
+ * more text follows. Return false if they need more text. */
 bool reply_go_through_call(struct pl_reply *r, bool last);
 bool reply_go_after_call(struct pl_reply *r, bool last);
 /* Returns true if `t` is the beginning of a marker that may follow the last
  * call. */
 bool reply_is_begun(const struct pl_reply *r, struct span t);
-/* Reports a program as a call of a tool that runs programs: of `name`, unless
- * it is empty. Returns false if there is no such tool. */
+/* Reports the program `t` as a call of a tool that runs programs: of the tool
+ * `name`, or if that is empty, of one that is declared. Returns false if there
+ * is no such tool. */
 bool reply_read_program(struct pl_reply *r, struct span name, struct span t);
+/* Reports the call that `t` is with the markers of a notation. Returns false if
+ * it is none. */
+bool reply_read_marked(struct pl_reply *r, struct span t);
 /* Removes a marker, or the beginning of one, from the end of *t. Returns true
  * if the whole marker was there. */
 bool reply_leave_out(struct span *t, struct span mark);

@@ -17,12 +17,13 @@
     .key_open = S("<parameter="), .value_open = S(">"),                        \
     .value_close = S("</parameter>"), .value_lead = S("\n"),                   \
     .value_tail = S("\n"), .call_close = S("</function>")
-/* <invoke name="f"><parameter name="k">v</parameter></invoke> */
-#define INVOKE_TAGS                                                            \
-    .calls = CALLS_TAGGED, .call_open = S("<invoke name=\""),                  \
-    .name_close = S("\">"), .key_open = S("<parameter name=\""),               \
-    .value_open = S("\">"), .value_close = S("</parameter>"),                  \
-    .call_close = S("</invoke>")
+/* <invoke name="f"><parameter name="k">v</parameter></invoke>, where `p` is
+ * before each tag */
+#define INVOKE_TAGS(p)                                                         \
+    .calls = CALLS_TAGGED, .call_open = S("<" p "invoke name=\""),             \
+    .name_close = S("\">"), .key_open = S("<" p "parameter name=\""),          \
+    .value_open = S("\">"), .value_close = S("</" p "parameter>"),             \
+    .call_close = S("</" p "invoke>")
 /* DeepSeek's tags, with the bytes of its bars and blanks */
 #define BAR "\xef\xbd\x9c"
 #define LOW "\xe2\x96\x81"
@@ -98,6 +99,31 @@ const struct reply_format reply_known[] = {
     /* Granite 3, Phi-4-mini */
     {JSON_KEYS, .calls_open = S("<|tool_call|>"),
      .calls_close = S("<|/tool_call|>")},
+    /* InternLM 2 */
+    {JSON_KEYS, .calls_open = S("<|action_start|>"),
+     .call_open = S("<|plugin|>"), .call_close = S("<|action_end|>")},
+    /* MiniCPM 3 */
+    {.calls = CALLS_PYTHON,
+     .call_open = S("<|tool_call_start|>\n```python"),
+     .call_close = S("```\n<|tool_call_end|>")},
+    /* MCP's tags, which name a server, too */
+    {.calls = CALLS_NAMED,
+     .no_id = true,
+     .exact = true,
+     .each = true,
+     .calls_open = S("<use_mcp_tool>"),
+     .call_open = S("<server_name>"),
+     .name_open = S("</server_name>\n<tool_name>"),
+     .args_open = S("</tool_name>\n<arguments>"),
+     .call_close = S("</arguments>"),
+     .calls_close = S("</use_mcp_tool>")},
+    /* ReAct */
+    {.calls = CALLS_NAMED,
+     .guess = true,
+     .line = true,
+     .exact = true,
+     .call_open = S("Action:"),
+     .args_open = S("\nAction Input:")},
     /* Nemotron 2 */
     {JSON_KEYS, .calls_open = S("<TOOLCALL>"), .calls_close = S("</TOOLCALL>")},
     /* Apriel, Jamba, Hunyuan */
@@ -141,10 +167,13 @@ const struct reply_format reply_known[] = {
     {DSML_TAGS, .calls_open = S("<" BAR "DSML" BAR "tool_calls>"),
      .calls_close = S("</" BAR "DSML" BAR "tool_calls>")},
     /* MiniMax M2 */
-    {INVOKE_TAGS, .calls_open = S("<minimax:tool_call>"),
+    {INVOKE_TAGS(""), .calls_open = S("<minimax:tool_call>"),
      .calls_close = S("</minimax:tool_call>")},
-    {INVOKE_TAGS, .calls_open = S("<function_calls>"),
+    {INVOKE_TAGS(""), .calls_open = S("<function_calls>"),
      .calls_close = S("</function_calls>")},
+    /* Muse Glimmer */
+    {INVOKE_TAGS("atem:"), .calls_open = S("<atem:function_calls>"),
+     .calls_close = S("</atem:function_calls>")},
     /* OLMo 3: a call a line */
     {.calls = CALLS_PYTHON,
      .call_open = S("<function_calls>"),
@@ -173,6 +202,8 @@ const struct reply_format reply_known[] = {
      .call_close = S("```")},
     {JSON_KEYS, .guess = true},
     {.calls = CALLS_PYTHON, .guess = true},
+    /* GLM 4: f, a line break and {...} */
+    {.calls = CALLS_NAMED, .guess = true, .exact = true},
 };
 const int reply_n_known = sizeof reply_known / sizeof reply_known[0];
 
@@ -187,6 +218,8 @@ const struct reply_pair reply_pairs[] = {
     {"<|START_THINKING|>", "<|END_THINKING|>", false, false},
     {"<|inner_prefix|>", "<|inner_suffix|>", false, false},
     {"<|channel>thought", "<channel|>", false, false},
+    {"\xe2\x97\x81think\xe2\x96\xb7", "\xe2\x97\x81/think\xe2\x96\xb7", false,
+     false},
     {"Here are my reasoning steps:", "[BEGIN FINAL RESPONSE]", false, false},
     {"<response>", "</response>", true, false},
     {"<answer>", "</answer>", true, false},

@@ -14,7 +14,7 @@ extern const int reply_n_known;
 struct reply_pair {
     const char *open, *close;
     bool content;
-    bool implied; /* a source that contains `close` need not contain `open` */
+    bool implied; /* the source of a template shows the pair by `close` alone */
 };
 extern const struct reply_pair reply_pairs[];
 extern const int reply_n_pair;

@@ -88,6 +88,39 @@ static enum marker try_forms(const struct pl_reply *r, struct span t, bool last)
     return found;
 }
 
+/* Returns true if only blanks precede `t` in the content. */
+static bool is_fresh(const struct pl_reply *r, struct span t)
+{
+    return r->fresh &&
+           reply_before_blanks(r, (size_t)(t.s - r->raw.s)) == r->at;
+}
+
+/* Returns true if the line before that of offset `at` begins with a fence. */
+static bool is_fenced(const struct pl_reply *r, size_t at)
+{
+    while (at > 0 && r->raw.s[at - 1] != '\n')
+        at--;
+    for (at -= at > 0; at > 0 && r->raw.s[at - 1] != '\n';)
+        at--;
+    return span_begins(reply_rest(r, at), span_of("```"));
+}
+
+/* Returns true if a call without a marker may begin with `t`: an object or a
+ * list that begins a line, or the name of a tool that begins the content. */
+static bool may_be_bare(const struct pl_reply *r, struct span t)
+{
+    const size_t at = (size_t)(t.s - r->raw.s);
+    struct span name = {t.s, span_name(t)};
+
+    if (r->state != IN_CONTENT || !r->tools || r->n_bad >= MOST_BAD)
+        return false;
+    if (t.s[0] == '{' || t.s[0] == '[')
+        return begins_line(r, at) && (is_fresh(r, t) || !is_fenced(r, at));
+    return name.n > 0 && is_fresh(r, t) &&
+           (name.n == t.n ? reply_begins_tool(r->tools, name)
+                          : reply_is_tool(r->tools, name));
+}
+
 /* Returns true if a marker is spelled as special tokens are, so that it is not
  * part of a text. */
 static bool is_special(struct span mark)
@@ -101,13 +134,6 @@ static bool is_special(struct span mark)
 static bool is_first(const struct pl_reply *r, struct span t)
 {
     return !r->begun &&
-           reply_before_blanks(r, (size_t)(t.s - r->raw.s)) == r->at;
-}
-
-/* Returns true if only blanks precede `t` in the content. */
-static bool is_fresh(const struct pl_reply *r, struct span t)
-{
-    return r->fresh &&
            reply_before_blanks(r, (size_t)(t.s - r->raw.s)) == r->at;
 }
 
@@ -139,13 +165,16 @@ static enum marker find_mark(const struct pl_reply *r, const struct mark *list,
     return m;
 }
 
-/* The same for messages that have headers. */
+/* Like reply_marker_at, for formats whose messages have headers. */
 static enum marker channel_mark_at(const struct pl_reply *r, struct span t,
                                    bool last, size_t *n)
 {
     const unsigned in = 1 << IN_CHANNEL;
+    const struct span none = {0};
     const struct mark marks[] = {
         {in, span_of("<|end|>"), MARKER_NEXT},
+        {in, r->f->addressed ? span_of("<|eom|>") : none, MARKER_NEXT},
+        {in, r->f->addressed ? span_of("<|eot|>") : none, MARKER_END},
         {in, span_of("<|call|>"), MARKER_END},
         {in, span_of("<|return|>"), MARKER_END},
         {in, span_of("<|start|>"), MARKER_HEADER},
@@ -164,6 +193,21 @@ static enum marker channel_mark_at(const struct pl_reply *r, struct span t,
     return find_mark(r, marks, sizeof marks / sizeof marks[0], t, last, n);
 }
 
+/* Returns true if `t` may begin with a marker of calls that begins with the
+ * marker that ends a message. */
+static bool is_call_after_end(const struct pl_reply *r, struct span t)
+{
+    for (int i = 0; i < 2; i++) {
+        const struct span end = r->f->end[i];
+
+        if (end.n > 0 && t.s[0] == end.s[0] &&
+            (span_begins(r->f->call_open, end) ||
+             span_begins(r->f->calls_open, end)))
+            return true;
+    }
+    return false;
+}
+
 /* Returns the kind of the marker at the beginning of `t` that is valid in the
  * present state, and sets *n to its length. A row of the table takes precedence
  * over later ones, even if only a part of its marker has arrived. */
@@ -178,6 +222,7 @@ enum marker reply_marker_at(const struct pl_reply *r, struct span t, bool last,
         {repeats ? 1 << IN_REASONING : 0, f->think_open, MARKER_STRAY},
         {1 << IN_REASONING | (begins_with_close(r, t) ? 1 << IN_CONTENT : 0),
          f->think_close, MARKER_THINK_CLOSE},
+        {1 << IN_CONTENT, f->again, MARKER_CONTENT},
         {1 << IN_CONTENT, f->content_open, MARKER_CONTENT},
         {1 << IN_CONTENT, f->content_close, MARKER_CONTENT},
         {1 << IN_CONTENT, r->fenced ? fence : none, MARKER_CONTENT},
@@ -188,8 +233,9 @@ enum marker reply_marker_at(const struct pl_reply *r, struct span t, bool last,
         {1 << IN_CONTENT | 1 << IN_REASONING, f->end[0], MARKER_END},
         {1 << IN_CONTENT | 1 << IN_REASONING, f->end[1], MARKER_END},
     };
-    /* Markers without what they belong to; those of a call may be a part of
-     * what looked like a call. */
+    /* Stray markers: they have lost their counterpart and are dropped. After a
+     * text that only looked like a call, the markers of calls are kept, because
+     * they may be a part of that text. */
     const unsigned in_text = r->n_bad == 0 ? 1 << IN_CONTENT : 0;
     const size_t n_tag = span_find(f->think_open, span_of(">")) + 1;
     const struct span tag = {f->think_open.s,
@@ -208,9 +254,13 @@ enum marker reply_marker_at(const struct pl_reply *r, struct span t, bool last,
 
     if (f->channels)
         return channel_mark_at(r, t, last, n);
-    m = find_mark(r, marks, sizeof marks / sizeof marks[0], t, last, n);
+    m = is_call_after_end(r, t) ? try_forms(r, t, last) : NO_MARKER;
+    if (m == NO_MARKER)
+        m = find_mark(r, marks, sizeof marks / sizeof marks[0], t, last, n);
     if (m == NO_MARKER)
         m = try_forms(r, t, last);
+    if (m == NO_MARKER && may_be_bare(r, t))
+        m = MARKER_BARE;
     if (m == NO_MARKER)
         m = find_mark(r, strays, sizeof strays / sizeof strays[0], t, last, n);
     return m;

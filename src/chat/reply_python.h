@@ -14,14 +14,15 @@ bool python_value(struct span *t, struct reply_text *made);
 bool python_call(struct span *t, struct reply_text *made,
                  struct reply_call *out);
 
-/* Takes a call. If `check`, only returns true if it may be taken. */
+/* A callback that reports a call. If `check`, it only returns true if the call
+ * counts as one. */
 typedef bool python_take_fn(void *user, const struct reply_call *c, bool check);
 
-/* Parses `t`, a call or a list of calls, between which commas or blanks may
- * be. If it consists only of calls that may be taken, passes each to `each`,
- * after all were checked, and returns true. If `cut`, the text ends too early,
- * and the calls before its end are enough. Otherwise passes none and returns
- * false. Overwrites `made`. */
+/* Parses `t`, a call or a list of calls, between which commas or blanks may be.
+ * If `t` consists only of calls for which `each` returns true with `check`,
+ * then passes each call to `each` and returns true. Otherwise passes none and
+ * returns false. If `cut`, the text ends too early, and complete calls before
+ * its end are enough. Overwrites `made`. */
 bool python_calls(struct span t, bool cut, struct reply_text *made,
                   python_take_fn *each, void *user);
 

@@ -44,7 +44,8 @@ void chat_template_free(struct chat_template *t);
  * name. A variable without a name is a JSON object of variables. `now` is the
  * time that strftime_now shows, in seconds since 1970. PL_BAD_ARGUMENT if a
  * variable is invalid JSON, or if the template raises an exception or fails
- * with these variables. PL_FULL if a limit is reached. */
+ * with these variables or nests too deeply. PL_FULL if another limit is
+ * reached. */
 pl_status chat_template_render(const struct chat_template *t,
                                const struct chat_variable *var, int n_var,
                                int64_t now, const struct chat_limits *limits,

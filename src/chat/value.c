@@ -3,10 +3,12 @@
 #include "chat/value.h"
 
 #include "base/hash64.h"
+#include "base/numeral.h"
 
+#include <math.h>
 #include <string.h>
 
-enum { FEW = 8 }; /* pairs that are searched linearly */
+enum { FEW = 8 }; /* dicts with at most so many pairs are searched linearly */
 
 const char *value_kind_name(enum value_kind kind)
 {
@@ -17,6 +19,21 @@ const char *value_kind_name(enum value_kind kind)
     };
 
     return names[kind];
+}
+
+double value_as_float(struct value v)
+{
+    char digits[320]; /* more are beyond the range of a double */
+
+    if (v.kind != V_FLOAT)
+        return (double)value_as_int(v);
+    if (!value_is_wide(v))
+        return v.f;
+    if (v.str->len >= sizeof digits)
+        return v.str->s[0] == '-' ? -HUGE_VAL : HUGE_VAL;
+    memcpy(digits, v.str->s, v.str->len);
+    digits[v.str->len] = '\0';
+    return numeral_double(digits, NULL);
 }
 
 bool value_truth(struct value v)
@@ -31,7 +48,7 @@ bool value_truth(struct value v)
     case V_INT:
         return v.i != 0;
     case V_FLOAT:
-        return v.f != 0;
+        return value_as_float(v) != 0;
     case V_STR:
         return v.str->len > 0;
     case V_LIST:

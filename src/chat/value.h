@@ -5,8 +5,9 @@
  * they are shared instead of copied. Lists change only by their methods append,
  * extend, insert and pop. Besides, the attributes of a namespace and the
  * position of an iterator change. Everything lives in its creator's arena and
- * is freed with it. Integers have 64 bits; a result that
- * needs more is an error. */
+ * is freed with it. Integers have 64 bits; a result that needs more is an
+ * error, and one in the JSON of a conversation can be shown but not computed
+ * with. */
 #ifndef CHAT_VALUE_H
 #define CHAT_VALUE_H
 
@@ -53,16 +54,18 @@ struct string {
 struct value {
     uint8_t kind;
     /* View: an enum view. String: STR_MARKUP or 0. Tuple: TUPLE_GROUP or 0.
-     * Undefined value: the kind of the object that lacks the attribute, or
-     * V_ABSENT for a variable that does not exist. */
+     * Float: FLOAT_DIGITS or 0. Undefined value: the kind of the object that
+     * lacks the attribute, or V_ABSENT for a variable that does not exist. */
     uint8_t sub;
     union {
         bool truth;
         int64_t i;
         double f;
-        struct string *str; /* for V_STR; for V_UNDEFINED its name, or NULL */
-        struct list *list;  /* for lists, tuples, views */
-        struct dict *dict;  /* for dicts and namespaces */
+        /* for V_STR, and for V_FLOAT with FLOAT_DIGITS; for V_UNDEFINED its
+         * name, or NULL */
+        struct string *str;
+        struct list *list; /* for lists, tuples, views */
+        struct dict *dict; /* for dicts and namespaces */
         struct iter *iter;
         struct range *range;
         struct loop *loop;
@@ -77,6 +80,10 @@ struct value {
 /* Marks a string as HTML, as |safe and |escape do. A string that is joined with
  * it is escaped first. */
 enum { STR_MARKUP = 1 };
+
+/* Marks an integer beyond 64 bits, of which the digits are kept. It is shown
+ * with all of them, and computed with as a float. */
+enum { FLOAT_DIGITS = 1 };
 
 /* Marks a tuple (grouper, list), an item of the result of |groupby. */
 enum { TUPLE_GROUP = 1 };
@@ -167,11 +174,13 @@ static inline int64_t value_as_int(struct value v)
     return v.kind == V_BOOL ? v.truth : v.i;
 }
 
-/* Returns the value of a number. `v` must be a bool, an int or a float. */
-static inline double value_as_float(struct value v)
+static inline bool value_is_wide(struct value v)
 {
-    return v.kind == V_FLOAT ? v.f : (double)value_as_int(v);
+    return v.kind == V_FLOAT && v.sub == FLOAT_DIGITS;
 }
+
+/* Returns the value of a number. `v` must be a bool, an int or a float. */
+double value_as_float(struct value v);
 
 /* Returns the type's name for messages, such as "str object" or "None". */
 const char *value_kind_name(enum value_kind kind);

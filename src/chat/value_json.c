@@ -3,8 +3,10 @@
 
 #include "base/err.h"
 #include "base/numeral.h"
+#include "base/wide_json.h"
 
 #include <jansson.h>
+#include <string.h>
 
 enum { MAX_DEPTH = 150 };
 
@@ -55,6 +57,22 @@ static pl_status convert_object(struct arena *a, json_t *j, int depth,
     return PL_OK;
 }
 
+/* Converts a string, or an integer beyond 64 bits. */
+static pl_status convert_string(struct arena *a, const json_t *j,
+                                struct value *out, pl_err *err)
+{
+    const char *digits = wide_digits(j);
+
+    *out = value_str(
+        digits ? string_copy(a, digits, strlen(digits))
+               : string_copy(a, json_string_value(j), json_string_length(j)));
+    if (digits) {
+        out->kind = V_FLOAT;
+        out->sub = FLOAT_DIGITS;
+    }
+    return out->str ? PL_OK : no_memory(err);
+}
+
 static pl_status convert(struct arena *a, const json_t *j, int depth,
                          const char *name, struct value *out, pl_err *err)
 {
@@ -68,10 +86,7 @@ static pl_status convert(struct arena *a, const json_t *j, int depth,
     case JSON_ARRAY:
         return convert_array(a, j, depth, name, out, err);
     case JSON_STRING:
-        out->kind = V_STR;
-        out->sub = 0;
-        out->str = string_copy(a, json_string_value(j), json_string_length(j));
-        return out->str ? PL_OK : no_memory(err);
+        return convert_string(a, j, out, err);
     case JSON_INTEGER:
         *out = value_int(json_integer_value(j));
         return PL_OK;
@@ -92,7 +107,7 @@ pl_status value_from_json(struct arena *a, const char *s, size_t len,
 {
     locale_t before = numeral_begin();
     json_error_t e = {.line = -1};
-    json_t *j = json_loadb(s, len, JSON_DECODE_ANY | JSON_ALLOW_NUL, &e);
+    json_t *j = wide_json_marked(s, len, JSON_DECODE_ANY | JSON_ALLOW_NUL, &e);
     pl_status st;
 
     numeral_end(before);

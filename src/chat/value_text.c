@@ -159,7 +159,8 @@ static pl_status repr_inner(struct render *r, struct value v)
     case V_INT:
         return put_int(r, v.i);
     case V_FLOAT:
-        return put_float(r, v.f);
+        return value_is_wide(v) ? render_put(r, v.str->s, v.str->len)
+                                : put_float(r, v.f);
     case V_STR:
         PL_TRY(render_puts(r, value_is_markup(v) ? "Markup(" : ""));
         PL_TRY(repr_string(r, v.str));
@@ -184,7 +185,7 @@ static pl_status repr_inner(struct render *r, struct value v)
         PL_TRY(render_puts(r, "<Macro "));
         PL_TRY(repr_string(r, v.macro->node->value.str));
         return render_puts(r, ">");
-    default: /* Python would also print an address */
+    default: /* Python would print the object's address too */
         PL_TRY(render_puts(r, "<"));
         PL_TRY(render_puts(r, value_kind_name(v.kind)));
         return render_puts(r, ">");
@@ -335,6 +336,8 @@ static pl_status json_inner(struct render *r, struct value v,
     case V_INT:
         return put_int(r, v.i);
     case V_FLOAT:
+        if (value_is_wide(v))
+            return render_put(r, v.str->s, v.str->len);
         if (isfinite(v.f))
             return put_float(r, v.f);
         return render_puts(r, isnan(v.f) ? "NaN"

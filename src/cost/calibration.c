@@ -35,7 +35,8 @@ static void name_cpu(char *name, size_t size)
     name[strcspn(name, "\n")] = '\0';
     if (!name[0])
         snprintf(name, size, "%s", uname(&u) == 0 ? u.machine : "a processor");
-    for (char *s = name; *s; s++) /* the name is written to a JSON file */
+    /* characters that are replaced: the name is written to a JSON file */
+    for (char *s = name; *s; s++)
         if (*s < ' ' || *s > '~')
             *s = '?';
 }

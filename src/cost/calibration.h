@@ -28,7 +28,7 @@ enum {
  * apply, because another driver may be faster. */
 struct calibrated_device {
     char kind[16];                        /* backend, such as "cuda" */
-    char title[96], bus[24], version[96]; /* as in struct device_desc */
+    char title[96], bus[24], version[96]; /* names as in struct device_desc */
     struct cost_rates rates;
 };
 
@@ -52,8 +52,8 @@ struct calibration_field {
     size_t at;        /* offset of a double in struct cost_rates */
     const char *what; /* description, for printing */
     enum {
-        CALIBRATION_SECONDS, /* a duration */
-        CALIBRATION_RATE,    /* per second */
+        CALIBRATION_SECONDS, /* a duration in seconds */
+        CALIBRATION_RATE,    /* a rate per second */
         CALIBRATION_SUM      /* a rate that adds up over threads */
     } kind;
 };

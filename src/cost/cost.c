@@ -18,9 +18,10 @@
  * the number of multiply-adds of an accelerator per byte of memory
  * bandwidth. */
 enum { MACS_PER_BYTE = 50 };
-static const double link_bytes_per_s = 16e9; /* PCIe 3.0 x16 or 4.0 x8 */
-static const double latency_s = 10e-6;       /* fixed time of a copy */
-static const double launch_s = 2e-6;         /* fixed time of a kernel */
+/* default rate of a link, as of PCIe 3.0 x16 or 4.0 x8 */
+static const double link_bytes_per_s = 16e9;
+static const double latency_s = 10e-6; /* fixed time of a copy */
+static const double launch_s = 2e-6;   /* fixed time of a kernel */
 /* Launches per instruction. Several instructions may be fused into one launch
  * (device/gpu/gpu_fuse.h): a token of the bundled model takes 63 launches for
  * 142 instructions. */
@@ -83,8 +84,8 @@ unsigned cost_rates_from_spec(struct cost_rates *out,
 void cost_default_rates(struct cost_rates *out, const struct device_desc *d,
                         enum kernel_set set)
 {
-    /* bytes per second and multiply-adds per second of one thread of a server
-     * of 2023 */
+    /* bytes per second, and multiply-adds per second, of one thread of a server
+     * built in 2023 */
     static const double rate[KERNEL_SET_COUNT][2] = {
         [KERNEL_SET_REFERENCE] = {0.5e9, 0.5e9},
         [KERNEL_SET_GENERIC] = {1e9, 1e9},
@@ -127,8 +128,8 @@ static double values(const struct prog_tensor *t, const struct cost_micro *z)
     return n;
 }
 
-/* Returns how many elements of a row of weight w an instruction with rank tree
- * t sums over. */
+/* Returns the number of elements of a row of weight w that an instruction with
+ * rank tree t sums over, on this device. */
 static double summed(const struct pack *w, const struct rank_tree *t)
 {
     double n = 0;
@@ -180,8 +181,8 @@ static double n_seq(const struct cost_micro *z)
     return z->sizes.n_seq > 0 ? (double)z->sizes.n_seq : 1;
 }
 
-/* Returns the size in bytes of one position of the cache that is operand `arg`
- * of the kernel. */
+/* Returns the bytes of one position of the cache that is operand `arg` of the
+ * kernel, over all heads. */
 static double position_bytes(const struct program *p,
                              const struct insn_kernel *s, int arg)
 {
@@ -238,7 +239,7 @@ static double kernel(const struct program *p, const struct insn_kernel *k,
         return attention(p, k, r, z);
     if (k->kernel == KERNEL_delta_net)
         return recurrent(&p->tensor[k->arg[6].tensor], r, z);
-    /* an op that updates a tensor writes only as many elements as its operand
+    /* an op that updates a tensor writes only as many elements as its operand 1
      * has */
     return seconds_of_values(
         r, values(&p->tensor[k->arg[k->arg[0].access == ACCESS_UPDATE].tensor],
@@ -274,8 +275,8 @@ static double received(const struct program *p, const struct insn_merge *s,
     return sum;
 }
 
-/* Returns the number of elements that an item of a merge writes. In a reduction
- * of local data, each addition counts. */
+/* Returns the number of elements that item `it` of a merge writes. In a
+ * reduction of local data, each addition counts. */
 static double merged(const struct program *p, const struct insn_merge *s,
                      const struct merge_item *it, const struct cost_micro *z)
 {

@@ -12,27 +12,30 @@
 
 #include "device/device.h"
 
-/* Rates of one device. */
+/* Rates and fixed times of one device. All of its threads together have these
+ * rates. */
 struct cost_rates {
-    double read_bytes_per_s;     /* reading weights and the KV cache */
-    double cached_bytes_per_s;   /* reading and writing activations */
+    double read_bytes_per_s;     /* of reading weights and the KV cache */
+    double cached_bytes_per_s;   /* of reading and writing activations */
     double block_macs_per_s;     /* multiply-adds with quantized weights */
     double float_macs_per_s;     /* multiply-adds with float weights */
     double attention_macs_per_s; /* multiply-adds in attention */
     double insn_s;               /* fixed time per instruction */
     double collective_s;         /* fixed time per collective or copy */
-    double link_bytes_per_s;     /* collectives and copies, in both directions
-                                    unless out_bytes_per_s is set */
-    double out_bytes_per_s;      /* copies from the device to the host; 0 for
-                                    link_bytes_per_s */
-    double p2p_bytes_per_s;      /* copies to devices that also have
-                                    peer-to-peer access; 0 if there are none */
-    double p2p_s;                /* fixed time per peer-to-peer copy, 0 for
-                                    collective_s */
-    double bridge_bytes_per_s;   /* p2p_bytes_per_s and p2p_s between devices of
-                                    one link domain */
+    /* of collectives and copies, in both directions unless out_bytes_per_s is
+     * set */
+    double link_bytes_per_s;
+    /* of copies from the device to the host; 0 means link_bytes_per_s */
+    double out_bytes_per_s;
+    /* of copies to devices that also have peer-to-peer access; 0 if there are
+     * none */
+    double p2p_bytes_per_s;
+    double p2p_s; /* fixed time per peer-to-peer copy; 0 means collective_s */
+    /* like p2p_bytes_per_s and p2p_s, between devices of one link domain */
+    double bridge_bytes_per_s;
     double bridge_s;
-    int link_domain;      /* 0 if none */
+    /* number of the device's link domain; 0 if it is in none */
+    int link_domain;
     bool has_copy_engine; /* copies from and to host memory use the device's
                              copy engine, so that only the device's link limits
                              their rate */
@@ -44,7 +47,8 @@ struct cost_rates {
 struct cost_micro {
     struct graph_sizes sizes; /* n_tok tokens, divided evenly over n_seq
                                  sequences; n_seq 0 counts as 1 */
-    int64_t n_past; /* tokens of each sequence in the cache before the step */
+    /* number of tokens of each sequence in the cache before the step */
+    int64_t n_past;
 };
 
 /* Returns true if the device's rates come from its description. This applies to
@@ -97,8 +101,9 @@ struct cost_use {
     double collective_s; /* collectives of the device's group: copies, barriers,
                             reductions */
     double copy_s;       /* copies between groups */
-    double hidden_s;     /* part of copy_s while the compute queue was busy */
-    double idle_s;       /* while neither queue was busy */
+    /* part of copy_s in which the compute queue was busy too */
+    double hidden_s;
+    double idle_s; /* time in which neither queue was busy */
 };
 
 /* Sets thread0 and n_thread, [l->n], for struct cost_machine. Each thread of a

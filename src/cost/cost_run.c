@@ -17,8 +17,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* When an instruction is executed. begin_s < 0 if it is not executed or takes
- * no time. */
+/* Time in which an instruction is executed, in seconds from the step's start.
+ * begin_s < 0 if it is not executed or takes no time. */
 struct span {
     double begin_s, end_s;
 };
@@ -31,9 +31,10 @@ struct timeline {
     double (*pushed)[QUEUE_COUNT]; /* [n_dev] time at which all pushes of a
                                       queue have arrived */
     double *thread;
-    double **event;     /* [n_dev][n_event] time of the post */
-    int *next;          /* [n_dev] index of the next instruction */
-    struct span **span; /* [n_dev][n_insn]; NULL if not needed */
+    double **event; /* [n_dev][n_event] time of the post */
+    int *next;      /* [n_dev] index of the next instruction */
+    /* [n_dev][n_insn]; NULL if the caller needs no times of devices */
+    struct span **span;
     /* [n_dev] the barrier that a device takes part in next, and its time. Set
      * for all peers when the first of them is processed */
     struct gate {

@@ -24,10 +24,10 @@ struct micro {
     int32_t *token, *position, *seq, *out_row; /* owned */
     int64_t *from;                             /* owned; index in the batch of
                                                   each token */
-    int64_t *row;                              /* owned; row of logits of each
-                                                  token, or -1 if not wanted */
-    int64_t *row_of;                           /* owned; row of logits of each
-                                                  output token */
+    /* owned; row of the caller's results for each token, or -1 if not wanted */
+    int64_t *row;
+    /* owned; row of the caller's results for each output token */
+    int64_t *row_of;
 };
 
 struct batch_seq {
@@ -35,8 +35,9 @@ struct batch_seq {
                       batches */
     int64_t n_old; /* length of the sequence before the batch */
     int64_t n_run; /* length of the sequence before the last step */
-    int64_t at;    /* index in the micro-batch for the sequence's next token, -1
-                      if none yet */
+    /* index in the micro-batch of the sequence's next token; -1 if the sequence
+     * has none there yet */
+    int64_t at;
 };
 
 pl_status batch_init(pl_engine *e, pl_err *err)
@@ -216,8 +217,8 @@ static pl_status check(pl_engine *e, const pl_batch *b, pl_err *err)
 }
 
 /* Returns the end of a micro-batch that begins with token `next` of the batch.
- * It has at most `most` tokens, and at most as many rows of logits as the
- * programs compute. */
+ * The micro-batch has at most `most` tokens, and at most as many rows of logits
+ * as the programs compute. */
 static int64_t micro_end(const pl_engine *e, const pl_batch *b, int64_t next,
                          int64_t most)
 {
@@ -231,9 +232,10 @@ static int64_t micro_end(const pl_engine *e, const pl_batch *b, int64_t next,
     return end;
 }
 
-/* Orders the sequences of tokens [from, end) of the batch by first use. Sets
- * `at` of each to the index in the micro-batch of the sequence's first token.
- * Uses m->seq as scratch memory. */
+/* Lists the sequences that tokens [from, end) of the batch belong to, by first
+ * use, in m->seq, which is scratch memory here. In the micro-batch the tokens
+ * of a sequence are adjacent. Sets `at` of each sequence to the index of its
+ * first token there. */
 static void place_seqs(pl_engine *e, const pl_batch *b, int64_t from,
                        int64_t end, struct micro *m)
 {
@@ -259,8 +261,8 @@ static void place_seqs(pl_engine *e, const pl_batch *b, int64_t from,
 }
 
 /* Fills micro-batch *m with at most `most` tokens of the batch from *next,
- * grouped by sequence. Advances *next. *row is the row of logits for the next
- * output token, and is advanced. */
+ * grouped by sequence. Advances *next. *row is the row of the caller's results
+ * for the next output token, and is advanced. */
 static void gather(pl_engine *e, const pl_batch *b, int64_t most, int64_t *next,
                    int64_t *row, struct micro *m)
 {
@@ -275,7 +277,8 @@ static void gather(pl_engine *e, const pl_batch *b, int64_t most, int64_t *next,
         m->from[at] = i;
         m->token[at] = b->token[i];
         m->seq[at] = seq_of(b, i);
-        m->row[at] = is_wanted(b, i) ? (*row)++ : -1; /* in batch order */
+        /* the caller's results are in the order of the batch */
+        m->row[at] = is_wanted(b, i) ? (*row)++ : -1;
     }
     for (int64_t k = 0; k < m->n; k++) {
         e->of[m->seq[k]].at = -1;
@@ -307,7 +310,8 @@ static pl_status reserve(pl_engine *e, struct micro *m, pl_err *err)
 static pl_status check_logits(const struct micro *m, int64_t i,
                               const float *row, size_t n, pl_err *err)
 {
-    const uint32_t infinity = 0x7f800000; /* NaNs are greater, ignoring signs */
+    /* as integers without the sign, NaNs are greater */
+    const uint32_t infinity = 0x7f800000;
     int32_t at = m->out_row[i];
     uint32_t most = 0, v;
     size_t k = 0;

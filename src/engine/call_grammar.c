@@ -6,6 +6,7 @@
 #include "base/err.h"
 #include "base/numeral.h"
 #include "base/wide_json.h"
+#include "chat/unicode.h"
 #include "grammar/gbnf.h"
 #include "grammar/schema.h"
 
@@ -25,10 +26,11 @@ enum {
 struct caller {
     const struct reply_format *f;
     struct gbnf_text *out;
-    const char *content; /* schema of a reply without calls, NULL if only calls
-                            are allowed */
-    uint32_t document;   /* number of the rule of that schema, which is named
-                            s<document> */
+    /* schema of a document that may be the reply instead of calls; NULL if only
+     * calls are allowed */
+    const char *content;
+    /* number of the rule for `content`, which is named s<document> */
+    uint32_t document;
     struct schema_sums sums;
     pl_err *err;
 };
@@ -41,7 +43,8 @@ struct tool {
     json_t *schema;   /* schema of the arguments; owned */
     json_t *required; /* owned; object whose keys are the required arguments;
                          NULL if none */
-    int n_value;      /* number of alternatives so far */
+    /* number of alternatives of the tool's unquoted values so far */
+    int n_value;
 };
 
 /* ---- markers and schemas ------------------------------------------------- */
@@ -111,46 +114,67 @@ static pl_status put_schema(struct tool *t, json_t *schema, const char *where,
 
 /* ---- texts without a marker ---------------------------------------------- */
 
-/* One or two markers that end an unquoted text. Both begin with the same byte,
- * which occurs only once in each marker. */
+/* One or two markers that end an unquoted text, or the beginnings of them. Both
+ * begin with the same ASCII character, which occurs only once in each. */
 struct ends {
     struct span mark[2];
     int n;
 };
 
+/* Returns `mark` up to where its first character is repeated or a control
+ * character stands: a text without this beginning does not contain `mark`. */
+static struct span distinct(struct span mark)
+{
+    size_t n = 1;
+
+    while (n < mark.n && mark.s[n] != mark.s[0] &&
+           (unsigned char)mark.s[n] >= ' ')
+        n++;
+    mark.n = n < mark.n ? n : mark.n;
+    return mark;
+}
+
 static bool ends_add(struct ends *e, struct span mark)
 {
+    mark = distinct(mark);
     if (mark.n == 0)
         return true;
-    if (mark.n > MOST_MARK || memchr(mark.s + 1, mark.s[0], mark.n - 1) ||
+    if (mark.n == 1 || mark.n > MOST_MARK || mark.s[0] < ' ' ||
         (e->n > 0 && mark.s[0] != e->mark[0].s[0]))
         return false;
-    for (size_t i = 0; i < mark.n; i++)
-        if ((unsigned char)mark.s[i] < ' ' || (unsigned char)mark.s[i] > 0x7e)
-            return false;
     if (e->n == 0 || !span_equal(mark, e->mark[0]))
         e->mark[e->n++] = mark;
     return true;
 }
 
-static void put_char(struct gbnf_text *g, char c)
+/* Appends the character at the beginning of `t` as a class has it. */
+static void put_char(struct gbnf_text *g, struct span t)
 {
-    gbnf_print(g, "\\x%02X", (unsigned)(unsigned char)c);
+    uint32_t c;
+
+    unicode_get(t.s, t.n, &c);
+    gbnf_print(g, c < 0x80 ? "\\x%02X" : "\\U%08X", (unsigned)c);
+}
+
+/* Returns true if a character begins at byte n of the marker. */
+static bool is_start(struct span mark, size_t n)
+{
+    return ((unsigned char)mark.s[n] & 0xc0) != 0x80;
 }
 
 /* Appends a class [^...] of the characters that do not continue a marker after
- * the first n bytes of marker k. It excludes the byte that follows in each
- * marker with the same first n bytes, the first byte of the markers, and the
+ * the first n bytes of marker k. It excludes the character that follows in each
+ * marker with the same first n bytes, the first one of the markers, and the
  * characters `but`. */
 static void put_others(struct gbnf_text *g, const struct ends *e, int k,
                        size_t n, const char *but)
 {
     put(g, "[^");
     put(g, but);
-    put_char(g, e->mark[0].s[0]);
+    put_char(g, e->mark[0]);
     for (int i = 0; i < e->n && n > 0; i++)
         if (e->mark[i].n > n && memcmp(e->mark[i].s, e->mark[k].s, n) == 0)
-            put_char(g, e->mark[i].s[n]);
+            put_char(g, span_from(e->mark[i], n));
     put(g, "]");
 }
 
@@ -170,8 +194,9 @@ static bool is_known(const struct ends *e, int k, size_t n)
 }
 
 /* Appends one alternative for each proper prefix of a marker, without the first
- * byte of the prefix. `tail` selects what follows the prefix: 0 the first byte
- * of a marker, 1 a character that does not continue the marker, 2 nothing. */
+ * character of the prefix. `tail` selects what follows the prefix: 0 the first
+ * character of a marker, 1 a character that does not continue the marker, 2
+ * nothing. */
 static void put_begun(struct gbnf_text *g, const struct ends *e, int tail,
                       const char *but, const char *escape)
 {
@@ -179,7 +204,7 @@ static void put_begun(struct gbnf_text *g, const struct ends *e, int tail,
 
     for (int k = 0; k < e->n; k++)
         for (size_t n = 1; n < e->mark[k].n; n++) {
-            if (is_known(e, k, n))
+            if (!is_start(e->mark[k], n) || is_known(e, k, n))
                 continue;
             put(g, before);
             before = " | ";
@@ -206,11 +231,11 @@ static void put_begun(struct gbnf_text *g, const struct ends *e, int tail,
 /* Appends an expression for texts that contain none of the markers. The
  * expression follows the states of a search for the markers. A text is a
  * sequence of two kinds of items. One is a character other than the markers'
- * first byte. The other is that first byte, then parts of markers that are
- * broken off by the first byte again, then a character that does not continue a
- * marker. The text may end within a marker. `but` are further excluded
- * characters, as in a class. `escape` is the rule that stands for these, or
- * NULL. */
+ * first. The other is that first character, then parts of markers that are
+ * broken off by the first character again, then a character that does not
+ * continue a marker. The text may end within a marker. `but` are further
+ * excluded characters, as in a class. `escape` is the rule that stands for
+ * these, or NULL. */
 static void put_without(struct gbnf_text *g, const struct ends *e,
                         const char *but, const char *escape)
 {
@@ -239,7 +264,12 @@ static void put_strings(struct gbnf_text *g, const struct ends *e, bool few)
     static const char quoted[] = "\"\\\\\\x00-\\x1F";
     struct gbnf_text string = {0}, plain = {0};
     struct schema_strings how = schema_strings;
+    struct ends own = {0};
 
+    for (int i = 0; i < e->n; i++) /* no string has a quote */
+        if (!span_contains(e->mark[i], span_of("\"")))
+            own.mark[own.n++] = e->mark[i];
+    e = &own;
     put(&string, "\"\\\"\" ");
     put_without(&string, e, quoted, "escape");
     put(&string, " \"\\\"\"");
@@ -316,7 +346,7 @@ static bool is_required(const struct tool *t, const char *key)
 /* ---- values without quotes ----------------------------------------------- */
 
 /* Follows the references ($ref) of a schema. Returns the schema at their end,
- * or NULL if they do not resolve. */
+ * or NULL if a reference does not resolve. */
 static json_t *follow(const struct tool *t, json_t *schema)
 {
     for (int i = 0; i < MOST_REFS; i++) {
@@ -363,6 +393,21 @@ static pl_status count_value(struct tool *t, const char *key)
                         "use fewer");
 }
 
+/* Returns true if strings are between markers of their own. */
+static bool is_quoted(const struct tool *t)
+{
+    return t->c->f->calls == CALLS_QUOTED;
+}
+
+/* Appends a string: between its own markers, or without. Unless `typed`, it
+ * must then not look like another value. */
+static void put_text(const struct tool *t, struct gbnf_text *g, bool typed)
+{
+    put_mark(g, t->c->f->quote);
+    put(g, typed || is_quoted(t) ? "text " : "other-text ");
+    put_mark(g, t->c->f->quote);
+}
+
 static void put_bar(struct gbnf_text *g, int *n)
 {
     put(g, (*n)++ > 0 ? " | " : "");
@@ -393,11 +438,14 @@ static pl_status put_constant(struct tool *t, const char *key, json_t *value,
 
     PL_TRY(count_value(t, key));
     put_bar(g, n);
-    if (s && !typed && is_other_value(s, len))
+    if (s && !typed && !is_quoted(t) && is_other_value(s, len))
         note(t, key,
              "has a constant that may be read as another type than string");
     if (s) {
+        put_mark(g, t->c->f->quote);
         gbnf_put_literal(g, s, len);
+        put(g, " ");
+        put_mark(g, t->c->f->quote);
         return PL_OK;
     }
     json = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT);
@@ -437,7 +485,7 @@ static pl_status put_one_type(struct tool *t, const char *key, json_t *schema,
         note(t, key,
              "has pattern, format, minLength or maxLength, which are not "
              "enforced, because this model's strings are not quoted");
-    put(g, typed ? "text" : "other-text");
+    put_text(t, g, typed);
     return PL_OK;
 }
 
@@ -467,7 +515,7 @@ static pl_status put_value(struct tool *t, const char *key, json_t *schema,
             note(t, key, "has no type, and may be any value");
         put_bar(g, n);
         put(g, "object | array | number | boolean | null | ");
-        put(g, typed ? "text" : "other-text");
+        put_text(t, g, typed);
         return PL_OK;
     }
     json_array_foreach (type, i, one) {
@@ -495,6 +543,20 @@ static bool is_typed(const json_t *schema)
     return type && strcmp(type, "string") == 0;
 }
 
+/* Returns the type of a value in the attribute of its argument. */
+static const char *attribute_of(const json_t *schema)
+{
+    static const char *const types[] = {"string", "number", "boolean", "array"};
+    const char *type = json_string_value(json_object_get(schema, "type"));
+
+    if (type && strcmp(type, "integer") == 0)
+        return "number";
+    for (size_t i = 0; type && i < sizeof types / sizeof types[0]; i++)
+        if (strcmp(type, types[i]) == 0)
+            return types[i];
+    return "object";
+}
+
 /* Appends an argument with its markers, such as
  * <parameter=k>\nv\n</parameter>\n. */
 static pl_status put_tagged(struct tool *t, const char *key, json_t *schema,
@@ -505,8 +567,9 @@ static pl_status put_tagged(struct tool *t, const char *key, json_t *schema,
     int n = 0;
 
     put_mark(g, f->key_open);
-    gbnf_put_literal(g, key, strlen(key));
-    put(g, " ");
+    put_mark(g, span_of(key));
+    if (f->attributes)
+        gbnf_print(g, "\"\\\" type=\\\"%s\\\"\" ", attribute_of(schema));
     put_mark(g, !typed && f->json_open.n > 0 ? f->json_open : f->value_open);
     put_mark(g, f->value_lead);
     put(g, "(");
@@ -516,6 +579,10 @@ static pl_status put_tagged(struct tool *t, const char *key, json_t *schema,
     put(g, ") ");
     put_mark(g, f->value_tail);
     put_mark(g, f->value_close);
+    if (f->calls == CALLS_NESTED) {
+        put_mark(g, span_of(key));
+        put_mark(g, f->value_open);
+    }
     put(g, "gap ");
     return PL_OK;
 }
@@ -523,14 +590,16 @@ static pl_status put_tagged(struct tool *t, const char *key, json_t *schema,
 /* Appends the rule for a string whose type is not declared. The parser reads an
  * unquoted text as a string only if it does not begin with a blank and is
  * neither JSON nor a Python constant. */
-static void put_other_text(struct gbnf_text *g)
+static void put_other_text(struct gbnf_text *g, const struct ends *e)
 {
     static const char *const words[] = {"true", "false", "null",
                                         "True", "False", "None"};
 
-    put(g,
-        "other-text ::= [^\\x00 \\t\\r\\n\\x3C\\x7B\\x5B\\x22\\x2D0-9tfnTFN] "
-        "text | \"-\"? [0-9] [0-9.]* [^\\x000-9.eE+\\x2D \\t\\r\\n\\x3C] text");
+    put(g, "other-text ::= ");
+    put_others(g, e, 0, 0, "\\x00 \\t\\r\\n\\x7B\\x5B\\x22\\x2D0-9tfnTFN");
+    put(g, " text | \"-\"? [0-9] [0-9.]* ");
+    put_others(g, e, 0, 0, "\\x000-9.eE+\\x2D \\t\\r\\n");
+    put(g, " text");
     for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
         const char *w = words[i];
         size_t len = strlen(w);
@@ -538,8 +607,9 @@ static void put_other_text(struct gbnf_text *g)
         for (size_t n = 1; n < len; n++) {
             put(g, " | ");
             gbnf_put_literal(g, w, n);
-            put(g, " ([^\\x00\\x3C \\t\\r\\n");
-            put_char(g, w[n]);
+            put(g, " ([^\\x00 \\t\\r\\n");
+            put_char(g, e->mark[0]);
+            put_char(g, span_from(span_of(w), n));
             put(g, "] text)?");
         }
         put(g, " | ");
@@ -597,35 +667,53 @@ static pl_status put_tagged_args(struct tool *t, struct gbnf_text *g)
     return PL_OK;
 }
 
-/* Appends a call in Python syntax, such as f(k=v, n=1). Rule
- * args<tool>-<i>-<some> covers the arguments from the i-th to the last. <some>
- * is 1 if an argument precedes them, so that a comma is needed, else 0. */
-static pl_status put_python_args(struct tool *t, struct gbnf_text *g)
+/* Appends the arguments of a call in Python syntax, such as (k=v, n=1), or with
+ * markers around strings, such as {k:v,n:1}. Rule args<tool>-<i>-<some> covers
+ * the arguments from the i-th to the last. <some> is 1 if an argument precedes
+ * them, so that a comma is needed, else 0. */
+static pl_status put_list_args(struct tool *t, struct gbnf_text *g)
 {
+    const bool quoted = is_quoted(t);
     json_t *properties, *schema;
     const char *key;
-    uint32_t rule;
     int i = 0;
 
     PL_TRY(get_properties(t, &properties));
     json_object_foreach (properties, key, schema) {
-        PL_TRY(check_key(t, key));
-        PL_TRY(put_schema(t, schema, key, &rule));
-        for (int some = 0; some < 2; some++) {
+        struct gbnf_text value = {0};
+        uint32_t rule = 0;
+        int n = 0;
+        pl_status s = check_key(t, key);
+
+        if (s == PL_OK && quoted)
+            s = put_value(t, key, schema, true, MOST_REFS, &value, &n);
+        else if (s == PL_OK)
+            s = put_schema(t, schema, key, &rule);
+        if (s == PL_OK && !quoted)
+            gbnf_print(&value, "s%u", (unsigned)rule);
+        for (int some = 0; some < 2 && s == PL_OK; some++) {
             gbnf_print(t->c->out, "args%d-%d-%d ::= %s", t->i, i, some,
-                       some ? "\", \" " : "");
-            gbnf_put_literal(t->c->out, key, strlen(key));
-            gbnf_print(t->c->out, " \"=\" s%u args%d-%d-1", (unsigned)rule,
-                       t->i, i + 1);
+                       !some    ? ""
+                       : quoted ? "\",\" gap "
+                                : "\", \" ");
+            put_mark(t->c->out, span_of(key));
+            put(t->c->out, quoted ? "\":\" (" : "\"=\" (");
+            gbnf_put_bytes(t->c->out, value.s, value.n);
+            gbnf_print(t->c->out, ") args%d-%d-1", t->i, i + 1);
             if (!is_required(t, key))
                 gbnf_print(t->c->out, " | args%d-%d-%d", t->i, i + 1, some);
             put(t->c->out, "\n");
         }
+        t->c->out->failed |= value.failed;
+        t->c->out->too_large |= value.too_large;
+        gbnf_text_fini(&value);
+        PL_TRY(s);
         i++;
     }
     for (int some = 0; some < 2; some++)
         gbnf_print(t->c->out, "args%d-%d-%d ::= \"\"\n", t->i, i, some);
-    gbnf_print(g, "\"(\" args%d-0-0 \")\"", t->i);
+    gbnf_print(g, quoted ? "\"{\" args%d-0-0 \"}\" " : "\"(\" args%d-0-0 \")\"",
+               t->i);
     return PL_OK;
 }
 
@@ -692,10 +780,23 @@ static pl_status put_channel(struct tool *t, struct gbnf_text *g)
     return PL_OK;
 }
 
+/* Appends a call that is the line of a recipient and the arguments. */
+static pl_status put_line(struct tool *t, struct gbnf_text *g)
+{
+    uint32_t rule;
+
+    PL_TRY(put_schema(t, t->schema, NULL, &rule));
+    put_mark(g, span_of(t->name));
+    gbnf_print(g, "\"\\n\" s%u ", (unsigned)rule);
+    return PL_OK;
+}
+
 static pl_status put_call(struct tool *t, struct gbnf_text *g)
 {
     const struct reply_format *f = t->c->f;
 
+    if (f->recipients)
+        return put_line(t, g);
     if (f->channels)
         return put_channel(t, g);
     switch (f->calls) {
@@ -704,12 +805,14 @@ static pl_status put_call(struct tool *t, struct gbnf_text *g)
     case CALLS_NAMED:
         return put_named(t, g);
     case CALLS_TAGGED:
+    case CALLS_NESTED:
         put_mark(g, span_of(t->name));
-        put(g, "gap ");
+        put(g, f->attributes ? "\"\\\" index=\\\"\" [0-9]{1,2} \"\\\"\" "
+                             : "gap ");
         return put_tagged_args(t, g);
     default:
         put_mark(g, span_of(t->name));
-        return put_python_args(t, g);
+        return put_list_args(t, g);
     }
 }
 
@@ -851,6 +954,12 @@ static void put_root(const struct caller *c, bool single)
     if (c->content)
         gbnf_print(c->out, "gap s%u ws | ", (unsigned)c->document);
     put(c->out, "gap ");
+    if (f->attributes) { /* a message has content, maybe none */
+        put(c->out, "(");
+        put_mark(c->out, f->content_open);
+        put_mark(c->out, f->content_close);
+        put(c->out, ")? ");
+    }
     if (!f->each)
         put_apart(c->out, outer(f, f->calls_open));
     if (list) {
@@ -886,30 +995,44 @@ static void put_channels(const struct caller *c, int n)
     put(c->out, ")\n");
 }
 
+/* Appends the rule "root" for messages after a line with their recipient. */
+static void put_lines(const struct caller *c, int n, bool single)
+{
+    put(c->out, "one ::= ");
+    for (int i = 0; i < n; i++)
+        gbnf_print(c->out, "%scall%d", i > 0 ? " | " : "", i);
+    put(c->out, "\nroot ::= \">>>\"? (");
+    if (c->content)
+        gbnf_print(c->out, "\"all\\n\" s%u ws | ", (unsigned)c->document);
+    put(c->out, single ? "one)\n" : "one (\"\\n\"? \">>>\" one)*)\n");
+}
+
 /* Appends the rules that the forms of calls use. Sets *e to the markers that
  * end unquoted texts. Returns false if these markers cannot be distinguished
  * from text. */
 static bool put_common(const struct caller *c, struct ends *e)
 {
     const struct reply_format *f = c->f;
-    bool tagged = !f->channels && f->calls == CALLS_TAGGED;
     bool python = !f->channels && f->calls == CALLS_PYTHON;
+    bool texts =
+        !f->channels && (f->calls == CALLS_TAGGED || f->calls == CALLS_NESTED ||
+                         f->calls == CALLS_QUOTED);
 
     put(c->out, "gap ::= [ \\t\\n]{0,4}\nid ::= [a-zA-Z0-9]{9}\n");
-    if (!tagged && !python) {
+    if (!texts && !python) {
         schema_put_common(c->out, &schema_strings);
         return true;
     }
-    if (!ends_add(e, f->call_close) ||
-        !ends_add(e, tagged ? f->value_close : f->call_close) || e->n == 0 ||
-        e->mark[0].s[0] != '<')
+    if (!ends_add(e, f->call_close) || !ends_add(e, f->quote) ||
+        !ends_add(e, f->value_close) || e->n == 0 ||
+        span_contains(e->mark[0], span_of("\"")))
         return false;
     put_strings(c->out, e, python);
-    if (tagged) {
+    if (texts) {
         put(c->out, "text ::= ");
         put_without(c->out, e, "\\x00", NULL);
         put(c->out, "\n");
-        put_other_text(c->out);
+        put_other_text(c->out, e);
     }
     return true;
 }
@@ -920,16 +1043,13 @@ static pl_status write_all(struct caller *c, const json_t *tools,
     struct ends ends = {0};
     int n;
 
-    if (c->f->recipients || c->f->attributes ||
-        (!c->f->channels &&
-         (c->f->calls == CALLS_NONE || c->f->calls == CALLS_QUOTED ||
-          c->f->calls == CALLS_NESTED)))
+    if (c->f->addressed || (!c->f->channels && c->f->calls == CALLS_NONE))
         return err_set(
             c->err, PL_UNSUPPORTED,
             "a tool call cannot be forced: the model's chat template %s",
-            c->f->calls == CALLS_NONE && !c->f->channels
-                ? "does not show tool calls"
-                : "quotes calls in its own way, which is not supported");
+            c->f->addressed
+                ? "has messages with recipients, which are not supported"
+                : "does not show tool calls");
     if (!put_common(c, &ends))
         return err_set(
             c->err, PL_UNSUPPORTED,
@@ -938,7 +1058,9 @@ static pl_status write_all(struct caller *c, const json_t *tools,
     PL_TRY(put_tools(c, &ends, tools, only, &n));
     if (c->content)
         PL_TRY(put_document(c));
-    if (c->f->channels) {
+    if (c->f->recipients) {
+        put_lines(c, n, single);
+    } else if (c->f->channels) {
         put_channels(c, n);
     } else {
         put_one(c, n);

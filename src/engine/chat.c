@@ -14,7 +14,8 @@
 #include <stdlib.h>
 #include <time.h>
 
-/* Special tokens: key in a GGUF file, variable in templates. */
+/* Special tokens: the key of a GGUF file with the token's id, and the name of
+ * the variable in templates. */
 static const struct {
     const char *key, *name;
 } specials[] = {
@@ -29,9 +30,12 @@ static const struct {
 enum { N_SPECIAL = sizeof specials / sizeof specials[0] };
 
 struct pl_template {
-    struct chat_template *usual, *tool_use;  /* owned; NULL if none */
-    char *text[2];                           /* their texts; owned */
-    struct chat_variable special[N_SPECIAL]; /* texts owned */
+    /* owned: the templates for conversations without and with tools; NULL if
+     * there is none */
+    struct chat_template *usual, *tool_use;
+    char *text[2]; /* owned: texts of the two templates */
+    /* variables with the texts of special tokens; the texts are owned */
+    struct chat_variable special[N_SPECIAL];
     int n_special;
     struct reply_format format;
     struct chat_adapt adapt;
@@ -138,8 +142,8 @@ static pl_status render_either(void *rendering, const pl_conversation *given,
     return s == PL_BAD_ARGUMENT ? render(rendering, &c, text, err) : s;
 }
 
-/* Learns the notation of a template and how it takes conversations. Small
- * limits suffice for the conversations by which it is learned. */
+/* Learns the notation of a template and what changes of conversations it needs.
+ * Small limits suffice for the conversations by which it is learned. */
 static pl_status learn(pl_template *t, pl_err *err)
 {
     struct rendering r = {.t = t,

@@ -34,7 +34,7 @@ struct token_texts *engine_texts(const pl_tokenizer *t);
 pl_status engine_template_keys(const struct gguf *g, pl_err *err);
 
 struct pl_plan {
-    const pl_model *model; /* borrowed */
+    const pl_model *model; /* borrowed until the plan is freed */
     pl_graph *graph;
     struct compiled *compiled;
     pl_format cache_k, cache_v;
@@ -42,6 +42,12 @@ struct pl_plan {
     int64_t n_ctx;
     bool borrowed; /* belongs to an engine: pl_plan_free does nothing */
     char *options; /* owned; command-line options that reproduce the plan */
+    struct arena memory; /* owns the arrays below and their strings */
+    /* [n_keep] names or patterns of kept values, [n_layout] overrides of
+     * layouts ("REGEX=split:1"): options that decide bits. */
+    const char **keep, **layout;
+    int n_keep, n_layout;
+    int64_t mtp;
 };
 
 struct pl_engine {
@@ -53,21 +59,22 @@ struct pl_engine {
     uint64_t weights; /* hash of the weights by model_sum, for saved states;
                          valid if has_weights */
     bool has_weights;
-    uint64_t mark; /* random id of this engine, for states that only it can
+    bool has_foreign; /* a state was restored whose bits another numeric plan
+                         or conversion decided */
+    uint64_t mark;    /* random id of this engine, for states that only it can
                       restore */
     pl_tensor ids, pos, out_ids, logits;
-    pl_tensor hidden, hidden_out, norm_out; /* -1 if not in the graph or not
-                                               kept */
-    int n_micro;                            /* maximum number of micro-batches
-                                               in a step */
-    struct micro *micro;                    /* owned, [n_micro] */
-    int n_batch_seq;                        /* number of sequences in the last
+    /* tensors of the engine's graph; -1 if not in the graph or not kept */
+    pl_tensor hidden, hidden_out, norm_out;
+    int n_micro;          /* maximum number of micro-batches of a step */
+    struct micro *micro;  /* owned, [n_micro] */
+    int n_batch_seq;      /* number of sequences in the last
                                                batch */
-    int *batch_seq;                         /* owned, [n_seq] sequences of the
+    int *batch_seq;       /* owned, [n_seq] sequences of the
                                                last batch */
-    struct batch_seq *of;                   /* owned, [n_seq] each sequence's
+    struct batch_seq *of; /* owned, [n_seq] each sequence's
                                                part of the batch */
-    uint64_t n_set;                         /* exec->n_set when
+    uint64_t n_set;       /* exec->n_set when
                                                engine_trust_prefixes last ran */
 };
 

@@ -12,8 +12,9 @@
 #include <stdio.h>
 #include <string.h>
 
-/* The settings that are numbers. A number out of range becomes the nearest in
- * it, which has the same effect, except where `strict`. */
+/* The settings that are numbers, with the range of each. A number out of range
+ * becomes the nearest in the range, which has the same effect. If `strict`, it
+ * is an error. */
 static const struct {
     const char *key;
     size_t at;

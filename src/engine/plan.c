@@ -5,10 +5,12 @@
 #include "base/err.h"
 #include "fit/fit.h"
 #include "plan/options_read.h"
+#include "plan/override.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* Fails if an override is wrong for the code that reads its key after the model
  * is opened, or if no code reads it. */
@@ -140,6 +142,23 @@ static void tell_unread(const struct model *m, const pl_options *opt)
         opt->log(opt->log_user, PL_LOG_WARN, m->unread);
 }
 
+/* Copies the options that decide bits and are not in the compiled plan. */
+static pl_status keep_options(pl_plan *p, const pl_options *opt, pl_err *err)
+{
+    p->mtp = opt->mtp;
+    p->n_keep = opt->n_keep;
+    p->keep = arena_alloc(&p->memory, (size_t)opt->n_keep + 1, sizeof *p->keep);
+    if (!p->keep)
+        return err_no_memory(err, "a plan");
+    for (int i = 0; i < opt->n_keep; i++) {
+        p->keep[i] =
+            arena_strndup(&p->memory, opt->keep[i], strlen(opt->keep[i]));
+        if (!p->keep[i])
+            return err_no_memory(err, "a plan");
+    }
+    return override_layouts(&p->layout, &p->n_layout, &p->memory, opt, err);
+}
+
 pl_status pl_plan_create(pl_plan **out, const pl_model *m,
                          const pl_options *opt, pl_err *err)
 {
@@ -164,7 +183,9 @@ pl_status pl_plan_create(pl_plan **out, const pl_model *m,
                                       .cache_v = p->cache_v,
                                       .mtp = opt->mtp,
                                       .numerics = p->numerics};
-    s = pl_graph_create(&p->graph, err);
+    s = keep_options(p, opt, err);
+    if (s == PL_OK)
+        s = pl_graph_create(&p->graph, err);
     if (s == PL_OK)
         s = model_graph(m->model, p->graph, &go, err);
     if (s == PL_OK)
@@ -199,6 +220,7 @@ void plan_free(pl_plan *p)
     compiled_free(p->compiled);
     pl_graph_free(p->graph);
     free(p->options);
+    arena_fini(&p->memory);
     free(p);
 }
 

@@ -2,15 +2,19 @@
 #include "engine/engine.h"
 
 #include "base/err.h"
+#include "base/hash64.h"
 #include "base/sized.h"
+#include "engine/sampler.h"
 #include "engine/token_grammar.h"
 #include "engine/token_texts.h"
+#include "sampling/record.h"
 #include "sampling/sampling.h"
 
 #include <assert.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 struct pl_tokenizer {
     bool borrowed;             /* belongs to a model: pl_tokenizer_free does
@@ -27,9 +31,16 @@ struct pl_detokenizer {
 struct pl_sampler {
     struct sampler *s;
     int32_t n_vocab;
+    pl_sampling settings;    /* those of pl_sampler_create; owns its arrays */
     struct token_mask *mask; /* owned; NULL if there is no grammar */
-    pl_err err;              /* error of the last pl_sample, which returned
-                                -1 */
+    pl_grammar *grammar;     /* that of the mask, borrowed */
+    /* Owned, [n_vocab / 32] a bit for each token that is not an end-of-text
+     * token; NULL while all tokens are allowed. */
+    uint32_t *no_eog;
+    uint32_t *both; /* owned; the tokens that the mask and no_eog allow */
+    struct sampling_record *record; /* borrowed; NULL if nothing is recorded */
+    struct sampler_history history;
+    pl_err err; /* error of the last pl_sample, which returned -1 */
 };
 
 pl_status engine_tokenizer(pl_tokenizer **out, const struct gguf *file,
@@ -284,6 +295,39 @@ static size_t spell(const void *tokenizer, int32_t id, char *to, size_t cap)
     return n < cap ? n : cap;
 }
 
+/* Copies the arrays of the settings, which the caller may free. */
+static bool own_settings(pl_sampling *s)
+{
+    int32_t *id = calloc((size_t)s->n_bias + 1, sizeof *id);
+    float *bias = calloc((size_t)s->n_bias + 1, sizeof *bias);
+    int n_breaker = s->dry_breaker ? s->n_dry_breaker : 0;
+    char **text = calloc((size_t)n_breaker + 1, sizeof *text);
+    bool done = id && bias && text;
+
+    for (int i = 0; done && i < s->n_bias; i++) {
+        id[i] = s->bias_id[i];
+        bias[i] = s->bias[i];
+    }
+    for (int i = 0; done && i < n_breaker; i++)
+        done = (text[i] = strdup(s->dry_breaker[i])) != NULL;
+    s->bias_id = id;
+    s->bias = bias;
+    if (s->dry_breaker || !text)
+        s->dry_breaker = (const char *const *)text;
+    else
+        free(text);
+    return done;
+}
+
+static void free_settings(pl_sampling *s)
+{
+    for (int i = 0; s->dry_breaker && i < s->n_dry_breaker; i++)
+        free((char *)s->dry_breaker[i]);
+    free((void *)s->dry_breaker);
+    free((int32_t *)s->bias_id);
+    free((float *)s->bias);
+}
+
 pl_status pl_sampler_create(pl_sampler **out, const pl_sampling *given,
                             int64_t n_vocab, pl_err *err)
 {
@@ -351,10 +395,15 @@ pl_status pl_sampler_create(pl_sampler **out, const pl_sampling *given,
     st = sampling_create(&p->s, (int32_t)n_vocab, &o, err);
     free(bias);
     p->n_vocab = (int32_t)n_vocab;
+    if (st == PL_OK) { /* the settings are valid */
+        p->settings = *s;
+        if (!own_settings(&p->settings))
+            st = err_no_memory(err, "a sampler");
+    }
     if (st == PL_OK)
         *out = p;
     else
-        free(p);
+        pl_sampler_free(p);
     return st;
 }
 
@@ -364,7 +413,23 @@ void pl_sampler_free(pl_sampler *s)
         return;
     token_mask_free(s->mask);
     sampling_free(s->s);
+    free_settings(&s->settings);
+    free(s->no_eog);
+    free(s->both);
     free(s);
+}
+
+/* Records the grammar that applies now, if any. */
+static void note_grammar(pl_sampler *s)
+{
+    pl_grammar_form form;
+    const char *text;
+    size_t len;
+
+    if (!s->record || !s->grammar)
+        return;
+    text = grammar_text(s->grammar, &form, &len);
+    record_grammar(s->record, form, text, len);
 }
 
 pl_status pl_sampler_set_grammar(pl_sampler *s, pl_grammar *g, pl_err *err)
@@ -376,6 +441,36 @@ pl_status pl_sampler_set_grammar(pl_sampler *s, pl_grammar *g, pl_err *err)
         PL_TRY(token_mask_create(&mask, g, s->n_vocab, err));
     token_mask_free(s->mask);
     s->mask = mask;
+    s->grammar = g;
+    note_grammar(s);
+    return PL_OK;
+}
+
+pl_status pl_sampler_exclude_eog(pl_sampler *s, const pl_tokenizer *t,
+                                 pl_err *err)
+{
+    size_t n;
+
+    PL_NEED(s, err);
+    if (!t || s->no_eog) {
+        if (!t)
+            free(s->no_eog);
+        s->no_eog = t ? s->no_eog : NULL;
+        return PL_OK;
+    }
+    n = ((size_t)s->n_vocab + 31) / 32;
+    s->no_eog = malloc(n * sizeof *s->no_eog);
+    if (!s->both)
+        s->both = malloc(n * sizeof *s->both);
+    if (!s->no_eog || !s->both) {
+        free(s->no_eog);
+        s->no_eog = NULL;
+        return err_no_memory(err, "a sampler");
+    }
+    memset(s->no_eog, 0xff, n * sizeof *s->no_eog);
+    for (int32_t i = 0; i < s->n_vocab; i++)
+        if (pl_token_is_eog(t, i))
+            s->no_eog[i / 32] &= ~(1u << i % 32);
     return PL_OK;
 }
 
@@ -385,22 +480,50 @@ void pl_sampler_prepare(pl_sampler *s)
         token_mask_prepare(s->mask);
 }
 
+/* Sets *allowed to the tokens that may be sampled; NULL for all. */
+static pl_status find_allowed(pl_sampler *s, const uint32_t **allowed)
+{
+    *allowed = s->no_eog;
+    if (!s->mask)
+        return PL_OK;
+    PL_TRY(token_mask_now(s->mask, allowed, &s->err));
+    if (!s->no_eog)
+        return PL_OK;
+    for (int32_t i = 0; i < (s->n_vocab + 31) / 32; i++)
+        s->both[i] = (*allowed)[i] & s->no_eog[i];
+    *allowed = s->both;
+    return PL_OK;
+}
+
+/* Remembers a token that was sampled from `logits`. Without logits, the caller
+ * has chosen it; `how` then says more (RECORD_*). */
+static void take(pl_sampler *s, const float *logits, int32_t id, unsigned how)
+{
+    sampler_history_add(&s->history, id, logits != NULL);
+    if (s->record && logits)
+        record_row(s->record, logits, s->n_vocab, id,
+                   (s->no_eog ? RECORD_NO_EOG : 0) |
+                       (s->mask ? RECORD_GRAMMAR : 0));
+    else if (s->record)
+        record_forced(s->record, id, how);
+    sampling_accept(s->s, id);
+}
+
 static pl_status sample(pl_sampler *s, const float *logits, int32_t *id)
 {
-    const uint32_t *allowed = NULL;
+    const uint32_t *allowed;
 
     *id = -1;
     if (!logits)
         return err_null(&s->err, "pl_sample", "logits");
-    if (s->mask)
-        PL_TRY(token_mask_now(s->mask, &allowed, &s->err));
+    PL_TRY(find_allowed(s, &allowed));
     *id = sampling_pick(s->s, logits, allowed);
     if (*id < 0)
         return err_set(&s->err, PL_BAD_FILE,
                        "no token can be sampled: all logits are nan or -inf; "
                        "the model is damaged, or biases forbid every token%s",
                        s->mask ? " that the grammar allows" : "");
-    sampling_accept(s->s, *id);
+    take(s, logits, *id, 0);
     return s->mask ? token_mask_accept(s->mask, *id, &s->err) : PL_OK;
 }
 
@@ -427,6 +550,61 @@ pl_status pl_sampler_status(const pl_sampler *s, pl_err *err)
 
 void pl_sampler_accept(pl_sampler *s, int32_t id)
 {
-    if (s)
-        sampling_accept(s->s, id);
+    if (s && id >= 0 && id < s->n_vocab)
+        take(s, NULL, id, 0);
+}
+
+pl_status pl_sampler_force(pl_sampler *s, int32_t id, pl_err *err)
+{
+    const uint32_t *allowed = NULL;
+
+    PL_NEED(s, err);
+    if (id < 0 || id >= s->n_vocab)
+        return err_set(err, PL_BAD_ARGUMENT,
+                       "token %d: not in the vocabulary; use ids from 0 to %d",
+                       id, s->n_vocab - 1);
+    if (s->mask)
+        PL_TRY(token_mask_now(s->mask, &allowed, err));
+    if (allowed && !(allowed[id / 32] >> id % 32 & 1))
+        return err_set(err, PL_NOT_FOUND,
+                       "token %d: the grammar does not allow it here", id);
+    take(s, NULL, id, s->mask ? RECORD_GRAMMAR : 0);
+    return s->mask ? token_mask_accept(s->mask, id, err) : PL_OK;
+}
+
+/* ---- for receipts -------------------------------------------------------- */
+
+void sampler_history_add(struct sampler_history *h, int32_t id, bool sampled)
+{
+    h->n++;
+    h->n_sampled += sampled;
+    h->hash = hash64(h->hash, &id, sizeof id);
+}
+
+const struct sampler_history *sampler_history(const pl_sampler *s)
+{
+    return &s->history;
+}
+
+const pl_sampling *sampler_settings(const pl_sampler *s)
+{
+    return &s->settings;
+}
+
+int64_t sampler_n_vocab(const pl_sampler *s)
+{
+    return s->n_vocab;
+}
+
+void sampler_record(pl_sampler *s, struct sampling_record *r)
+{
+    s->record = r;
+    note_grammar(s);
+}
+
+pl_status sampler_skip(pl_sampler *s, int32_t id, pl_err *err)
+{
+    sampling_skip(s->s);
+    take(s, NULL, id, 0);
+    return s->mask ? token_mask_accept(s->mask, id, err) : PL_OK;
 }

@@ -11,22 +11,26 @@
 #include <string.h>
 
 struct pl_grammar {
-    struct grammar *grammar; /* owned, as are all pointers here */
+    struct grammar *grammar; /* owned, as are all pointers of this struct */
     struct grammar_vocab *vocab;
     struct grammar_masks *masks; /* cached masks; `lock` protects them and all
                                     states */
     uint32_t *never;             /* a bit for each token that is never allowed;
                                     NULL if there are none */
     int32_t n_vocab;
+    pl_grammar_form form;
+    char *text; /* [len], of pl_grammar_create */
+    size_t len;
     pthread_mutex_t lock;
 };
 
 struct token_mask {
     pl_grammar *g;               /* borrowed */
-    struct grammar_state *state; /* owned, protected by g->lock */
-    uint32_t *bits;              /* owned, [n_word] */
+    struct grammar_state *state; /* owned; g->lock protects it */
+    /* owned, [n_word]: one bit per token, set if the token may come next */
+    uint32_t *bits;
     size_t n_word;
-    bool ready; /* `bits` are those of the present state */
+    bool ready; /* `bits` belong to the present state */
 };
 
 /* ---- markers ------------------------------------------------------------- */
@@ -106,6 +110,14 @@ pl_status pl_grammar_create(pl_grammar **out, const pl_tokenizer *t,
         return err_no_memory(err, "a grammar");
     }
     g->n_vocab = tokenizer_n_vocab(words);
+    g->form = form;
+    g->len = len;
+    g->text = malloc(len + 1);
+    if (!g->text) {
+        pl_grammar_free(g);
+        return err_no_memory(err, "a grammar");
+    }
+    memcpy(g->text, text, len);
     s = create_grammar(&g->grammar, form, words, text, len,
                        name ? name : "grammar", err);
     if (s == PL_OK)
@@ -121,6 +133,14 @@ pl_status pl_grammar_create(pl_grammar **out, const pl_tokenizer *t,
     return s;
 }
 
+const char *grammar_text(const pl_grammar *g, pl_grammar_form *form,
+                         size_t *len)
+{
+    *form = g->form;
+    *len = g->len;
+    return g->text;
+}
+
 const char *pl_grammar_notes(const pl_grammar *g)
 {
     return g ? grammar_notes(g->grammar) : "";
@@ -134,6 +154,7 @@ void pl_grammar_free(pl_grammar *g)
     grammar_vocab_free(g->vocab);
     grammar_free(g->grammar);
     free(g->never);
+    free(g->text);
     pthread_mutex_destroy(&g->lock);
     free(g);
 }

@@ -5,6 +5,11 @@
 
 #include "pl.h"
 
+/* Returns the text from which a grammar was created, of *len bytes, and sets
+ * *form to its notation. Valid until the grammar is freed. */
+const char *grammar_text(const pl_grammar *g, pl_grammar_form *form,
+                         size_t *len);
+
 struct token_mask; /* opaque; state of one sampler; used by one thread at a
                       time */
 

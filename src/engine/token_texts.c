@@ -9,8 +9,9 @@
 struct token_texts {
     const struct tokenizer *t; /* borrowed */
     pthread_mutex_t lock;
-    struct grammar_vocab *made[2]; /* owned, indexed by `marks`; NULL if not
-                                      built yet */
+    /* owned: vocabularies without and with the texts of control tokens, indexed
+     * by `marks`; NULL if not built yet */
+    struct grammar_vocab *made[2];
 };
 
 static enum grammar_token_kind kind_of(const struct tokenizer *t, int32_t id,

@@ -30,8 +30,9 @@ struct exec_caches {
     pl_exec *x; /* borrowed */
     int n;
     struct exec_cache *cache; /* [n] */
-    unsigned char *page;      /* buffer for a page of a cache; owned */
-    struct arena arena;       /* owns the rest */
+    /* owned: buffer for one page of one device's part of a cache */
+    unsigned char *page;
+    struct arena arena; /* owns the other arrays */
 };
 
 /* Opens the cache that is graph node `node`, or all caches if it is -1. The

@@ -494,7 +494,8 @@ static pl_status check_pages(const pl_exec *x, const struct token_table *b,
         return check_state(b, n_page, i, err);
     if (i > 0 && b->seq[i - 1] == seq && b->pos[i - 1] <= pos &&
         b->pos[i - 1] / PAGE_TOKENS > from)
-        from = b->pos[i - 1] / PAGE_TOKENS; /* others are checked */
+        /* the pages before were checked for the token before */
+        from = b->pos[i - 1] / PAGE_TOKENS;
     for (int64_t k = from; k <= pos / PAGE_TOKENS; k++) {
         int32_t page = b->pages[seq * b->page_stride + k];
 
@@ -633,8 +634,8 @@ static pl_status put_pages(pl_exec *x, int k, const pl_step_tokens *r,
     return PL_OK;
 }
 
-/* Returns an upper bound of the number of pages that a sequence occupies, from
- * the greatest position. */
+/* Returns an upper bound of the number of pages that any sequence of the step
+ * occupies, which follows from the greatest position. */
 static int64_t pages_reached(const pl_step_tokens *r)
 {
     int32_t last = 0;

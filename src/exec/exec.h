@@ -13,9 +13,10 @@
  * carries. */
 struct exec_owners {
     int n;
-    const int *dev;                /* [n] indices of the devices */
-    const rankset *ranks;          /* [n] ranks that each device carries */
-    const struct lowered_value *v; /* [n] the tensors on each device */
+    const int *dev;       /* [n] indices of the devices */
+    const rankset *ranks; /* [n] ranks that each device carries */
+    /* [n] the weight's or cache's tensors on each device */
+    const struct lowered_value *v;
 };
 
 struct pl_exec {
@@ -30,14 +31,12 @@ struct pl_exec {
     struct device_set *set;
     int last_variant, last_micro; /* variant and micro-batches of last step */
     struct graph_sizes sizes[PROG_MAX_MICRO]; /* sizes of the last step */
-    int32_t *zeros;                           /* [n_tok] zeros, used for tables
-                                                 that the caller leaves out */
-    int32_t *seq;                             /* [n_tok] table rows of a step's
-                                                 tokens */
-    int32_t *row;                             /* [n_seq] table rows of
-                                                 sequences, or -1 */
-    unsigned char *page;                      /* buffer for one page of a
-                                                 device's largest cache */
+    /* [n_tok] zeros, read in place of arrays that the caller left out */
+    int32_t *zeros;
+    int32_t *seq; /* [n_tok] row of the token table for each token of a step */
+    int32_t *row; /* [n_seq] row of the token table for each sequence, or -1 */
+    /* owned: buffer for one page of a device's largest cache */
+    unsigned char *page;
     int io;                   /* index of the io device, which holds inputs and
                                  results */
     int n_micro;              /* maximum number of micro-batches of any
@@ -101,7 +100,7 @@ pl_status exec_get_rows(pl_exec *x, int node, int64_t row0, int64_t n,
 pl_status exec_run_micro_batches(pl_exec *x, int n, const pl_step_tokens *rows,
                                  pl_err *err);
 int exec_n_micro(const pl_exec *x);
-/* Implements pl_engine_devices. */
+/* Implements pl_engine_devices: writes the counters of n devices. */
 int exec_devices(const pl_exec *x, pl_device_counters *out, int n, size_t size);
 pl_status exec_set_input(pl_exec *x, int micro, pl_tensor t, const void *data,
                          size_t offset, size_t bytes, pl_err *err);
@@ -128,7 +127,7 @@ struct exec_parts {
     const void *const *data; /* [n] */
 };
 /* The sources of all weights. `check` is called before a part is read, by
- * several threads at once; NULL if there is nothing to check. */
+ * several threads at once. It is NULL if there is nothing to check. */
 struct exec_source {
     const struct exec_parts *weight; /* [n_node of the graph] used for OP_weight
                                         nodes only */

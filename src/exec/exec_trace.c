@@ -28,9 +28,11 @@ struct exec_trace {
     void *user;
     struct trace_span *busy; /* owned: buffer for spans of a step's kernels */
     struct trace_span *copy; /* owned: buffer for spans of a step's copies */
-    double first_s, start_s; /* times at which the trace and the step began */
-    bool any;                /* true once an event is written */
-    pid_t owner;             /* the process that created the trace */
+    /* times on device_now's clock at which the trace and the present step
+     * began */
+    double first_s, start_s;
+    bool any;    /* true once an event is written */
+    pid_t owner; /* the process that created the trace */
     pl_traced sum;
 };
 
@@ -110,7 +112,8 @@ pl_status exec_trace_create(struct exec_trace **out, const struct compiled *p,
     t->busy = malloc(room * sizeof *t->busy);
     t->copy = malloc(room * sizeof *t->copy);
     if (!t->busy || !t->copy) {
-        t->write = NULL; /* prevents exec_trace_free from writing */
+        /* prevents exec_trace_free from writing the end of the text */
+        t->write = NULL;
         exec_trace_free(t);
         *out = NULL;
         return err_no_memory(err, "a trace");

@@ -27,9 +27,9 @@ struct view {
     size_t size;      /* size of an element in the caller's format */
     bool put;
     int64_t first_row, last_row; /* rows that the view touches */
-    int64_t have, n_have, cap;   /* first row and number of rows in the window;
-                                    capacity */
-    unsigned char *window;       /* owned */
+    /* window: first row and number of rows in it, and its capacity in rows */
+    int64_t have, n_have, cap;
+    unsigned char *window; /* owned */
     bool dirty;
     float *decoded;      /* owned: one row as floats, if the format is
                             quantized */
@@ -110,7 +110,8 @@ static pl_status line(struct view *v, int64_t at, int64_t n, int64_t stride,
             run = v->row == 1 ? n : v->row - at % v->row;
             run = run < n ? run : n;
         }
-        if (v->row == 1 && v->put) /* an input: no window needed */
+        /* an input is written element by element, without the window */
+        if (v->row == 1 && v->put)
             PL_TRY(set(v, data, (size_t)at * v->size, (size_t)run * v->size));
         else
             for (int64_t i = 0; i < run; i += v->row == 1 ? 1 : run)

@@ -91,7 +91,7 @@ struct slab {
 struct loading {
     pl_exec *x;
     const struct exec_source *from;
-    struct arena arena; /* owns the tables */
+    struct arena arena; /* owns weight_store and slab */
     struct weight_store *weight_store;
     struct slab *slab;
     int n_storage, n_slab;

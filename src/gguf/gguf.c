@@ -34,7 +34,8 @@
  * in errors, and the maximum number of parts. */
 enum { SUFFIX_LEN = 20, LABEL_LEN = 240, MAX_PART = 65535 };
 
-/* Minimum number of bytes copied at once, unless the file ends earlier. */
+/* The file is copied into private memory in blocks of at least this many bytes,
+ * except the last one. */
 enum { COPY_BYTES = 1 << 20 };
 
 struct gguf {
@@ -191,8 +192,8 @@ static pl_status part_i64(const struct gguf_part *p, const char *key,
     return i < 0 ? PL_OK : gguf_kv_i64(p, &p->kv[i], 0, hi, out, err);
 }
 
-/* The split keys of a part. n_tensor is the number of tensors of the whole set,
- * -1 if the key is absent. */
+/* The split keys of one part. n_tensor is the number of tensors of the whole
+ * set, -1 if the key is absent. */
 struct place {
     int64_t count, no, n_tensor;
 };
@@ -289,7 +290,8 @@ static pl_status open_siblings(struct gguf *g, int given,
     if (given > 0)
         arena_fini(&g->part[given].kv_arena);
     for (int i = 0; i < g->n_part; i++)
-        n += g->part[i].n_tensor; /* at most 2^16 * 2^17 */
+        /* the sum of at most 2^16 * 2^17 cannot overflow */
+        n += g->part[i].n_tensor;
     if (at->n_tensor != (int64_t)n)
         return err_set(err, PL_BAD_FILE,
                        "%s: split.tensors.count is %lld, but the %d parts have "

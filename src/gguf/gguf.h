@@ -60,10 +60,10 @@ struct gguf_tensor {
     int n_dim;        /* 1 .. 4 (0-dimensional ones are rejected) */
     int64_t dim[GGUF_MAX_DIM];
     pl_format format; /* PL_FORMAT_COUNT if the id is known but unsupported */
-    uint32_t id;      /* the file's type id */
+    uint32_t id;      /* id of the tensor type in GGUF files */
     size_t bytes;     /* size in the file, for unsupported formats, too */
-    int part;         /* number of its file in a split set, from 0 */
-    uint64_t offset;  /* of the data, from the start of that file */
+    int part; /* number of the file that has the data, from 0 in a split set */
+    uint64_t offset; /* offset of the data from the start of that file */
     /* View into the mapping; NULL if the format is unsupported. Accessed only
      * after gguf_check_whole. */
     const void *data;
@@ -102,7 +102,7 @@ const char *gguf_path(const struct gguf *g); /* of the first part */
 int gguf_n_part(const struct gguf *g);
 uint32_t gguf_version(const struct gguf *g);
 size_t gguf_alignment(const struct gguf *g);
-size_t gguf_file_bytes(const struct gguf *g); /* of all parts */
+size_t gguf_file_bytes(const struct gguf *g); /* total size of all parts */
 
 int64_t gguf_n_kv(const struct gguf *g);
 const struct gguf_kv *gguf_kv_at(const struct gguf *g, int64_t i);

@@ -27,7 +27,7 @@ enum { GGUF_MAX_NAME = 65535 };
 
 struct gguf_part {
     char *path;                /* owned */
-    const char *label;         /* end of the path, short enough for errors */
+    const char *label;         /* end of `path`, short enough for messages */
     const unsigned char *base; /* the whole file: mapped, or borrowed */
     size_t size;
     /* Number of leading bytes that are now a private copy, at the same address,
@@ -36,7 +36,8 @@ struct gguf_part {
     bool mapped;
     int fd; /* owned if mapped */
     uint32_t version;
-    uint64_t n_kv, n_tensor; /* from the header, checked */
+    /* numbers of keys and tensors in the header, checked */
+    uint64_t n_kv, n_tensor;
     size_t alignment;
     struct gguf_kv *kv; /* [n_kv], owned by kv_arena */
     /* [n_kv] true once a key was found; owned by kv_arena */

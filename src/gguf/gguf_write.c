@@ -24,14 +24,16 @@ struct bytes {
 };
 
 struct item {
-    const char *name; /* owned by the arena; first, for gguf_index */
+    /* owned by the arena; the first member, as gguf_index needs it */
+    const char *name;
     pl_format format;
     int n_dim;
     int64_t dim[GGUF_MAX_DIM]; /* outermost first */
     size_t row_bytes;
     int64_t n_row;
-    uint64_t offset;    /* from the start of the data, set while saving */
-    const void *data;   /* borrowed until saved; NULL if fill or hole */
+    uint64_t offset; /* offset from the start of all data, set while saving */
+    /* borrowed until the file is saved; NULL if `fill` or `hole` is set */
+    const void *data;
     gguf_fill_fn *fill; /* called for each row; NULL if unused */
     void *user;
     bool hole; /* a hole in the file, which reads as zeros */
@@ -44,7 +46,7 @@ struct list {
 
 struct gguf_writer {
     struct bytes kv; /* the metadata in the file's format */
-    struct list key; /* names only */
+    struct list key; /* the keys put so far; the items have only names */
     struct list tensor;
     size_t alignment;
     struct arena arena;

@@ -15,7 +15,8 @@ enum {
     MOST_EDGES = 1 << 20,
     MOST_VISITS = 1 << 24, /* maximum number of visits of nodes, over all
                               states */
-    /* Limit of passes. If it is reached, any byte may follow any rule. */
+    /* Maximum number of passes in find_after. If it is reached, any byte counts
+     * as one that may follow any rule. */
     PASSES_AFTER = 16,
 };
 
@@ -24,11 +25,13 @@ struct maker {
     const struct rules *r;
     struct nfa g;
     uint32_t *state_of; /* owned, [n_node]: the node's state or STATE_NONE */
-    uint32_t *node_of;  /* owned, [n_state] */
-    uint32_t *seen;     /* owned, [n_node]: last state that visited the node,
-                           plus 1 */
-    uint32_t *stack;    /* owned, [n_node] */
-    uint32_t *place_of; /* owned, [n_rule] */
+    /* owned, [n_state]: the node that the state begins with */
+    uint32_t *node_of;
+    /* owned, [n_node]: number of the last state that visited the node, plus
+     * 1 */
+    uint32_t *seen;
+    uint32_t *stack;    /* owned, [n_node]: nodes still to visit */
+    uint32_t *place_of; /* owned, [n_rule]: place of each rule (automaton.h) */
     uint32_t *rule_of;  /* owned, [n_state]: the state's rule */
     uint32_t cap_byte, cap_call;
     int64_t n_visit;
@@ -264,7 +267,8 @@ static pl_status list_entries(struct maker *m)
     return PL_OK;
 }
 
-/* If the return state of a call can only return, sets it to STATE_NONE. */
+/* Sets the return state of a call to STATE_NONE if that state has no edges and
+ * can only return. */
 static void shorten_calls(struct automaton *a)
 {
     for (uint32_t i = 0; i < a->n_call; i++) {

@@ -17,7 +17,7 @@ enum { STATE_NONE = UINT32_MAX };
 
 struct byte_edge {
     uint32_t to;
-    uint8_t lo, hi; /* byte classes, inclusive */
+    uint8_t lo, hi; /* first and last byte class of the edge */
 };
 
 struct call_edge {
@@ -43,8 +43,8 @@ struct automaton {
     struct byte_edge *byte; /* owned, [n_byte] */
     struct call_edge *call; /* owned, [n_call] */
     uint32_t *entry;        /* owned, [n_place]: each rule's entry state */
-    /* Owned, [n_place]: the bytes that may follow a text of the rule, and
-     * perhaps bytes that never do. */
+    /* Owned, [n_place]: the bytes that may follow a text of each rule. It may
+     * contain other bytes, too. */
     struct byte_set *after;
     /* For each reach (reach.h), owned, [n_state]: a representative of the
      * states that no token of this reach distinguishes. NULL if every state

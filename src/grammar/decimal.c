@@ -28,7 +28,7 @@ static void pad(char *out, const char *digits, char more, size_t n)
 
 /* ---- decimals ------------------------------------------------------------ */
 
-/* Returns the shortest text that is read as this double. */
+/* Writes the shortest text that is read as this double to `out`. */
 static void shortest(char *out, size_t size, double x)
 {
     for (int n = 1; n <= 17; n++) {
@@ -155,7 +155,8 @@ static void put_digits(struct gbnf_text *t, char first, char last)
 static void put_same_length(struct gbnf_text *t, const char *lo, const char *hi,
                             size_t n);
 
-/* Appends `digit`, followed by the numbers of n digits from lo to hi. */
+/* Appends an expression for the digit `digit` followed by the numbers of n
+ * digits from lo to hi. */
 static void put_headed(struct gbnf_text *t, char digit, const char *lo,
                        const char *hi, size_t n)
 {
@@ -165,7 +166,7 @@ static void put_headed(struct gbnf_text *t, char digit, const char *lo,
     gbnf_put(t, ")");
 }
 
-/* Appends the numbers of n digits from lo to hi. */
+/* Appends an expression for the numbers of n digits from lo to hi. */
 static void put_same_length(struct gbnf_text *t, const char *lo, const char *hi,
                             size_t n)
 {
@@ -195,7 +196,8 @@ static void put_same_length(struct gbnf_text *t, const char *lo, const char *hi,
     }
 }
 
-/* Appends the integers from a to b, which are digits, a <= b. */
+/* Appends an expression for the integers from a to b, a <= b, given as
+ * digits. */
 static void put_integers(struct gbnf_text *t, const char *a, const char *b)
 {
     size_t n = strlen(a), last = strlen(b);
@@ -216,10 +218,11 @@ static bool are_zeros(const char *s)
     return s[strspn(s, "0")] == '\0';
 }
 
-/* Appends digits that are greater than those of `low` (or equal, unless
- * `above`): what follows digits that are equal so far. `k` is the number of
- * further digits. Nothing may follow if `low` has only zeros and is not
- * excluded. */
+/* Appends an expression for the digits that may follow, at most k, if the
+ * digits so far equal those of the lower bound. `low` is the rest of the
+ * bound's digits. The number must be greater than the bound; it may be equal
+ * unless `above`. No digit need follow if `low` has only zeros and `above` is
+ * false. */
 static void put_greater(struct gbnf_text *t, const char *low, bool above, int k)
 {
     const char *before = "";
@@ -245,8 +248,8 @@ static void put_greater(struct gbnf_text *t, const char *low, bool above, int k)
     gbnf_put(t, ")");
 }
 
-/* Appends digits that are less than those of `high` (or equal, unless `below`),
- * as above. Nothing may follow too. */
+/* Like put_greater, for the upper bound: the number must be less than it, or
+ * may be equal unless `below`. No digit need follow. */
 static void put_less(struct gbnf_text *t, const char *high, bool below, int k)
 {
     const char *before = "";
@@ -268,8 +271,9 @@ static void put_less(struct gbnf_text *t, const char *high, bool below, int k)
     gbnf_put(t, ")?");
 }
 
-/* Appends digits between those of two bounds, as above. Both bounds have the
- * same number of digits, and low < high. If `first`, a digit must follow. */
+/* Like put_greater, if the digits so far equal those of both bounds. Both have
+ * the same number of further digits, and low < high. If `first`, at least one
+ * digit must follow. */
 static void put_between(struct gbnf_text *t, const char *low, const char *high,
                         bool above, bool below, int k, bool first)
 {
@@ -309,7 +313,8 @@ struct span_of {
     int places;
 };
 
-/* Appends numbers with the digits of `low` before the point, not less. */
+/* Appends an expression for the numbers, not below the lower bound, that have
+ * its digits before the point. */
 static void put_low(struct gbnf_text *t, const struct span_of *m)
 {
     bool any = are_zeros(m->low->part) && !m->above;
@@ -321,8 +326,9 @@ static void put_low(struct gbnf_text *t, const struct span_of *m)
         put_greater(t, m->low->part, m->above, m->places);
 }
 
-/* Appends numbers with the digits of `high` before the point, not greater.
- * `before` precedes them. Appends nothing if there are none. */
+/* Appends an expression for the numbers, not above the upper bound, that have
+ * its digits before the point. `before` precedes the expression. Appends
+ * nothing if there are no such numbers. */
 static void put_high(struct gbnf_text *t, const struct span_of *m,
                      const char *before)
 {
@@ -347,7 +353,8 @@ static void put_high(struct gbnf_text *t, const struct span_of *m,
     gbnf_put(t, "))?");
 }
 
-/* Appends numbers whose digits before the point are those of both bounds. */
+/* Appends an expression for the numbers between two bounds that have the same
+ * digits before the point as both bounds. */
 static void put_same_whole(struct gbnf_text *t, const struct span_of *m)
 {
     char low[DECIMAL_DIGITS + 1], high[DECIMAL_DIGITS + 1];
@@ -371,7 +378,7 @@ static void put_same_whole(struct gbnf_text *t, const struct span_of *m)
     gbnf_put(t, stops ? ")?" : "");
 }
 
-/* Appends the numbers between two magnitudes, low <= high. */
+/* Appends an expression for the numbers between two magnitudes, low <= high. */
 static void put_magnitudes(struct gbnf_text *t, const struct span_of *m)
 {
     char a[DECIMAL_DIGITS + 2], b[DECIMAL_DIGITS + 2];
@@ -413,8 +420,10 @@ static bool round_in(struct span_of *m, struct decimal *low,
     return compare_magnitudes(low, high) <= 0;
 }
 
-/* Appends the numbers of one sign. `sign` precedes them. Returns false if there
- * are none. */
+/* Appends an expression for the numbers of one sign whose magnitudes are in the
+ * interval m. `sign` is the expression for the sign. If `more`, an alternative
+ * precedes the expression. Returns false, without writing, if there are no such
+ * numbers. */
 static bool put_signed(struct gbnf_text *t, struct span_of m, bool integer,
                        const char *sign, bool more)
 {
@@ -449,7 +458,7 @@ bool decimal_put(struct gbnf_text *t, const struct interval *in)
 {
     const struct decimal *low = in->low, *high = in->high;
     struct decimal zero = {.whole = "0"};
-    /* The bounds of magnitudes of both signs. */
+    /* The intervals of the magnitudes of positive and of negative numbers. */
     struct span_of plus = {.high = high, .below = in->below},
                    minus = {.high = low, .below = in->above};
     size_t n = t->n;

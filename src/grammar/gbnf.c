@@ -526,8 +526,8 @@ static pl_status read_name(struct parser *p, const struct tree **out)
     return PL_OK;
 }
 
-/* Sets *id to the token between < and >, which is the whole text if it is not
- * an id in brackets. */
+/* Parses <[ID]> or <TEXT> at `open`. Sets *id to the token with this id, or
+ * with this text, which includes < and >. */
 static pl_status find_token(struct parser *p, const char *open, int32_t *id)
 {
     const char *close = memchr(open, '>', (size_t)(p->end - open));
@@ -563,7 +563,8 @@ static pl_status find_token(struct parser *p, const char *open, int32_t *id)
     return PL_OK;
 }
 
-/* Reads a token of the vocabulary: <[id]> or <text>, after ! any other. */
+/* Reads a token of the vocabulary, <[ID]> or <TEXT>; after '!' it stands for
+ * any other token. */
 static pl_status read_token(struct parser *p, const struct tree **out)
 {
     const char *open = p->at;

@@ -19,7 +19,7 @@ struct grammar; /* opaque */
 
 /* Finds the tokens of a vocabulary that a grammar names. */
 struct grammar_tokens {
-    int32_t n; /* ids are less */
+    int32_t n; /* number of tokens; ids are below it */
     /* Returns the token whose text this is, -1 if there is none. */
     int32_t (*find)(void *user, const char *text, size_t len);
     void *user;
@@ -39,15 +39,16 @@ pl_status grammar_from_schema(struct grammar **out, const char *json,
  * see regex.h. */
 pl_status grammar_from_regex(struct grammar **out, const char *text, size_t len,
                              const char *name, pl_err *err);
-/* Returns what the schemas require and the grammar does not enforce, a line
- * each; "" if nothing. */
+/* Returns a line for each requirement of the schemas that the grammar does not
+ * enforce; "" if there is none. */
 const char *grammar_notes(const struct grammar *g);
 void grammar_free(struct grammar *g);
 
 /* ---- vocabularies: never change, threads may share them ------------------ */
 
 enum grammar_token_kind {
-    GRAMMAR_TOKEN_TEXT,  /* matches its bytes; never if it has none */
+    /* matches its bytes; a token without bytes never matches */
+    GRAMMAR_TOKEN_TEXT,
     GRAMMAR_TOKEN_END,   /* ends a complete text */
     GRAMMAR_TOKEN_NEVER, /* never matches; for other special tokens */
 };

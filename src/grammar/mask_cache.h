@@ -24,17 +24,20 @@ struct pop {
 
 struct mask_entry {
     uint32_t set;
-    uint8_t kind;      /* enum mask_kind */
-    bool dense;        /* data is words of bits, else token ids */
-    uint16_t depth;    /* MASK_TOP: greatest depth of a set during the walk */
-    uint32_t n, n_pop; /* number of words or ids; MASK_TOP: of pops */
+    uint8_t kind; /* enum mask_kind */
+    /* true: data[] has the words of a mask; false: the ids of its tokens */
+    bool dense;
+    uint16_t depth; /* MASK_TOP: greatest depth of a set during the walk */
+    /* number of words or ids in data[]; number of pops, for MASK_TOP */
+    uint32_t n, n_pop;
     size_t bytes;
     struct mask_entry *chain, *newer, *older;
     uint32_t data[]; /* [n] words or ids, then n_pop elements of struct pop */
 };
 
 struct mask_cache {
-    struct mask_entry **bucket; /* owned, [n_bucket]; the entries, too */
+    /* owned, [n_bucket] chains of entries, which are owned, too */
+    struct mask_entry **bucket;
     struct mask_entry *newest, *oldest;
     size_t n_bucket, n_entry, bytes, most_bytes;
     uint32_t n_word; /* number of words of a mask */
@@ -48,8 +51,8 @@ void mask_cache_fini(struct mask_cache *c);
 const struct mask_entry *mask_cache_find(struct mask_cache *c, int kind,
                                          uint32_t set);
 /* Adds a mask that is not cached yet, and evicts others if the cache is too
- * large. pop[n_pop] and `depth` are those of a MASK_TOP. Returns NULL if out of
- * memory. */
+ * large. pop[n_pop] and `depth` belong to a MASK_TOP; other kinds have none.
+ * Returns NULL if out of memory. */
 const struct mask_entry *mask_cache_put(struct mask_cache *c, int kind,
                                         uint32_t set, const uint32_t *bits,
                                         const struct pop *pop, uint32_t n_pop,

@@ -44,7 +44,8 @@ struct grammar_masks {
         uint32_t node;
     } * to_walk;    /* owned, [n_node] */
     uint32_t *bits; /* owned, [n_word] */
-    /* Owned, [2, n_top]: the states of a top, then their representatives. */
+    /* Owned, [2, n_top]: scratch for the states of a top, then for their
+     * representatives. */
     uint32_t *top;
     struct pop *pop; /* owned, [n_pop], with capacity cap_pop */
     uint32_t n_pop, cap_pop, n_top;
@@ -285,8 +286,9 @@ static bool find_others_dead(struct stacks *s, uint32_t set)
 enum share { SHARE_SOME, SHARE_ALL, SHARE_NONE, SHARE_FAILED };
 
 /* Returns SHARE_NONE if the set accepts no token below a node, because it
- * accepts none of the characters `k` of these tokens; else SHARE_SOME or
- * SHARE_FAILED. The set's even ASCII characters must be known. */
+ * accepts none of the characters `k` with which these tokens continue; else
+ * SHARE_SOME. Returns SHARE_FAILED on failure. The set's even ASCII characters
+ * must be known. */
 static enum share takes_none(struct stacks *s, uint32_t set,
                              const struct char_kinds *k)
 {

@@ -22,9 +22,9 @@ struct builder {
     const struct rules *r;
     const char *name;
     bool *in_place; /* owned, [n_rule]: the rule is inlined */
-    bool *ends;     /* owned, [n_rule]: the rule can end */
+    bool *ends;     /* owned, [n_rule]: the rule matches at least one text */
     uint32_t *size; /* owned, [n_rule]: approximate number of nodes */
-    bool *loops;    /* owned, [n_rule]: an inlined rule has a loop */
+    bool *loops; /* owned, [n_rule]: the rule is inlined and contains a loop */
     uint32_t rule, n_step;
     pl_err *err;
 };

@@ -12,10 +12,11 @@ enum {
     MOST_NODES = 1 << 16,
     MOST_STEPS = 1 << 22,
     MOST_CLASSES = 1024,
-    MOST_TERMS = 512,   /* operands of an alternative or an intersection */
-    MOST_SYMBOLS = 256, /* kinds of characters of an automaton */
-    MOST_PARTS = 20000, /* size of an expression when it is expanded */
-    LARGE_CLASS = 6,    /* ranges of a class that gets a rule of its own */
+    /* maximum number of operands of an alternative or an intersection */
+    MOST_TERMS = 512,
+    MOST_SYMBOLS = 256, /* maximum number of symbols of an automaton */
+    MOST_PARTS = 20000, /* maximum size of an expression once it is expanded */
+    LARGE_CLASS = 6,    /* a class with more ranges gets a rule of its own */
     DEAD = UINT32_MAX,
 };
 
@@ -204,8 +205,8 @@ static int by_number(const void *a, const void *b)
 }
 
 /* Returns the alternative or the intersection of two nodes. Operands are sorted
- * and differ, so that equal sets of operands are the same node. `zero` is the
- * operand that decides the result, `one` that which changes nothing. */
+ * and differ, so that equal sets of operands are the same node. The operand
+ * `zero` alone decides the result; the operand `one` changes nothing. */
 static uint32_t join(struct regex *r, enum node_kind kind, uint32_t a,
                      uint32_t b, uint32_t zero, uint32_t one)
 {
@@ -409,16 +410,20 @@ bool regex_takes(struct regex *r, uint32_t a, const char *s, size_t len)
 
 /* ---- automata ------------------------------------------------------------ */
 
-/* The characters that no class of a node distinguishes are a symbol. */
+/* A deterministic automaton. Its symbols are sets of characters that no class
+ * of the node distinguishes. */
 struct dfa {
-    uint32_t *bound; /* owned, [n_bound]: where a range of characters begins
-                        whose symbol is of[i] */
-    uint32_t *of;    /* owned, [n_bound] */
+    /* owned, [n_bound]: first character of a range whose characters belong to
+     * symbol of[i] */
+    uint32_t *bound;
+    uint32_t *of; /* owned, [n_bound]: symbol of each range, or DEAD */
     uint32_t n_bound, n_symbol, n_state;
-    uint32_t one[MOST_SYMBOLS]; /* a character of each symbol */
-    uint32_t *node;             /* owned, [n_state] */
-    uint32_t *to;               /* owned, [n_state, n_symbol] */
-    bool *alive; /* owned, [n_state]: a text ends in a state that follows */
+    uint32_t one[MOST_SYMBOLS]; /* one character of each symbol */
+    /* owned, [n_state]: the node of the texts that may follow */
+    uint32_t *node;
+    uint32_t *to; /* owned, [n_state, n_symbol]: the next state, or DEAD */
+    /* owned, [n_state]: some text is complete in this state or a later one */
+    bool *alive;
 };
 
 static void dfa_fini(struct dfa *d)
@@ -430,7 +435,7 @@ static void dfa_fini(struct dfa *d)
     free(d->alive);
 }
 
-/* Sets the bounds of all classes. */
+/* Fills d->bound: lists where the ranges of all classes begin and end. */
 static bool find_bounds(struct regex *r, struct dfa *d)
 {
     size_t n = 4;
@@ -567,8 +572,8 @@ static void put_class(const struct regex_out *out, struct gbnf_text *t,
     gbnf_put(t, "]");
 }
 
-/* Appends the body of the rule of state i: a character and the next state's
- * rule, or the end. */
+/* Appends the body of the rule of state i: the end of the text if it may end
+ * here, and alternatives of a character and the next state's rule. */
 static pl_status put_state(struct regex *r, const struct dfa *d, uint32_t i,
                            uint32_t first, const struct regex_out *out,
                            struct gbnf_text *t)
@@ -646,8 +651,8 @@ static pl_status put_dfa(struct regex *r, uint32_t a,
     return s;
 }
 
-/* Returns the approximate number of parts of a plain node, MOST_PARTS + 1 if
- * greater. */
+/* Returns the approximate size of a plain node as an expression, MOST_PARTS + 1
+ * if it is larger than MOST_PARTS. */
 static uint32_t parts_of(const struct regex *r, uint32_t a)
 {
     uint64_t n = 0;
@@ -673,7 +678,8 @@ static uint32_t parts_of(const struct regex *r, uint32_t a)
 static pl_status put_plain(struct regex *r, uint32_t a,
                            const struct regex_out *out, struct gbnf_text *t);
 
-/* Appends a class. A large one is a rule, which other places share. */
+/* Appends an expression for a class. A class with many ranges gets a rule,
+ * which all uses of the class share. */
 static pl_status put_class_node(struct regex *r, uint32_t class,
                                 const struct regex_out *out,
                                 struct gbnf_text *t)

@@ -23,24 +23,25 @@ enum regex_failure {
 /* Numbers of nodes. 0 is not a node: a function failed, see struct regex. */
 enum {
     REGEX_NOTHING = 1, /* matches no text */
-    REGEX_EMPTY,       /* the empty text */
-    REGEX_ANY,         /* any character */
-    REGEX_ALL,         /* any text */
+    REGEX_EMPTY,       /* matches the empty text only */
+    REGEX_ANY,         /* matches any single character */
+    REGEX_ALL,         /* matches any text */
 };
 
 struct regex_node {
     uint8_t kind;
-    bool empty;        /* matches the empty text */
-    bool plain;        /* has no intersection and no complement */
-    uint32_t a, b;     /* operands, or the number of a class */
-    uint32_t min, max; /* of a repetition */
-    uint32_t state;    /* its state plus 1 while an automaton is built */
+    bool empty;    /* matches the empty text */
+    bool plain;    /* has no intersection and no complement */
+    uint32_t a, b; /* nodes of the operands; for a class, `a` is its number */
+    uint32_t min, max; /* least and greatest count of a repetition */
+    /* while an automaton is built: 1 + number of the node's state, 0 if none */
+    uint32_t state;
 };
 
 struct regex_class {
     struct char_range *range; /* owned, [n], normalized */
     uint32_t n;
-    uint32_t rule; /* number of its rule plus 1; 0 if none */
+    uint32_t rule; /* 1 + number of the class's rule, 0 if it has none */
 };
 
 /* All nodes that were made together. A zeroed struct is empty. */
@@ -50,9 +51,9 @@ struct regex {
     struct regex_class *class; /* owned, [n_class] */
     uint32_t n_node, cap_node, n_slot, n_class, cap_class;
     int64_t n_step;
-    enum regex_failure failure; /* the first failure */
-    const char *why;            /* its reason, a static string */
-    size_t at;                  /* its position in the expression */
+    enum regex_failure failure; /* kind of the first failure */
+    const char *why;            /* reason of the failure, a static string */
+    size_t at; /* position of the failure in the expression, in bytes */
 };
 
 /* Prepares a zeroed struct. Returns false if out of memory. regex_fini frees

@@ -12,10 +12,10 @@
 
 enum {
     MOST_BYTES = 8192,
-    MOST_ITEMS = 2000, /* of a sequence */
+    MOST_ITEMS = 2000, /* maximum number of items of a sequence */
     MOST_GROUPS = 32,
     MOST_TIMES = 10000,
-    MOST_PROPERTY = 64, /* bytes of the name of a property */
+    MOST_PROPERTY = 64, /* maximum length of a property's name in bytes */
     MOST_PROPERTIES = 8,
 };
 
@@ -174,7 +174,8 @@ static bool read_property(struct reader *p, struct ranges *set, bool others)
         return unsupported(p, "this property is not supported");
     if (++p->n_property > MOST_PROPERTIES)
         return unsupported(p, "it names more than 8 properties");
-    /* A run of matching characters is one range of the set. */
+    /* With "+", adjacent matching characters are one match, and so one
+     * range. */
     memcpy(pattern, "\\p{", 3);
     memcpy(pattern + 3, strcmp(name, "Letter") == 0 ? "L" : name, n + 1);
     if (strcmp(name, "Letter") == 0)
@@ -356,11 +357,11 @@ static uint32_t read_class(struct reader *p)
 
 /* ---- expressions --------------------------------------------------------- */
 
-/* The text that may come before and after an alternative, unless ^ or $ is
- * there. */
+/* Text that may precede and follow an alternative that has neither ^ nor $. */
 enum around {
-    INNER,  /* nothing: it is in a group; ^ and $ are not supported */
-    WHOLE,  /* nothing */
+    /* none: the alternative is in a group, where ^ and $ are not supported */
+    INNER,
+    WHOLE,  /* none */
     AHEAD,  /* any text after it */
     SEARCH, /* any text before and after it */
 };
@@ -419,8 +420,8 @@ static uint32_t read_atom(struct reader *p)
     return node;
 }
 
-/* Reads a number, which is 100,000 or more if it has more digits. Returns -1 if
- * there is none. */
+/* Reads a number and returns it, or -1 if there is none. A number
+ * above 999,999 is cut to its first digits, which exceed MOST_TIMES too. */
 static int read_count(struct reader *p)
 {
     int n = -1;

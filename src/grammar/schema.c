@@ -11,11 +11,13 @@
 #include <string.h>
 
 enum {
-    MOST_ITEMS = 500,    /* maximum number of prefixItems */
-    MOST_TIMES = 2000,   /* maximum count of items or properties */
-    MOST_UNIQUE = 6,     /* constants of an array whose items differ */
-    MOST_COUNTED = 1000, /* rules of an object whose properties are counted */
-    MOST_CHOICES = 128,  /* combinations of alternatives */
+    MOST_ITEMS = 500,  /* maximum number of prefixItems */
+    MOST_TIMES = 2000, /* maximum count of items or properties */
+    /* maximum number of constants for an array whose items differ */
+    MOST_UNIQUE = 6,
+    /* maximum number of rules for an object whose properties are counted */
+    MOST_COUNTED = 1000,
+    MOST_CHOICES = 128, /* maximum number of combinations of alternatives */
     MOST_CONTAINED = 8,
     MOST_NOTES = 32,
     /* Maximum number of steps of searches and comparisons. */
@@ -27,7 +29,7 @@ struct part {
     struct writer *w;
     struct flat *f;
     struct gbnf_text text; /* owned */
-    bool never;            /* no value fits */
+    bool never;            /* no value fits the schema */
 };
 
 /* Rules that all grammars have. The other rules of strings are in
@@ -62,7 +64,8 @@ void schema_put_common(struct gbnf_text *out, const struct schema_strings *how)
 
 /* ---- messages and paths -------------------------------------------------- */
 
-/* Fails with a message, which is also kept for a note. */
+/* Fails with the message "NAME: PATH: KEYWORD WHAT", which w->why keeps for a
+ * note. */
 static pl_status fail(struct writer *w, pl_status s, const char *keyword,
                       const char *what)
 {
@@ -92,7 +95,7 @@ static pl_status limit(struct writer *w, const char *keyword, const char *what)
     return schema_refuse(w, keyword, what);
 }
 
-/* Writes the last message into a comment of the grammar. */
+/* Writes w->why, the last message, into a comment of the grammar. */
 static void put_note(struct writer *w)
 {
     if (++w->n_note > MOST_NOTES)
@@ -235,9 +238,8 @@ static pl_status put_json(struct writer *w, struct gbnf_text *t,
     return failed ? schema_no_memory(w) : PL_OK;
 }
 
-/* Appends the constants that fit the types and the keywords for strings. Those
- * that have other types are taken if none is left, because people write numbers
- * as strings. */
+/* Appends the constants that fit the types and the keywords for strings. If
+ * none fits, appends all of them, because people write numbers as strings. */
 static pl_status put_enum(struct part *p)
 {
     json_t *list = json_object_get(p->f->all, "enum"), *value;
@@ -271,8 +273,9 @@ static pl_status put_enum(struct part *p)
 
 /* ---- references ---------------------------------------------------------- */
 
-/* Returns the next name of a JSON pointer, unescaped, malloc'ed, or NULL if out
- * of memory. Advances *at; NULL after the last name. */
+/* Returns the next name of a JSON pointer, unescaped, malloc'ed; NULL if out of
+ * memory. Advances *at to the name after it, or sets *at to NULL after the last
+ * name. */
 static char *pointer_step(const char **at)
 {
     const char *end = strchr(*at, '/');
@@ -572,12 +575,14 @@ pl_status schema_rule_put(struct writer *w, uint32_t rule,
 /* The items of an array: first those of the prefix (prefixItems), then
  * others. */
 struct items {
-    json_t *prefix, *other;    /* NULL if none */
-    int64_t n, min, max;       /* n is the size of the prefix; max is -1 if
-                               unlimited */
-    bool more;                 /* items may follow the prefix */
-    char rest[16];             /* rule of the items after the prefix */
-    uint32_t rule[MOST_ITEMS]; /* [n] */
+    /* schemas of the prefix, and of the other items; NULL if absent */
+    json_t *prefix, *other;
+    /* n: number of items of the prefix; min, max: number of all items, where
+     * max is -1 if there is no limit */
+    int64_t n, min, max;
+    bool more;     /* items may follow those of the prefix */
+    char rest[16]; /* name of the rule of the items after the prefix */
+    uint32_t rule[MOST_ITEMS]; /* [n] rules of the items of the prefix */
 };
 
 static void name_rule(char out[16], uint32_t rule)
@@ -585,8 +590,8 @@ static void name_rule(char out[16], uint32_t rule)
     numeral_print(out, 16, "s%u", (unsigned)rule);
 }
 
-/* Before draft 2020-12 a list in `items` was the prefix, and additionalItems
- * the schema of the rest. */
+/* Reads the schemas of the prefix. Before draft 2020-12 a list in `items` was
+ * the prefix, and additionalItems the schema of the rest. */
 static pl_status read_prefix(struct part *p, struct items *it)
 {
     const json_t *all = p->f->all;
@@ -608,7 +613,8 @@ static pl_status read_prefix(struct part *p, struct items *it)
     for (size_t i = 0; i < json_array_size(it->prefix); i++) {
         PL_TRY(rule_at(p->w, "prefixItems", i, json_array_get(it->prefix, i),
                        &rule));
-        if (rule == RULE_NEVER) { /* the array ends before this item */
+        /* no value fits this item, so the array ends before it */
+        if (rule == RULE_NEVER) {
             it->more = false;
             return PL_OK;
         }
@@ -635,7 +641,8 @@ static pl_status read_items(struct part *p, struct items *it)
     return PL_OK;
 }
 
-/* Appends the items from index i on, with a comma before each but the first. */
+/* Appends an expression for the items from index i on, with a comma before each
+ * but the first. */
 static pl_status put_items(struct part *p, const struct items *it, int64_t i,
                            struct gbnf_text *text)
 {
@@ -668,7 +675,9 @@ static pl_status put_items(struct part *p, const struct items *it, int64_t i,
     return s;
 }
 
-/* Sets *list to the constants that all items are, or to NULL. */
+/* Sets *list to the constants of which each item must be one. Sets it to NULL
+ * if items may have other values, or if there are more than MOST_UNIQUE
+ * constants. */
 static pl_status item_constants(struct part *p, const struct items *it,
                                 struct flat *f, json_t **list)
 {
@@ -685,8 +694,8 @@ static pl_status item_constants(struct part *p, const struct items *it,
     return PL_OK;
 }
 
-/* Writes the rules of an array whose items differ: one for each set of the
- * constants that were used, as bits. */
+/* Writes the rules of an array whose items differ. There is a rule for each set
+ * of constants that were used; bit i of a set is constant i. */
 static pl_status put_unique(struct part *p, const struct items *it,
                             const json_t *list)
 {
@@ -711,7 +720,7 @@ static pl_status put_unique(struct part *p, const struct items *it,
             gbnf_print(&t, " ws s%u", (unsigned)(first + (set | 1u << i)));
             before = " | ";
         }
-        /* A set of too few that cannot grow is never reached. */
+        /* A set with too few items that cannot grow is never reached. */
         if (count >= it->min || t.n == 0)
             gbnf_print(&t, "%s\"\"", before);
         if (s == PL_OK)
@@ -722,8 +731,8 @@ static pl_status put_unique(struct part *p, const struct items *it,
     return s;
 }
 
-/* Appends an array that contains at least `least` items that fit another
- * schema, too. */
+/* Appends an expression for arrays that contain at least `least` items that fit
+ * the schema `contained`, too. */
 static pl_status put_containing(struct part *p, const struct items *it,
                                 json_t *contained, int64_t least)
 {
@@ -750,7 +759,8 @@ static pl_status put_containing(struct part *p, const struct items *it,
     return PL_OK;
 }
 
-/* Writes arrays with uniqueItems or contains. Sets *done if it did. */
+/* Writes an expression for arrays with uniqueItems or contains. Sets *done if
+ * it wrote one. */
 static pl_status put_special(struct part *p, const struct items *it, bool *done)
 {
     json_t *contained = json_object_get(p->f->all, "contains"), *list = NULL;
@@ -815,8 +825,9 @@ struct members {
     size_t n, n_count;
     const char **key; /* owned, [n]; borrowed names */
     uint32_t *rule;   /* owned, [n] */
-    bool *needed;     /* owned, [n] */
-    uint32_t *tail;   /* owned, [n + 1, n_count]: of the members from i on */
+    bool *needed;     /* owned, [n]: the member is required */
+    /* owned, [n + 1, n_count]: rules of the tails, before member i */
+    uint32_t *tail;
     struct gbnf_text other; /* owned: alternatives of members with other
                                names; empty if there are none */
     int64_t min, max;       /* numbers of members; max is -1 if unlimited */
@@ -831,7 +842,7 @@ static void members_fini(struct members *m)
     gbnf_text_fini(&m->other);
 }
 
-/* Adds the rule of a member whose value has a rule. */
+/* Adds a rule for a member: its name, and its value by the rule `value`. */
 static pl_status put_member(struct part *p, const char *key, uint32_t value,
                             uint32_t *out)
 {
@@ -852,9 +863,9 @@ static pl_status put_member(struct part *p, const char *key, uint32_t value,
     return s;
 }
 
-/* Appends the alternatives for the rest of a name, from character `at` on, that
- * differs from all of keys[0 .. n). The keys are equal up to that character.
- * The names contain no escapes. */
+/* Appends alternatives for the rest of a name that differs from all of keys[0
+ * .. n), which are sorted. The rest begins at character `at`; up to there the
+ * name and all keys are equal. They contain no escapes. */
 static void put_other_name(struct gbnf_text *t, const char **keys, size_t n,
                            size_t at)
 {
@@ -891,8 +902,8 @@ static int by_bytes(const void *a, const void *b)
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-/* Returns true if put_other_name can exclude all names: of up to 32 ASCII
- * characters. */
+/* Returns true if put_other_name can exclude the names of all properties. They
+ * must have at most 32 ASCII characters, none of which needs an escape. */
 static bool are_plain(json_t *properties)
 {
     const char *key;
@@ -907,7 +918,7 @@ static bool are_plain(json_t *properties)
     return plain;
 }
 
-/* Appends the names that are not in `properties`. */
+/* Appends an expression for the names that are not in `properties`. */
 static pl_status put_other_names(struct part *p, json_t *properties,
                                  struct gbnf_text *t)
 {
@@ -946,8 +957,9 @@ static json_t *names_besides(struct part *p, json_t *properties, json_t *names)
     return ok ? all : NULL;
 }
 
-/* Adds an alternative of members with other names. `names` is a schema for the
- * names besides not being in `properties`; NULL if there is none. */
+/* Adds members with other names to m->other. A name must not be in
+ * `properties`, and must fit the schema `names` unless that is NULL. Values
+ * must fit `value`. */
 static pl_status put_others(struct part *p, struct members *m,
                             json_t *properties, json_t *names, json_t *value,
                             const char *keyword)
@@ -965,7 +977,8 @@ static pl_status put_others(struct part *p, struct members *m,
         s = rule_under(p->w, "propertyNames", all, &name);
     if (s != PL_OK || rule == RULE_NEVER || name == RULE_NEVER)
         return s;
-    if (!names && !are_plain(properties)) /* fewer documents are possible */
+    /* such members are left out: a grammar may allow fewer documents */
+    if (!names && !are_plain(properties))
         return PL_OK;
     s = schema_rule_new(p->w, NULL, &other);
     if (s == PL_OK && names)
@@ -984,8 +997,8 @@ static pl_status put_others(struct part *p, struct members *m,
     return m->other.failed ? schema_no_memory(p->w) : s;
 }
 
-/* Adds the members that patternProperties describes. Each name matches exactly
- * one pattern. */
+/* Adds the members that patternProperties describes: for each pattern, those
+ * whose names match it and no pattern before it. */
 static pl_status put_patterns(struct part *p, struct members *m,
                               json_t *properties, json_t *patterns,
                               json_t *names)
@@ -1016,8 +1029,8 @@ static pl_status put_patterns(struct part *p, struct members *m,
     return s;
 }
 
-/* Sets m->other. Unless it is said, members with other names are possible only
- * if no property is named. */
+/* Sets m->other. Without additionalProperties, members with other names are
+ * allowed only if the schema names no property. */
 static pl_status read_others(struct part *p, json_t *properties,
                              struct members *m)
 {
@@ -1054,7 +1067,8 @@ static pl_status read_others(struct part *p, json_t *properties,
                       "additionalProperties");
 }
 
-/* Adds a property. A name that matches patterns must fit their schemas, too. */
+/* Adds a property. If its name matches patterns, its value must fit the schemas
+ * of these patterns, too. */
 static pl_status read_member(struct part *p, struct members *m, const char *key,
                              json_t *schema)
 {
@@ -1092,8 +1106,9 @@ static pl_status read_member(struct part *p, struct members *m, const char *key,
     return put_member(p, key, rule, &m->rule[i]);
 }
 
-/* Returns the properties, with those that are only required, or that
- * propertyNames lists. Their schema is additionalProperties. */
+/* Returns the properties. Includes names that only `required` or propertyNames
+ * lists; their schema is additionalProperties. Returns NULL if out of
+ * memory. */
 static json_t *all_properties(struct part *p)
 {
     const json_t *all = p->f->all;
@@ -1336,7 +1351,7 @@ static pl_status put_type(struct part *p, unsigned type)
     }
 }
 
-/* Appends the rule of a schema without choices. */
+/* Appends the body of the rule of a schema without choices. */
 static pl_status put_single(struct part *p)
 {
     unsigned types = p->f->types;
@@ -1370,7 +1385,7 @@ static pl_status put_single(struct part *p)
 
 static pl_status put_flat(struct part *p);
 
-/* A state of the output to which a refused schema is undone. */
+/* A state of the output to which undo() returns after a schema was refused. */
 struct mark {
     size_t n, path;
     uint32_t rule;
@@ -1441,7 +1456,8 @@ static pl_status begin_rule(struct writer *w, const json_t *schema)
     return PL_OK;
 }
 
-/* Sets *out to the rule of the rest of a schema and one of its choices. */
+/* Sets *out to the rule for the rest of a schema combined with one of its
+ * choices. */
 static pl_status put_choice(struct part *p, const struct flat *rest,
                             json_t *choice, uint32_t *out)
 {
@@ -1465,7 +1481,8 @@ static pl_status put_choice(struct part *p, const struct flat *rest,
     return s;
 }
 
-/* Returns true if a choice is all that is left of a schema. */
+/* Returns true if a schema consists only of the choices that were taken from
+ * it, so that `rest` is empty. */
 static bool is_free(const struct flat *rest)
 {
     return !rest->typed && json_object_size(rest->all) == 0 &&
@@ -1506,8 +1523,9 @@ static pl_status put_choices(struct part *p)
     return s;
 }
 
-/* Appends the rule of a combined schema. Its parts are kept, because rules are
- * found by the addresses of schemas. */
+/* Appends the body of the rule of a combined schema. Keeps its JSON values
+ * until the end, because schema_rule finds rules by the addresses of schemas,
+ * which must not be used again. */
 static pl_status put_flat(struct part *p)
 {
     struct flat *f = p->f;
@@ -1579,7 +1597,7 @@ pl_status schema_rule(struct writer *w, json_t *schema, uint32_t *out)
     return s;
 }
 
-/* Fails if no value fits the whole schema. */
+/* Converts the whole schema. Fails if no value fits it. */
 static pl_status whole_rule(struct writer *w, json_t *schema, uint32_t *rule)
 {
     PL_TRY(schema_rule(w, schema, rule));

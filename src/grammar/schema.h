@@ -42,7 +42,8 @@ struct schema_sums {
     uint32_t n_rule;
     int n_note;
     int64_t n_step; /* steps of searches and comparisons, which are limited */
-    int64_t n_copy; /* copies of characters by repetitions, likewise */
+    /* copies of characters by repetitions, which are limited, too */
+    int64_t n_copy;
 };
 /* Adds the rules of `schema`. Rules are named s0, s1 and so on; sums->n_rule of
  * them exist already. The rule of the schema itself gets number *rule. `root`

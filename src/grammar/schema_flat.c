@@ -182,8 +182,8 @@ static bool has_value(const json_t *list, const json_t *value)
     return false;
 }
 
-/* Keeps those of the constants that are in `list`, or that are not if
- * `others`. */
+/* Keeps those constants of f->all that are in `list`, or if `others` those that
+ * are not. */
 static pl_status merge_enum(struct writer *w, struct flat *f, json_t *list,
                             bool others)
 {
@@ -229,7 +229,7 @@ static pl_status set(struct writer *w, struct flat *f, const char *key,
                : schema_no_memory(w);
 }
 
-/* Returns a schema that requires both; NULL if out of memory. */
+/* Returns a schema that requires both a and b; NULL if out of memory. */
 static json_t *both_of(json_t *a, json_t *b)
 {
     if (json_is_false(a) || json_is_false(b))
@@ -316,7 +316,8 @@ static pl_status merge_required(struct writer *w, struct flat *f, json_t *list)
     return gather(w, f, "required", list);
 }
 
-/* Keeps the greater or the lesser one of two bounds. */
+/* Merges a bound: keeps the greater or the lesser one of `v` and the present
+ * bound. */
 static pl_status merge_bound(struct writer *w, struct flat *f, const char *key,
                              json_t *v, bool greater)
 {
@@ -360,8 +361,9 @@ static bool has_other_names(const json_t *all, json_t *some)
     return false;
 }
 
-/* Notes that additionalProperties false of one schema is taken to know the
- * properties of all. */
+/* Writes a note if one schema has additionalProperties false and another one
+ * has further properties. The former is then taken to allow the properties of
+ * all schemas. */
 static void check_closed(struct writer *w, struct flat *f, json_t *schema)
 {
     json_t *own = schema_get(schema, "properties");
@@ -394,8 +396,8 @@ static pl_status merge_any(struct writer *w, struct flat *f, const char *key,
     return add_choice(w, f, json_incref(list));
 }
 
-/* if, then and else are a choice: both `if` and `then` apply, or `else` and not
- * `if`. */
+/* Adds the choice of if, then and else: both `if` and `then` apply, or `else`
+ * and not `if`. */
 static pl_status merge_if(struct writer *w, struct flat *f, json_t *schema,
                           json_t *cond)
 {
@@ -500,7 +502,8 @@ static pl_status merge_key(struct writer *w, struct flat *f, json_t *schema,
     return item ? PL_OK : set(w, f, k->name, json_incref(v));
 }
 
-/* In OpenAPI, `nullable` allows null besides what the schema says. */
+/* Adds the choice of OpenAPI's `nullable`: the rest of the schema applies, or
+ * the value is null. */
 static pl_status merge_nullable(struct writer *w, struct flat *f,
                                 json_t *schema)
 {
@@ -547,14 +550,14 @@ pl_status schema_merge(struct writer *w, struct flat *f, json_t *schema,
 
 /* ---- not ----------------------------------------------------------------- */
 
-/* Returns true if `f` has no keyword but `key`, and no types. */
+/* Returns true if `f` has no keyword but `key`. Types do not count. */
 static bool has_only(const struct flat *f, const char *key)
 {
     return json_object_size(f->all) == 1 && json_object_get(f->all, key) &&
            json_array_size(f->choices) == 0 && json_array_size(f->nots) == 0;
 }
 
-/* Excludes constants. Sets *done to false if that is not possible. */
+/* Excludes constants. Sets *done to false if some cannot be excluded. */
 static pl_status without_constants(struct writer *w, struct flat *f,
                                    json_t *list, bool *done)
 {
@@ -586,8 +589,8 @@ static pl_status without_constants(struct writer *w, struct flat *f,
     return PL_OK;
 }
 
-/* Excludes objects whose properties all match: one property does not. Those
- * that need not be there for a match must be there. */
+/* Excludes objects that fit `all`. Adds the choice that one of the properties
+ * is present and does not fit, or that a required member is absent. */
 static pl_status without_properties(struct writer *w, struct flat *f,
                                     const json_t *all)
 {

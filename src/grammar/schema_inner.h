@@ -29,7 +29,8 @@ enum type_bit {
 };
 
 enum { SCHEMA_PATH = 512, SCHEMA_DEPTH = 100, SCHEMA_MERGES = 24 };
-enum { RULE_NEVER = UINT32_MAX }; /* instead of a rule: no value fits */
+/* in place of a rule's number: no value fits the schema */
+enum { RULE_NEVER = UINT32_MAX };
 
 struct writer {
     struct gbnf_text *out;
@@ -38,12 +39,13 @@ struct writer {
      * part of a schema. */
     const json_t **rule;
     uint32_t n_rule, cap_rule;
-    json_t *made; /* owned: list of the schemas that were made here */
+    /* owned: list of values that are kept until the end (schema_keep) */
+    json_t *made;
     int depth, n_note;
     int64_t n_step, n_copy;
     bool limit; /* the failure is a limit of the whole grammar */
     char path[SCHEMA_PATH];
-    char why[512]; /* the last refusal */
+    char why[512]; /* the last message of a refusal or a note */
     const char *name;
     pl_err *err;
 };
@@ -55,12 +57,12 @@ struct flat {
     json_t *choices; /* owned: list of lists; one schema of each list applies */
     json_t *nots;    /* owned: list of schemas that must not apply */
     unsigned types;  /* bits of the possible types */
-    bool typed;      /* a type was given */
+    bool typed;      /* types are limited by a keyword */
     bool never;      /* no value fits */
     bool closed;     /* a combined schema has additionalProperties false */
 };
 
-/* A keyword of `all` that lists what "not" excludes. */
+/* Keywords of `all` for the constants and the patterns that "not" excludes. */
 #define WITHOUT_TEXTS    "\001texts"
 #define WITHOUT_PATTERNS "\001patterns"
 
@@ -100,10 +102,11 @@ json_t *schema_keep(struct writer *w, json_t *made);
  * reference points outside the document. */
 pl_status schema_find_ref(struct writer *w, const json_t *ref, json_t **out);
 
-/* Notes if alternatives of oneOf may both match. They are taken as anyOf. */
+/* Writes a note if alternatives of oneOf may both match. oneOf is treated like
+ * anyOf. */
 pl_status schema_check_one_of(struct writer *w, json_t *list);
 
-/* Combines `schema` with what *f has already. {0} combines nothing yet.
+/* Combines `schema` with what was merged into *f before. *f is {0} at first.
  * schema_flat_fini must be called in any case. */
 pl_status schema_merge(struct writer *w, struct flat *f, json_t *schema,
                        int depth);

@@ -13,10 +13,13 @@
 
 enum {
     MOST_LENGTH = 10000,
-    MOST_COPIES = 6000, /* characters of all strings of limited length */
-    MOST_STATES = 300,  /* of the automaton of a string */
+    /* maximum number of characters of all strings of limited length together */
+    MOST_COPIES = 6000,
+    /* maximum number of states of the automaton of a string */
+    MOST_STATES = 300,
     MOST_MULTIPLES = 500,
-    MOST_REMAINDERS = 400, /* rules of multiples */
+    /* maximum number of rules for the remainders of multiples */
+    MOST_REMAINDERS = 400,
     USUAL_PLACES = 18,
 };
 
@@ -156,7 +159,8 @@ static pl_status put_body(void *user, uint32_t number,
     return schema_rule_put(user, number, body);
 }
 
-/* Notes that an expression is not enforced. One that is wrong fails. */
+/* Handles an expression that could not be read. If it is wrong, fails.
+ * Otherwise writes a note that it is not enforced. */
 static pl_status pass_over(struct writer *w, const struct regex *r,
                            const char *keyword)
 {
@@ -173,14 +177,15 @@ static pl_status pass_over(struct writer *w, const struct regex *r,
     return PL_OK;
 }
 
-/* The conditions for a string. */
+/* The conditions for a string, as nodes of regular expressions. */
 struct texts {
     struct regex r;
-    uint32_t node;    /* that of all conditions so far */
-    uint32_t pattern; /* that of the patterns alone */
+    uint32_t node;    /* node of the texts that meet all conditions so far */
+    uint32_t pattern; /* node of the texts that match the patterns */
 };
 
-/* Adds a condition. If it is not supported, it is passed over. */
+/* Adds a condition: the expression s[len] matches, or does not if `negate`. If
+ * the expression is not supported, the condition is left out, with a note. */
 static pl_status add(struct writer *w, struct texts *t, const char *keyword,
                      const char *s, size_t len, bool whole, bool negate)
 {
@@ -277,8 +282,9 @@ static pl_status get_lengths(struct writer *w, const json_t *all, int64_t *min,
     return PL_OK;
 }
 
-/* Appends the texts of the conditions with their length, else without it, else
- * of any string. What is not enforced is noted. */
+/* Appends an expression for the texts that meet all conditions. If that is too
+ * large, leaves out the length, then all conditions but the patterns, then
+ * these. Writes a note for what is not enforced. */
 static pl_status put_texts(struct writer *w, struct texts *t, uint32_t min,
                            uint32_t max, struct gbnf_text *text, bool *never)
 {
@@ -352,7 +358,8 @@ pl_status schema_text_fits(struct writer *w, const json_t *all, const char *s,
 
     for (size_t i = 0; i < len; i++)
         n += ((unsigned char)s[i] & 0xc0) != 0x80;
-    /* A text is taken if the automaton would be too large to tell. */
+    /* If the automaton would be too large to decide, the text counts as
+     * fitting. */
     *fits = status != PL_OK || regex_takes(&t.r, t.node, s, len) ||
             t.r.failure != REGEX_FINE;
     *fits = *fits && (!json_is_number(min) || n >= json_number_value(min)) &&
@@ -471,8 +478,8 @@ static double value_of(const struct decimal *d)
     return numeral_double(s, NULL);
 }
 
-/* Appends all multiples between the bounds. Returns false if there are too
- * many; *n is their number. */
+/* Appends an expression that lists all multiples between the bounds. Returns
+ * false if there are too many; *n is their number. */
 static bool put_multiples(const struct bounds *b, int64_t unit, int places,
                           struct gbnf_text *t, int64_t *n)
 {
@@ -495,8 +502,9 @@ static bool put_multiples(const struct bounds *b, int64_t unit, int places,
     return true;
 }
 
-/* Appends integers that are multiples, or of a fraction the digits after the
- * point, if that depends on the last digits only. Returns false if not. */
+/* Appends an expression for multiples that are known by their last digits: of
+ * an integer, or after the point of a fraction. Returns false if the last
+ * digits do not decide. */
 static bool put_last_digits(int64_t unit, int places, const char *lead,
                             struct gbnf_text *t)
 {
@@ -533,8 +541,9 @@ static bool put_last_digits(int64_t unit, int places, const char *lead,
     return true;
 }
 
-/* Adds rules for the digits of integers by their remainder and by the number of
- * digits that may follow, and appends the rule of a whole number. */
+/* Adds rules that read the digits of an integer. There is one for each
+ * remainder of the digits so far and each number of digits that may follow.
+ * Appends an expression for the multiples, which ends with remainder 0. */
 static pl_status put_remainders(struct writer *w, uint32_t unit,
                                 const char *lead, struct gbnf_text *t)
 {
@@ -575,7 +584,9 @@ static pl_status put_remainders(struct writer *w, uint32_t unit,
     return s;
 }
 
-/* Writes multiples. Sets *done if multipleOf is enforced, with the bounds. */
+/* Writes an expression for multiples within the bounds. Sets *done if it did.
+ * If not, the caller writes one for *b, which has changed if that is enough to
+ * enforce multipleOf. */
 static pl_status put_multiple(struct writer *w, const json_t *all,
                               struct bounds *b, struct gbnf_text *t, bool *done,
                               bool *never)

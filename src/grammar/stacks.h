@@ -31,7 +31,8 @@ enum {
 };
 
 struct stack_item {
-    uint32_t state, below; /* state on top; set of the stacks below it */
+    /* state on top, and the set of the stacks below it */
+    uint32_t state, below;
 };
 
 /* The cached steps of a set: the row of the next set for each byte class. A
@@ -56,15 +57,16 @@ struct stack_set {
     bool others_known, spanned;
     /* others_dead is set if all non-ASCII characters lead to STACKS_DEAD. */
     bool dead_known, others_dead;
-    uint16_t depth;             /* depth of the deepest stack */
-    uint32_t after, past, span; /* the following fields are undefined while
-                                   `after` is 0 */
+    uint16_t depth; /* depth of the deepest stack */
+    /* the set that even characters lead to, 0 if not computed yet; `past` and
+     * `span` are undefined then */
+    uint32_t after, past, span;
     uint32_t n, hash;
     uint32_t closed; /* result of stacks_closed; STACKS_FAILED if not known */
     bool ends;       /* the set contains the empty stack */
 };
 
-/* A cached union. */
+/* A cached union: `both` is the union of sets a and b. */
 struct stack_union {
     uint32_t a, b, both; /* a < b; a is 0 in a free entry */
 };
@@ -103,12 +105,12 @@ uint32_t stacks_start(struct stacks *s);
  * of the set `below`. Returns STACKS_FAILED on failure. */
 uint32_t stacks_over(struct stacks *s, const uint32_t *state, uint32_t n,
                      uint32_t below);
-/* Returns the set that is ready to step and results from `set` by returns and
- * calls. Returns STACKS_FAILED on failure. */
+/* Returns the set that results from `set` by returns and calls, and is ready to
+ * step (see the top). Returns STACKS_FAILED on failure. */
 uint32_t stacks_closed(struct stacks *s, uint32_t set);
 
-/* Returns the union of two sets, or STACKS_FAILED. If both are ready to step,
- * so is the union. */
+/* Returns the union of two sets, or STACKS_FAILED. If both are ready to step
+ * (see the top), so is the union. */
 uint32_t stacks_union(struct stacks *s, uint32_t a, uint32_t b);
 
 /* Returns the row of a set that is ready to step, or NULL if out of memory. */

@@ -30,10 +30,12 @@ enum other_kind {
 
 /* A node: the texts that extend a prefix. */
 struct trie_node {
-    uint32_t leaf, tail; /* its leaves of one byte, then its longer leaves */
+    /* index of the node's first leaf of one byte, and of its first longer
+     * leaf */
+    uint32_t leaf, tail;
     uint32_t end;   /* end of all leaves below the node; those of its children
                        are last */
-    uint32_t child; /* nodes [child .. child + n_child) */
+    uint32_t child; /* children: nodes [child .. child + n_child) */
     uint16_t n_child;
     /* The greatest number of characters that follow the prefix in a token. If
      * the prefix ends with the first byte of a longer character, this character
@@ -42,7 +44,7 @@ struct trie_node {
     /* 1 + the index in grammar_vocab.wide of the mask of all leaves below. 0 if
      * there are fewer than TRIE_WIDE. */
     uint32_t wide;
-    struct char_kinds kinds; /* kinds of those characters */
+    struct char_kinds kinds; /* characters that follow the prefix in tokens */
 };
 
 /* Returns true if a character of several bytes begins with this byte. */
@@ -62,17 +64,18 @@ enum {
 
 struct grammar_vocab {
     struct trie_node *node; /* owned, [n_node] */
-    uint8_t *node_byte;     /* owned, [n_node]: last byte of the prefix */
-    uint8_t *leaf_byte;     /* owned, [n_leaf]: first byte of the leaf */
+    uint8_t *node_byte; /* owned, [n_node]: last byte of the node's prefix */
+    uint8_t *leaf_byte; /* owned, [n_leaf]: first byte of the leaf */
     /* Owned, [n_leaf + 1]: where a leaf's other bytes begin in `rest`. */
     uint32_t *rest_at;
-    uint8_t *rest;    /* owned */
-    int32_t *leaf_id; /* owned, [n_leaf] */
+    uint8_t *rest;    /* owned: bytes of all leaves after their first byte */
+    int32_t *leaf_id; /* owned, [n_leaf]: token of each leaf */
     int32_t *end;     /* owned, [n_end]: ids that end a text */
     char *bytes;      /* owned: all tokens' texts, concatenated */
     size_t *at;    /* owned, [n_token + 1]: where each text begins in `bytes` */
     uint8_t *kind; /* owned, [n_token]: enum grammar_token_kind */
-    uint32_t *wide; /* owned, [n_wide, n_word]: masks of tokens */
+    /* owned, [n_wide, n_word]: masks of the tokens below nodes */
+    uint32_t *wide;
     int32_t n_token, n_end;
     uint32_t n_wide, n_word;
     atomic_int n_owner;

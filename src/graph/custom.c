@@ -305,7 +305,8 @@ bool custom_shape(const pl_graph *g, struct graph_node *n, pl_err *err)
     struct row r;
     int d = 0;
 
-    read_row(n->custom->dims, &r); /* pl_custom has checked the row */
+    /* cannot fail: pl_custom has checked the row */
+    read_row(n->custom->dims, &r);
     for (int i = 0; i < n->n_in; i++) {
         const struct graph_node *x = &g->node[n->in[i]];
 

@@ -368,7 +368,8 @@ pl_tensor pl_state(pl_graph *g, const char *name, int64_t n_head,
     t = leaf(g, OP_memory, name, PL_F32, 3, d, role);
     if (t >= 0) {
         g->node[t].attr.state = 1;
-        g->node[t].attr.values = 1; /* rows are stored unchanged */
+        /* rows of a state are stored like those of values, unchanged */
+        g->node[t].attr.values = 1;
     }
     return t;
 }
@@ -678,7 +679,8 @@ void pl_keep(pl_graph *g, pl_tensor x)
 }
 
 /* Returns true if layout l is possible for node n. Checks only what does not
- * depend on the number of ranks; planning checks ranks and grains. */
+ * depend on the number of ranks. Planning checks ranks, and whether intervals
+ * begin at multiples of the format's grain. */
 static bool layout_fits(const struct graph_node *n, const pl_layout *l)
 {
     int64_t sum = 0;

@@ -30,11 +30,18 @@ enum op {
 
 struct op_info {
     const char *name;
-    const char *dims; /* NULL for leaves; "MOVE" for moving ops */
-    unsigned partial; /* PL_OP_NONE, PL_OP_SUM or PL_OP_ONE | mask */
-    int updates;      /* index of the operand that the op writes to, a memory;
-                         -1 if none */
-    bool is_new;      /* the result is a new value, not that operand */
+    /* letters of the dimensions, as in ops.def; NULL for leaves, "MOVE" for ops
+     * that only move data */
+    const char *dims;
+    /* operands that may be PARTIAL: PL_OP_NONE, PL_OP_SUM or PL_OP_ONE |
+     * mask */
+    unsigned partial;
+    /* index of the operand that the op writes to, which is a memory; -1 if
+     * none */
+    int updates;
+    /* true if the result is a new value; false if it is the operand
+     * `updates` */
+    bool is_new;
     const char *refused;
 };
 
@@ -44,28 +51,28 @@ enum op op_from_name(const char *name);    /* returns OP_COUNT if unknown */
 /* Parameters of ops: one flat record. The comment of a field names the ops that
  * use it; for other ops the field is zero. Columns: type, name. */
 #define GRAPH_ATTR_MAP(X)                                                      \
-    X(float, eps)        /* rms_norm; delta_net: for the norms of q and k */   \
-    X(float, scale)      /* scale, router: factor; *attention: of scores */    \
-    X(float, softcap)    /* attention: 0 = none */                             \
-    X(float, lo)         /* clamp; swiglu_oai: -limit of up */                 \
-    X(float, hi)         /* clamp; swiglu_oai: limit */                        \
-    X(float, alpha)      /* swiglu_oai: 1.702 */                               \
-    X(float, base)       /* rope */                                            \
+    X(float, eps)        /* rms_norm; delta_net: of the norms of q and k */    \
+    X(float, scale)      /* factor: scale, router; of scores: *attention */    \
+    X(float, softcap)    /* attention: limit of scores, 0 = none */            \
+    X(float, lo)         /* lower limit: clamp; of up: swiglu_oai */           \
+    X(float, hi)         /* upper limit: clamp; of both: swiglu_oai */         \
+    X(float, alpha)      /* swiglu_oai: factor in the sigmoid, 1.702 */        \
+    X(float, base)       /* rope: base of the angles */                        \
     X(float, freq_scale) /* rope: 1 / linear or YaRN factor */                 \
-    X(float, yarn_low)   /* rope: ramp of YaRN over pair indices */            \
-    X(float, yarn_high)                                                        \
-    X(float, mscale)   /* rope: factor on cos and sin */                       \
-    X(int, yarn)       /* rope: 1 = YaRN ramp in use */                        \
-    X(int, n_rot)      /* rope: rotated values of each head */                 \
-    X(int, neox)       /* rope: pairs (i, i + n/2), else (2i, 2i + 1) */       \
-    X(int64_t, window) /* attention, memory: 0 = none */                       \
-    X(int, n_used)     /* router_topk */                                       \
-    X(int, gating)     /* router_*: enum pl_gating */                          \
-    X(int, normalise)  /* router_weights: divide by max(sum, 2^-14) */         \
-    X(int, n_group)    /* router_topk: expert groups, 0 or 1 = none */         \
+    X(float, yarn_low)   /* rope: pair index where YaRN's ramp begins */       \
+    X(float, yarn_high)  /* rope: pair index where YaRN's ramp ends */         \
+    X(float, mscale)     /* rope: factor on cos and sin */                     \
+    X(int, yarn)         /* rope: 1 = YaRN ramp in use */                      \
+    X(int, n_rot)        /* rope: rotated values of each head */               \
+    X(int, neox)         /* rope: pairs (i, i + n/2), else (2i, 2i + 1) */     \
+    X(int64_t, window)   /* attention, memory: in tokens, 0 = none */          \
+    X(int, n_used)       /* router_topk: number of chosen experts */           \
+    X(int, gating)       /* router_*: enum pl_gating */                        \
+    X(int, normalise)    /* router_weights: divide by max(sum, 2^-14) */       \
+    X(int, n_group)      /* router_topk: expert groups, 0 or 1 = none */       \
     X(int, n_group_used)                                                       \
-    X(int, axis)      /* slice, concat */                                      \
-    X(int64_t, start) /* slice */                                              \
+    X(int, axis)      /* slice, concat: the dimension */                       \
+    X(int64_t, start) /* slice: first index */                                 \
     X(int, perm0)     /* permute: result dim i is operand dim perm_i */        \
     X(int, perm1)                                                              \
     X(int, perm2)                                                              \
@@ -88,7 +95,8 @@ enum { GRAPH_MAX_IN = 6, GRAPH_MAX_DIM = 4, GRAPH_MAX_LAYER = 65536 };
 struct graph_node {
     enum op op;
     int n_in;
-    int in[GRAPH_MAX_IN]; /* earlier nodes */
+    /* indices of the operands, which are earlier nodes; -1 if absent */
+    int in[GRAPH_MAX_IN];
     int n_dim;
     pl_dim dim[GRAPH_MAX_DIM]; /* outermost first */
     pl_format format;          /* F32 or I32 for values; any for leaves */
@@ -99,7 +107,7 @@ struct graph_node {
     bool output;      /* result of the graph (pl_output), which the host reads
                          after a step */
     bool keep;        /* readable after a step (pl_keep) */
-    const struct pl_layout *want; /* requested by the user, or NULL */
+    const struct pl_layout *want; /* layout that the user requested, or NULL */
     /* Definition of an OP_custom node, with row and kernel; owned by the
      * graph's arena. NULL for other ops. */
     const struct pl_op_def *custom;

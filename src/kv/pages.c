@@ -87,8 +87,8 @@ static int32_t *row(const struct kv *kv, const struct kv_pool *p, int seq)
     return kv_row(kv, p, seq);
 }
 
-/* Returns the index, within a table row, of the first page that must be held
- * when n more tokens are reserved; see kv_pages_needed. */
+/* Returns the index, within a table row, of the first page that the sequence
+ * must hold when n more tokens are reserved; see kv_pages_needed. */
 static int first_needed(const struct kv_pool *p, int64_t length, int64_t n,
                         bool past)
 {
@@ -244,7 +244,8 @@ void kv_commit(struct kv *kv, int seq, int64_t n, bool past)
         struct kv_pool *p = &kv->pool[k];
         int from = first_needed(p, kv->length[seq], n, past);
 
-        if (!past || from < have) /* pages of computed tokens are all held */
+        /* if the new tokens were computed, all their pages are held */
+        if (!past || from < have)
             continue;
         drop_range(kv, p, seq, p->first[seq], have);
         p->first[seq] = from;

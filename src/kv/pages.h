@@ -169,9 +169,9 @@ int64_t kv_min_length(const struct kv *kv, int seq);
  * At that length all pages that later tokens attend to, and the state, are
  * still held. */
 int64_t kv_trimmable_length(const struct kv *kv, int seq, int64_t n);
-/* Trims a sequence to its first n tokens and releases the pages after these.
- * kv_trimmable_length(kv, seq, n) must be n, or n must be the length before a
- * failed step. */
+/* Trims a sequence to its first n tokens and releases the pages of the other
+ * tokens. kv_trimmable_length(kv, seq, n) must be n, or n must be the length
+ * before a failed step. */
 void kv_trim(struct kv *kv, int seq, int64_t n);
 /* Empties dst and makes it a copy of src. Full pages are shared; a partly
  * filled last page is copied by `copy`. */

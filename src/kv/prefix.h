@@ -61,10 +61,10 @@ struct prefix_seq {
 };
 
 struct prefix {
-    int n_node, unused;       /* unused: first node of the list of unused nodes,
+    int n_node, unused; /* unused: first node of the list of unused nodes,
                                  or -1 */
-    uint64_t mask;            /* number of buckets - 1; selects the bucket of a
-                                 hash */
+    /* number of buckets - 1: a hash & mask is the index of a bucket */
+    uint64_t mask;
     struct prefix_node *node; /* owned, [n_node + 1]; the last is the sentinel
                                  of the ring of dirty nodes */
     int *bucket;              /* owned, [mask + 1] first node, or -1 */
@@ -118,7 +118,7 @@ bool prefix_evict_lru(struct kv *kv, int pool);
  * that the sequence may write to the page. Called if no page is free or
  * evictable for a copy. */
 void prefix_detach_page(struct kv *kv, int pool, int32_t page);
-/* Add a page to the LRU ring of evictable pages; remove it. */
+/* Add a page to, or remove it from, the LRU ring of evictable pages. */
 void prefix_lru_add(struct kv_pool *p, int32_t page);
 void prefix_lru_remove(struct kv_pool *p, int32_t page);
 void prefix_trim(struct kv *kv, int seq, int64_t n);

@@ -10,11 +10,11 @@
  * graph order. */
 struct cut_graph {
     int n;
-    int64_t *bytes; /* [n] cost of reducing the value */
+    int64_t *bytes; /* [n] cost in bytes of reducing the value */
     bool *born;     /* [n] true if a contraction produces the value */
     bool *needed;   /* [n] true if a reader needs the sum */
     int n_edge;
-    int *from, *to; /* [n_edge] data flow between PARTIAL values */
+    int *from, *to; /* [n_edge] data flow from one PARTIAL value to the next */
 };
 
 /* Sets cut[n] to true for the values to reduce, so that every path from a

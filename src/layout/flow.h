@@ -11,13 +11,14 @@ static const int64_t FLOW_UNLIMITED = INT64_MAX / 4;
 
 struct flow_arc {
     int to, next;
-    int64_t cap; /* remaining capacity */
+    int64_t cap; /* capacity minus flow */
 };
 
 struct flow {
     int n, n_arc;
     struct flow_arc *arc; /* [2 * n_arc] each arc is followed by its reverse */
-    int *head, *level, *at, *stack, *queue; /* [vertices] */
+    /* [n_vertex] first arc, level, next arc to try, path, and search queue */
+    int *head, *level, *at, *stack, *queue;
 };
 
 /* Allocates a network for at most n_vertex vertices and n_arc arcs. Returns

@@ -54,13 +54,14 @@ struct pass {
     struct numeric *p;
     const pl_graph *g;
     struct arena *a;
-    struct choice *choice;  /* [n_node] */
+    struct choice *choice;  /* [n_node] layouts chosen for each node */
     const pl_layout **have; /* [n_node] layout of each value as its readers get
                                it */
     bool *cut;              /* [n_node] true if the value's addends are summed
                                over the ranks at this node (see cut.h); set
                                before the second pass */
-    const pl_layout **held; /* [n_node] layouts of caches */
+    /* [n_node] layout of each cache and state; unused for other nodes */
+    const pl_layout **held;
     const pl_layout *const *leaf;
     pl_err *err;
 };
@@ -239,7 +240,8 @@ static pl_status choose_concat(struct pass *s, int node)
 
     for (int i = 0; i < n->n_in; i++) {
         h[i] = s->have[n->in[i]];
-        if (h[i]->kind == PL_PARTIAL) /* reduced before the concat */
+        /* The operand's partial sums are reduced before the concat. */
+        if (h[i]->kind == PL_PARTIAL)
             h[i] = &layout_mirrored;
     }
     mirrored(n, c);
@@ -560,7 +562,8 @@ static pl_status version(struct writer *w, int v, const pl_layout *want,
             *out = i;
             return PL_OK;
         }
-        from = i; /* at the end, the original value */
+        /* after the loop: the oldest node, with the value as computed */
+        from = i;
     }
     if (x->op == OP_weight) { /* the weight is stored once more, with this
                                  layout */

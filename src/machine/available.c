@@ -10,16 +10,21 @@
 #include "base/err.h"
 
 enum {
-    LINE = 16 << 10, /* fits a path and mount options of a page each */
+    LINE = 16 << 10, /* space for a path and mount options of a page each */
     PATH = 4096,
 };
 
 /* A cgroup hierarchy as this process sees it. */
 struct hierarchy {
-    char path[PATH];  /* its cgroup in the hierarchy; "" if none */
-    char mount[PATH]; /* directory of the topmost visible cgroup */
-    char below[PATH]; /* from there to its cgroup: "/a/b", or "" */
-    int rank;         /* quality of the mount; 0 if no usable one was found */
+    /* path of this process's cgroup in the hierarchy; "" if none */
+    char path[PATH];
+    /* directory in which the topmost visible cgroup is mounted */
+    char mount[PATH];
+    /* path from that cgroup to this process's: "/a/b", or "" */
+    char below[PATH];
+    /* greater for a mount that shows more parents; 0 if no usable one was
+     * found */
+    int rank;
 };
 
 enum { UNIFIED, MEMORY, CPU, N_HIERARCHY };

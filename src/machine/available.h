@@ -14,8 +14,10 @@
 #include "pl.h"
 
 struct available {
-    uint64_t limit_bytes;     /* lowest limit; UINT64_MAX if none */
-    uint64_t available_bytes; /* UINT64_MAX if unknown */
+    /* lowest memory limit of the cgroups; UINT64_MAX if none */
+    uint64_t limit_bytes;
+    /* memory that the system reports as available; UINT64_MAX if unknown */
+    uint64_t available_bytes;
     /* the lowest CPU quota in cores, rounded down, at least 1; INT_MAX if
      * none */
     int n_core;

@@ -71,7 +71,7 @@ static int by_node(const void *a, const void *b)
 
     if (x->node != y->node)
         return x->node < y->node ? -1 : 1;
-    if (x->core != y->core) /* still the core's index in hwloc */
+    if (x->core != y->core) /* here `core` is still hwloc's index of the core */
         return x->core < y->core ? -1 : 1;
     return x->os < y->os ? -1 : x->os > y->os;
 }
@@ -357,7 +357,7 @@ static pl_status load(struct topology *t, const char *desc, const char *allowed,
                           "the environment variables HWLOC_*");
         goto done;
     }
-    /* variables of hwloc may also select another machine */
+    /* hwloc's environment variables may select a machine other than this */
     t->here = hwloc_topology_is_thissystem(t->hw);
     set = hwloc_bitmap_alloc();
     if (!set) {

@@ -21,18 +21,20 @@ struct topology_core {
     int os, node;
 };
 
-/* A node that has cores. Limits for all nodes together are divided among
+/* A NUMA node that has cores. Limits for all nodes together are divided among
  * them. */
 struct topology_node {
     int os;
-    uint64_t memory_bytes;    /* 0 if none or unknown */
-    uint64_t available_bytes; /* now; 0 only if memory_bytes is 0 */
+    uint64_t memory_bytes; /* 0 if none or unknown */
+    /* part that was available when the topology was read; 0 only if
+     * memory_bytes is 0 */
+    uint64_t available_bytes;
     int n_core;
 };
 
 struct topology {
     struct hwloc_topology *hw; /* owned */
-    bool here;                 /* this machine, not a synthetic one */
+    bool here; /* true for this machine, false for a synthetic one */
     int n_node, n_core, n_cpu;
     struct topology_node *node; /* owned; hwloc's order */
     struct topology_core *core; /* owned; sorted by node */

@@ -26,7 +26,7 @@ enum {
     LEAST_RUNS = 3,
     MOST_RUNS = 200,
 };
-/* Runs are repeated until they have taken this long in total. */
+/* An experiment repeats its run until all runs together took this long. */
 static const double enough_s = 0.2;
 
 struct experiment {
@@ -35,7 +35,7 @@ struct experiment {
     /* offsets in struct cost_rates: of the unknown that is solved for, and of
      * the field that stores the result */
     size_t solve, keep;
-    /* The expected time includes the rates of earlier experiments. Otherwise
+    /* true: the expected time includes the rates of earlier experiments. False:
      * their work is negligible, or overlaps with that of this one. */
     bool rest;
     struct measure_size z;
@@ -47,7 +47,8 @@ struct measuring {
     pl_graph *g;
     struct compiled *compiled;
     pl_exec *x;
-    struct cost_rates rates; /* of one thread; unknown ones make work free */
+    /* rates of one thread; a rate not yet known makes its work free */
+    struct cost_rates rates;
     pl_err *err;
 };
 
@@ -252,7 +253,9 @@ static pl_status measure_threads(struct cost_rates *one, enum kernel_set set,
             .err = err,
         };
 
-        if (e->rest) { /* the weights are few and stay in CPU caches */
+        /* the weights are few and stay in CPU caches, so they are read at that
+         * rate */
+        if (e->rest) {
             m.rates = *one;
             m.rates.read_bytes_per_s = one->cached_bytes_per_s;
         }
@@ -261,9 +264,10 @@ static pl_status measure_threads(struct cost_rates *one, enum kernel_set set,
     return PL_OK;
 }
 
-/* Corrects rates that were measured on a busy machine, where threads wait for
- * CPUs instead of for each other. n threads together are at least as fast as
- * one alone, and no thread is faster than one alone. */
+/* Corrects the rates of one of n busy threads, *all, by those of one thread
+ * alone. On a busy machine threads wait for CPUs instead of for each other,
+ * which falsifies *all. n threads together are at least as fast as one alone,
+ * and no thread is faster than one alone. */
 static void correct(struct cost_rates *all, struct cost_rates one, int n)
 {
     for (int i = 0; i < CALIBRATION_FIELDS; i++) {

@@ -28,20 +28,26 @@ enum {
     MOST_TOK = 512,
     MOST_PAST = 4096,
     MOST_RUNS = 50,
-    MOST_JUMP = 5, /* maximum number of doublings at once */
+    MOST_JUMP = 5, /* maximum number of doublings from one trial to the next */
     FEW_LAYERS = 2,
     MANY_LAYERS = 512,
-    NEXT_TO_NOTHING = 30, /* a smaller fraction of a run may be noise */
+    /* work that takes less than this part of a run may be noise */
+    NEXT_TO_NOTHING = 30,
 };
-static const double device_s = 10;   /* time for a device, and for a pair */
-static const double pairs_s = 60;    /* maximum time for all pairs */
-static const double enough_s = 2e-3; /* sufficient time of the work in a run */
+/* maximum time to measure a device, and a pair */
+static const double device_s = 10;
+static const double pairs_s = 60; /* maximum time to measure all pairs */
+/* work that takes this long in a run is enough */
+static const double enough_s = 2e-3;
 static const double enough_steps = 20;
-static const double runs_s = 0.05;     /* sufficient total of three or more */
-static const double most_runs_s = 0.3; /* maximum total of fewer than three */
-static const double beyond_caches = 512e6; /* bytes */
+/* three or more runs that took this long together are enough */
+static const double runs_s = 0.05;
+/* fewer than three are enough if they took this long together */
+static const double most_runs_s = 0.3;
+/* bytes of weights that no cache holds */
+static const double beyond_caches = 512e6;
 static const double most_bytes = 4294967296.0;
-/* Stands for zero seconds in fields where 0 has another meaning. */
+/* Stands for zero seconds in fields where 0 means that another field holds. */
 static const double no_time = 1e-30;
 
 struct experiment {
@@ -49,9 +55,10 @@ struct experiment {
     /* The time of this graph at the same size is subtracted; may be NULL. */
     void (*against)(pl_graph *g, const struct measure_size *z);
     size_t rate; /* field of struct cost_rates to solve for */
-    int usual;   /* doublings of work until shapes are like a model's */
+    /* number of doublings of work after which shapes are like a model's */
+    int usual;
     bool past_caches;
-    bool multiplies; /* reads overlap with multiplying, so they are free */
+    bool multiplies; /* reads overlap with multiplying, so they count as free */
     struct measure_size first, most;
 };
 
@@ -105,7 +112,8 @@ static const struct experiment alone[] = {
 };
 enum {
     N_ALONE = sizeof alone / sizeof alone[0],
-    N_WORK = 4, /* the first ones; find_steps is repeated after them */
+    /* the first experiments of `alone`; find_steps is repeated after them */
+    N_WORK = 4,
 };
 
 static const struct experiment together[] = {
@@ -141,7 +149,8 @@ static bool size_of(struct measure_size *z, const struct experiment *e, int k)
         *(z->ff < most->ff && (z->ff <= z->d || z->d == most->d) ? &z->ff
                                                                  : &z->d) *= 2;
     twice(&z->n_layer, most->n_layer, &k);
-    if (z->n_past > 0) /* then caches end at the end of a page */
+    /* rounds n_past up so that caches end at the end of a page */
+    if (z->n_past > 0)
         z->n_past +=
             (PAGE_TOKENS - (z->n_past + z->n_tok) % PAGE_TOKENS) % PAGE_TOKENS;
     return k == 0;
@@ -152,9 +161,10 @@ static bool size_of(struct measure_size *z, const struct experiment *e, int k)
 struct probe {
     const struct measure_device_options *opt;
     struct device_desc dev[2];
-    struct device_list l;    /* list of the devices dev[] */
-    struct cost_rates rates; /* of each device; unknown ones make work free */
-    double left_s;           /* time left for the experiment */
+    struct device_list l; /* list of the devices dev[] */
+    /* rates of each device; a rate not yet known makes its work free */
+    struct cost_rates rates;
+    double left_s; /* time left for the present experiment */
     pl_err *err;
 };
 
@@ -165,9 +175,9 @@ struct trial {
     pl_graph *g;
     struct compiled *q;
     pl_exec *x;
-    double weights; /* size in bytes */
-    double run_s;   /* minimum time of a run */
-    double spent_s; /* total time, without compiling kernels */
+    double weights; /* size of the weights in bytes */
+    double run_s;   /* the shortest time that a run of this trial took */
+    double spent_s; /* time of the whole trial, without compiling kernels */
 };
 
 static double now(const struct probe *p)
@@ -295,8 +305,8 @@ static pl_status run_trial(struct probe *p, struct trial *t)
 
 /* ---- expected time ------------------------------------------------------ */
 
-/* Rates with which all work is free. The device "io", which each device list
- * contains, also has them. */
+/* Rates with which all work is free. The io device, which each device list
+ * contains, always has them. */
 static const struct cost_rates nothing_costs = {
     .read_bytes_per_s = INFINITY,
     .cached_bytes_per_s = INFINITY,
@@ -321,8 +331,9 @@ static pl_status estimate(const struct probe *p, const struct trial *t,
     return cost_run(&m, 0, 1, &z, NULL, seconds, p->err);
 }
 
-/* Sets *known to the expected seconds of a run if the work of *rate is free,
- * and *times to how often one unit of that work counts. */
+/* Sets *known to the expected seconds of a run if the work of *rate is free.
+ * Sets *times to the number of units of that work in a run, so that the unknown
+ * seconds per unit are (measured - *known) / *times. */
 static pl_status count(struct probe *p, const struct trial *t, double *rate,
                        double *known, double *times)
 {
@@ -371,11 +382,11 @@ static pl_status plan_largest(const struct probe *p, const struct experiment *e,
     return PL_OK;
 }
 
-/* The result of a trial. */
+/* The result of a trial, from which the unknown rate follows. */
 struct finding {
-    /* time of a run: measured, and expected if the work is free */
+    /* time of a run: measured, and expected if the work of the rate is free */
     double run_s, known_s;
-    double times; /* how often one unit of the work counts */
+    double times; /* number of units of that work in a run */
 };
 
 static pl_status look(struct probe *p, struct trial *t, double *rate,
@@ -386,8 +397,8 @@ static pl_status look(struct probe *p, struct trial *t, double *rate,
     return count(p, t, rate, &f->known_s, &f->times);
 }
 
-/* Runs a trial. Subtracts the results of the graph e->against at the same size,
- * if there is one. */
+/* Runs a trial and sets *f to its result. Subtracts the results of the graph
+ * e->against at the same size, if there is one. */
 static pl_status find(struct probe *p, const struct experiment *e,
                       struct trial *t, struct finding *f)
 {
@@ -418,8 +429,8 @@ static double work_of(const struct trial *t, const struct finding *f)
     return fmax(f->run_s - f->known_s, t->run_s / NEXT_TO_NOTHING);
 }
 
-/* Returns how many doublings to add after a trial with k doublings; 0 if it is
- * large enough or time is up. */
+/* Returns by how many doublings the next trial should exceed this one, which
+ * has k doublings; 0 if it is large enough or time is up. */
 static int doublings(const struct probe *p, const struct experiment *e, int k,
                      const struct trial *t, const struct finding *f)
 {
@@ -441,9 +452,10 @@ static int doublings(const struct probe *p, const struct experiment *e, int k,
     return n;
 }
 
-/* Runs the largest trial that fits, of more than `last` and at most *k
+/* Runs the largest trial that fits and has more than `last` and at most *k
  * doublings. Sets *k to its doublings (`last` if none fits), *seconds to the
- * time of one unit of work, and *more to the doublings that should follow. */
+ * time of one unit of work, and *more to the number of doublings by which the
+ * next trial should exceed it. */
 static pl_status try_larger(struct probe *p, const struct experiment *e,
                             int last, int *k, double *seconds, int *more)
 {
@@ -481,14 +493,16 @@ static pl_status find_rate(struct probe *p, const struct experiment *e)
         last = k;
         k = k + more < most ? k + more : most;
     }
-    *rate = *rate < 1 ? seconds : 1 / seconds; /* free is 0 for seconds,
-                                                  INFINITY for a rate */
+    /* before, the rate meant that its work is free: 0 for seconds, INFINITY for
+     * a rate per second */
+    *rate = *rate < 1 ? seconds : 1 / seconds;
     return PL_OK;
 }
 
 /* ---- cost of an instruction --------------------------------------------- */
 
-/* The same graph with few and with many layers of tiny instructions. */
+/* Trials of the same graph with few and with many layers of tiny
+ * instructions. */
 struct stairs {
     struct trial few, many;
 };
@@ -518,8 +532,9 @@ static pl_status run_stairs(struct probe *p, struct stairs *w)
     return s;
 }
 
-/* Sets insn_s, the cost of an instruction besides its work as known so far.
- * Sets collective_s, the cost of a copy, to the rest of the time of `few`. */
+/* Sets insn_s, the time that an instruction takes in addition to its work at
+ * the rates known so far. Sets collective_s, the cost of a copy, to the rest of
+ * the time of `few`. */
 static pl_status find_steps(struct probe *p, const struct stairs *w)
 {
     double *step = &p->rates.insn_s, *copy = &p->rates.collective_s;

@@ -5,11 +5,12 @@
 #include "graph/graph.h"
 
 struct measure_size {
-    pl_format format; /* of weights or caches */
-    int64_t n_tok;    /* tokens of the step */
-    int64_t n_past;   /* tokens in the cache before it */
-    int64_t n_layer;  /* layers in sequence */
-    int64_t d, ff;    /* matrices [ff, d] and [d, ff]; d values per token */
+    pl_format format; /* format of weights or caches */
+    int64_t n_tok;    /* number of tokens of the step */
+    int64_t n_past;   /* number of tokens in the cache before the step */
+    int64_t n_layer;  /* number of layers, one after another */
+    /* width of values d per token, and of matrices [ff, d] and [d, ff] */
+    int64_t d, ff;
 };
 
 /* Builds n_layer layers of norm, matrix, activation, matrix and sum, as in a

@@ -7,16 +7,18 @@
 
 #include "cost/cost.h"
 
-enum { LINKS_MAX = 32 }; /* devices; further ones are not measured */
+/* maximum number of devices; further ones are not measured */
+enum { LINKS_MAX = 32 };
 
 struct measure_links {
     int n;
-    /* [n] indices in the device list, of those with their own processors */
+    /* [n] indices in the device list of the devices that have processors of
+     * their own */
     int dev[LINKS_MAX];
     struct measure_link {
         double seconds, bytes_per_s;
     } link[LINKS_MAX][LINKS_MAX];
-    const char *bus[LINKS_MAX]; /* borrowed */
+    const char *bus[LINKS_MAX]; /* [n] bus addresses, borrowed from the list */
 };
 
 /* Creates an empty table for the devices of `l`. The caller calls free().

@@ -478,7 +478,7 @@ pl_tensor model_experts(struct build *b, pl_tensor h, pl_tensor logits,
                : x;
 }
 
-/* Frame ------------------------------------------------------------------ */
+/* Output and whole networks ---------------------------------------------- */
 
 /* Applies the last norm. A multi-token-prediction block may have its own
  * weight. */
@@ -518,7 +518,8 @@ static pl_tensor last_matmul(struct build *b, pl_tensor x)
 
 void model_head(struct build *b, pl_tensor x)
 {
-    x = pl_gather_rows(b->g, x, b->out_ids); /* a node of the last layer */
+    /* this node still belongs to the last layer */
+    x = pl_gather_rows(b->g, x, b->out_ids);
     pl_name(b->g, x, "result_hidden");
     x = last_matmul(b, last_norm(b, x));
     if (b->m->softcap > 0) {

@@ -23,11 +23,11 @@ struct build {
     const struct model *m;
     pl_graph *g;
     int64_t layer; /* the current layer; -1 outside of layers */
-    int64_t first; /* the first layer of the graph */
-    bool block;    /* the graph is a multi-token-prediction block */
+    int64_t first; /* index of the graph's first layer */
+    bool block;    /* true if the graph is a multi-token-prediction block */
     pl_tensor ids, pos, out_ids;
     pl_format cache_k, cache_v;
-    struct model_kv kv; /* the caches that the last attention read */
+    struct model_kv kv; /* the caches that the attention built last reads */
 };
 
 /* An expected size and the metadata key that it comes from, for errors. */
@@ -101,12 +101,13 @@ pl_tensor model_embed(struct build *b);
  * Source: arXiv:2412.19437, section 2.2. */
 pl_tensor model_enter(struct build *b, int64_t *end);
 
-/* The cases in which each head of q and k is normalised before RoPE: never, if
- * the file contains the norm weights, or always. */
+/* Normalisation of each head of q and k before RoPE: never; only if the file
+ * contains the norm weights; or always. */
 enum model_qk_norm { QK_NORM_NEVER, QK_NORM_IF_GIVEN, QK_NORM_ALWAYS };
 
 struct model_attention {
-    bool bias; /* biases of q, k and v are required, else optional */
+    /* true: biases of q, k and v are required; false: they are optional */
+    bool bias;
     enum model_qk_norm qk_norm;
     bool gate;       /* attn_q also computes a gate, as wide as a head */
     bool v_norm;     /* normalise each head of v, without a weight */

@@ -73,7 +73,8 @@ pl_status model_deepseek2_read(struct model *m, pl_err *err)
                        "%s: either %s or attention.value_length_mla is missing",
                        path, params_key(m, "attention.key_length_mla", &k));
     m->latent = d_key > 0;
-    if (m->latent) { /* else a head has key_length and value_length */
+    /* otherwise key_length and value_length hold the widths of a head */
+    if (m->latent) {
         PL_TRY(params_head_width(m, "attention.key_length_mla", 0, &m->d_key,
                                  err));
         PL_TRY(params_head_width(m, "attention.value_length_mla", 0,
@@ -165,7 +166,8 @@ static pl_tensor by_latents(struct build *b, pl_tensor c, pl_tensor r,
     return by_head(b, y, "attn_v_b", PL_ROLE_ATTN_V_B, v, rank);
 }
 
-/* Returns the same with keys and values computed and cached for each head. */
+/* Returns attention, [n_tok, n_head, d_value], like by_latents, but with keys
+ * and values computed and cached for each head. */
 static pl_tensor by_keys(struct build *b, pl_tensor c, pl_tensor r,
                          pl_tensor q_n, pl_tensor q_r)
 {

@@ -186,7 +186,8 @@ void model_gemma4(struct build *b)
                                    PL_ROLE_ROPE_FREQS, true, 1, &half);
     pl_tensor x = pl_scale(b->g, model_embed(b), (float)sqrt((double)e.n));
     pl_tensor inputs = per_layer_inputs(b, x), h, scale;
-    struct model_kv kv[2]; /* of the last layer without, with a window */
+    /* caches of the last layer before i: [0] without a window, [1] with one */
+    struct model_kv kv[2];
 
     for (int64_t i = 0; i < m->n_layer; i++) {
         const bool window = has_window(m, i);

@@ -13,17 +13,18 @@
 #include "gguf/gguf.h"
 #include "pl_graph.h"
 
-struct build; /* blocks.h */
+struct build; /* declared in blocks.h */
 struct model;
 
-/* The cases in which a family uses experts (MoE) instead of one feed-forward
- * part: never, if the file contains the key expert_count, or always. */
+/* Use of experts (MoE) instead of one feed-forward part in a family: never;
+ * only if the file contains the key expert_count; or always. */
 enum model_moe { MOE_NEVER, MOE_IF_GIVEN, MOE_ALWAYS };
 
 /* One row for each family. */
 struct model_family {
-    const char *arch; /* general.architecture */
-    bool neox; /* RoPE rotates pairs (i, i + n_rot/2), else (2i, 2i + 1) */
+    const char *arch; /* the value of the key general.architecture */
+    /* true: RoPE rotates pairs (i, i + n_rot/2); false: (2i, 2i + 1) */
+    bool neox;
     enum model_moe moe;
     /* The file contains keys for the router, for a shared expert and for
      * leading layers without experts. */
@@ -38,7 +39,9 @@ struct model_family {
  * heads share a key head. n_tap is the length of the convolution before it. */
 struct model_delta {
     int64_t n_key, n_value, d_head, n_tap;
-    bool neighbours; /* adjacent value heads share, else those n_key apart */
+    /* true: adjacent value heads share a key head; false: value heads that are
+     * n_key apart share one */
+    bool neighbours;
 };
 
 struct model {
@@ -58,21 +61,25 @@ struct model {
     /* Number of trailing layers that read the cache of an earlier layer instead
      * of their own. */
     int64_t n_shared_kv;
-    int64_t n_dense;                 /* leading layers without experts */
-    const int64_t *d_ff;             /* [n_layer]; NULL if none */
+    int64_t n_dense; /* number of leading layers without experts */
+    /* [n_layer] width of the feed-forward part; NULL if none */
+    const int64_t *d_ff;
     int64_t n_expert, n_expert_used; /* 0 if none */
     const int64_t *d_expert; /* [n_layer], width of an expert; NULL if none */
-    int64_t n_shared;        /* shared experts, which process every token */
-    int64_t d_shared;        /* width of all these; 0 for n_shared * d_expert */
-    bool shared_gate;        /* the shared experts are weighted by a sigmoid */
-    int64_t d_per_layer;     /* width of per-layer embeddings; 0 if none */
+    int64_t n_shared; /* number of shared experts, which process every token */
+    /* width of all shared experts together; 0 means n_shared * d_expert */
+    int64_t d_shared;
+    bool shared_gate;    /* the shared experts are weighted by a sigmoid */
+    int64_t d_per_layer; /* width of per-layer embeddings; 0 if none */
     int64_t n_group, n_group_used; /* groups of experts; 0 if none */
     pl_gating gating;
-    bool normalise; /* scale the chosen experts' weights to sum 1 */
-    float routed;   /* factor of these weights */
+    bool normalise; /* divide the weights of the chosen experts by their sum */
+    /* factor by which the weights of the chosen experts are multiplied */
+    float routed;
     float eps;
-    int64_t q_rank, kv_rank; /* latent attention; q_rank 0 if q has none */
-    bool latent;             /* the cache contains latents */
+    /* ranks of latent attention; q_rank is 0 if queries have no latents */
+    int64_t q_rank, kv_rank;
+    bool latent; /* the cache contains latents */
     pl_rope rope;
     /* [n_layer] window of attention in tokens, 0 for no window; NULL if no
      * layer has one. */
@@ -81,8 +88,8 @@ struct model {
      * false. */
     const bool *recurrent;
     struct model_delta delta;
-    pl_rope rope_window; /* for layers with a window */
-    float query_scale;   /* factor of attention's scores */
+    pl_rope rope_window; /* RoPE of layers with a window */
+    float query_scale;   /* factor of the scores of attention */
     float softcap;       /* logits become c tanh(x / c); 0 if none */
     pl_pooling pooling;  /* how the file wants embeddings pooled */
     int64_t n_unused;    /* tensors of the file that the graph does not read */
@@ -106,7 +113,8 @@ const struct gguf_tensor *model_weight_part(const struct model *m,
 
 struct model_graph_options {
     pl_format cache_k, cache_v;
-    /* 0 for the network; N for its Nth multi-token-prediction block instead. */
+    /* 0: the graph is that of the network. N: it is that of the network's Nth
+     * multi-token-prediction block. */
     int64_t mtp;
     pl_numerics numerics;
 };

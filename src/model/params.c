@@ -518,11 +518,13 @@ pl_status model_params_read(struct model *m, pl_err *err)
     PL_TRY(params_need(m, "block_count", MAX_LAYER, &m->n_layer, err));
     PL_TRY(params_get(m, "nextn_predict_layers", 0, 0, m->n_layer - 1,
                       &m->n_next, err));
-    m->n_layer -= m->n_next; /* block_count includes them, at the end */
+    /* block_count includes these blocks, which are the last */
+    m->n_layer -= m->n_next;
     PL_TRY(gguf_need_f64(m->file,
                          params_key(m, "attention.layer_norm_rms_epsilon", &k),
                          &eps, err));
-    if (!(eps >= 1e-30) || eps > 1) /* 0 makes NaN of a row of zeros */
+    /* an epsilon of 0 turns a row of zeros into NaN */
+    if (!(eps >= 1e-30) || eps > 1)
         return err_set(err, PL_BAD_FILE, "%s: key %s is %g, not in 1e-30 .. 1",
                        gguf_path(m->file), k.s, eps);
     m->eps = (float)eps;

@@ -15,7 +15,8 @@ pl_status model_params_read(struct model *m, pl_err *err);
  * 2^63. */
 enum {
     MAX_LAYER = 1 << 16,
-    MAX_HEAD = 1 << 16, /* number of heads, width of a head */
+    /* maximum number of heads, and maximum width of a head */
+    MAX_HEAD = 1 << 16,
     MAX_WIDTH = 1 << 28,
     MAX_EXPERT = 1 << 16,
 };

@@ -23,7 +23,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The names for the warning, at most so many. */
+/* The warning lists at most this many names. */
 enum { MAX_NAMED = 8 };
 struct unknown {
     char text[MAX_NAMED * (ERR_SHOWN + 10)];
@@ -42,19 +42,21 @@ static void add_unknown(struct unknown *u, const char *kind, const char *name)
 
 /* Keys ------------------------------------------------------------------- */
 
-/* A final dot stands for all names that begin so. */
+/* Names of harmless keys. A name with a final dot stands for all names that
+ * begin with it. */
 static const char *const harmless[] = {
     /* Sizes and numbers that the tensors show, whose shapes are checked. */
     "vocab_size", "feed_forward_length", "expert_count", "expert_used_count",
     "expert_feed_forward_length", "expert_shared_feed_forward_length",
     "expert_shared_count", "leading_dense_block_count", "moe_latent_size",
-    /* Only more than one group of experts asks how many are used. */
+    /* Read only if there is more than one group of experts. */
     "expert_group_used_count",
     /* In text, all sections of a head rotate by the same position. */
     "rope.dimension_sections",
-    /* An older name, and a number of YaRN's, asked for where they count. */
+    /* An older name of rope.scaling.factor, and a parameter of YaRN. Both are
+     * read where they have an effect. */
     "rope.scale_linear", "rope.scaling.original_context_length",
-    /* Notes about the making of the file. */
+    /* Notes about how the file was made. */
     "rope.scaling.finetuned", "tensor_data_layout",
     /* Norms are RMS norms, which have an epsilon of their own. */
     "attention.layer_norm_epsilon", "attention.group_norm_epsilon",
@@ -145,7 +147,7 @@ static pl_status judge_key(const struct model *m, const struct gguf_kv *kv,
 {
     const double norm = m->normalise,
                  any_norm = m->gating == PL_GATING_SOFTMAX_SELECTED ? 1 : norm;
-    /* The values, one or two, with which the key changes nothing. */
+    /* The values a and b, perhaps equal, with which the key changes nothing. */
     const struct {
         const char *name;
         double a, b;
@@ -276,10 +278,11 @@ static bool is_spare(const struct model *m, const char *name)
         {"mm.", !in_layer},
     };
 
-    /* Multi-token prediction is read where it is used. */
+    /* Tensors of multi-token-prediction blocks are read only by engines that
+     * run such a block. */
     if (in_layer && layer >= m->n_layer && layer < m->n_layer + m->n_next)
         return true;
-    /* The scale of 4-bit activations, which here have 8 bits. */
+    /* The scale of activations with 4 bits; here activations have 8 bits. */
     if (len >= sizeof scale && !strcmp(name + len - sizeof scale + 1, scale))
         return true;
     for (size_t i = 0; i < sizeof spare / sizeof *spare; i++)
@@ -303,7 +306,7 @@ static pl_status judge_tensors(struct model *m, const bool *read,
         m->n_unused++;
         if (is_spare(m, name))
             continue;
-        if (begins(name, "cls.")) { /* read by rerankers alone */
+        if (begins(name, "cls.")) { /* only rerankers read these tensors */
             add_unknown(u, "tensor", name);
             continue;
         }

@@ -109,10 +109,10 @@ struct swap {
     int *index;   /* [n] the vertex's node in the flow network, or -1 */
     int *touched; /* values whose cost depends on the labels of the pair */
     int *mark, stamp;
-    int *changed; /* [n_label] round in which the label last changed */
-    int *tried;   /* [n_label, n_label] round in which the pair was last
-                     tried */
-    bool *linked; /* [n_label, n_label] */
+    /* [n_label] round (pass over all pairs) in which the label last changed */
+    int *changed;
+    int *tried; /* [n_label, n_label] round in which the pair was last tried */
+    bool *linked; /* [n_label, n_label] true if the two labels share a value */
 };
 
 enum { SOURCE, SINK, FIRST };

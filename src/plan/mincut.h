@@ -11,11 +11,13 @@
 struct mincut_value {
     int from;      /* vertex that produces the value */
     int first, n;  /* readers: glue.reader[first .. first + n - 1] */
-    int64_t bytes; /* size of one copy */
-    double copies; /* number of copies that a group needs; a group with fewer
-                      members than this needs only one per member */
-    bool in_ranks; /* even a smaller group needs all `copies` */
-    bool stored;   /* a weight or cache, which exists before the step */
+    int64_t bytes; /* bytes of one copy of the value */
+    /* number of copies that a group needs; a group with fewer members needs
+     * only one per member */
+    double copies;
+    /* true: even a group with fewer members needs all `copies` */
+    bool in_ranks;
+    bool stored; /* a weight or cache, which exists before the step */
 };
 
 struct glue {

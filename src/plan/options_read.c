@@ -19,9 +19,10 @@ struct field {
 #name, offsetof(pl_options, name)                                      \
     }
 static const struct field ints[] = {
-    FIELD(n_ranks),     FIELD(n_tensor_split), FIELD(n_threads),
-    FIELD(hybrid_size), FIELD(main_device),    FIELD(n_overrides),
-    FIELD(n_seq),       FIELD(n_keep),         FIELD(n_checkpoint),
+    FIELD(n_ranks),      FIELD(n_tensor_split), FIELD(n_threads),
+    FIELD(hybrid_size),  FIELD(main_device),    FIELD(n_overrides),
+    FIELD(n_seq),        FIELD(n_keep),         FIELD(n_checkpoint),
+    FIELD(n_rank_split),
 };
 static const struct field wide_ints[] = {
     FIELD(fit_ctx), FIELD(n_ctx), FIELD(n_ubatch), FIELD(n_out), FIELD(mtp),
@@ -113,6 +114,8 @@ static pl_status check(const pl_options *opt, pl_err *err)
     PL_TRY(check_counts(opt, err));
     if (opt->n_tensor_split > 0 && !opt->tensor_split)
         return no_array("tensor_split", opt->n_tensor_split, err);
+    if (opt->n_rank_split > 0 && !opt->rank_split)
+        return no_array("rank_split", opt->n_rank_split, err);
     PL_TRY(check_strings("overrides", opt->n_overrides, opt->overrides, err));
     PL_TRY(check_strings("keep", opt->n_keep, opt->keep, err));
     return check_enums(opt, err);

@@ -83,6 +83,44 @@ static pl_status parse(struct plan_config *in, struct arena *a,
     return PL_OK;
 }
 
+pl_status override_layouts(const char ***out, int *n, struct arena *a,
+                           const pl_options *opt, pl_err *err)
+{
+    struct plan_config in = {0};
+    int dim;
+
+    *n = 0;
+    PL_TRY(parse(&in, a, opt, err));
+    *out = arena_alloc(a, (size_t)in.n_override + 1, sizeof **out);
+    if (!*out)
+        return err_no_memory(err, "the list of overrides");
+    for (int i = 0; i < in.n_override; i++) {
+        const struct override *o = &in.override[i];
+        size_t size = strlen(o->regex) + strlen(o->where) + 2;
+        char *text;
+
+        if (!override_is_layout(o->where, &dim))
+            continue;
+        (*out)[(*n)++] = text = arena_alloc(a, size, 1);
+        if (!text)
+            return err_no_memory(err, "the list of overrides");
+        snprintf(text, size, "%s=%s", o->regex, o->where);
+    }
+    return PL_OK;
+}
+
+bool override_is_layout(const char *where, int *dim)
+{
+    *dim = -1;
+    if (strcmp(where, "mirrored") == 0)
+        return true;
+    if (strncmp(where, "split:", 6) != 0 || !isdigit((unsigned char)where[6]) ||
+        where[7])
+        return false;
+    *dim = where[6] - '0';
+    return true;
+}
+
 bool override_is_host(const char *where)
 {
     if (strcmp(where, "CPU") == 0)

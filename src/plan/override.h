@@ -18,6 +18,15 @@ pl_status override_read(struct plan_config *in, struct arena *a,
                         const pl_options *opt, struct notes *notes,
                         pl_err *err);
 
+/* Sets *out to the overrides of `opt` that request a layout, as
+ * "REGEX=split:1", and *n to their number. `a` owns them. */
+pl_status override_layouts(const char ***out, int *n, struct arena *a,
+                           const pl_options *opt, pl_err *err);
+
+/* Returns true if `where` is a layout: "mirrored", or "split:D", for which *dim
+ * is set to D. It is -1 for "mirrored". */
+bool override_is_layout(const char *where, int *dim);
+
 /* Returns true if `where` names the host: "host", "CPU" as in llama.cpp, or one
  * of the host's devices, such as "host0". */
 bool override_is_host(const char *where);

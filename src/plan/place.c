@@ -86,7 +86,7 @@ static pl_status add_group(struct placement *p, struct arena *a,
 /* Sets the number of ranks and their shares. Without a requested number there
  * is one rank per device of the widest group. In tensor mode, if the number is
  * not requested, each rank then has the share of its device; otherwise ranks
- * have equal shares. */
+ * have the requested shares, or equal ones. */
 static pl_status count_ranks(struct placement *p, const struct cut *c,
                              const struct plan_config *in, pl_err *err)
 {
@@ -108,7 +108,9 @@ static pl_status count_ranks(struct placement *p, const struct cut *c,
         widest < PLAN_CONFIG_MIXED_RANKS)
         p->n_rank = PLAN_CONFIG_MIXED_RANKS;
     for (int r = 0; r < p->n_rank; r++)
-        p->share[r] = by_share ? in->share[r] : 1;
+        p->share[r] = in->rank_share ? in->rank_share[r]
+                      : by_share     ? in->share[r]
+                                     : 1;
     return PL_OK;
 }
 

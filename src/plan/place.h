@@ -20,8 +20,8 @@ struct place_member {
 };
 
 struct place_group {
-    int first, n;  /* placement.member[first .. first + n - 1] */
-    char name[32]; /* "tensor", "layer2", "hybrid0", "cpu1", "host" */
+    int first, n;  /* members: placement.member[first .. first + n - 1] */
+    char name[32]; /* such as "tensor", "layer2", "hybrid0", "cpu1" or "host" */
 };
 
 enum { PLACE_NOWHERE = -1 };

@@ -94,14 +94,12 @@ static pl_status read_where(const struct leaves *y, const struct override *o,
                             struct where *out)
 {
     const char *s = o->where;
+    int dim;
 
     *out = (struct where){0};
-    if (strcmp(s, "mirrored") == 0) {
-        out->to = MIRROR;
-        return PL_OK;
-    }
-    if (strncmp(s, "split:", 6) == 0 && isdigit((unsigned char)s[6]) && !s[7]) {
-        *out = (struct where){SPLIT, s[6] - '0'};
+    if (override_is_layout(s, &dim)) {
+        *out =
+            dim < 0 ? (struct where){.to = MIRROR} : (struct where){SPLIT, dim};
         return PL_OK;
     }
     if (strcmp(s, "CPU") == 0)

@@ -116,11 +116,35 @@ static pl_status read_mode(struct plan_config *in, const pl_options *opt,
     }
 }
 
+/* Copies n shares to *out after checking them. Messages call them `name`, and
+ * the owner of a share `each`. */
+static pl_status copy_shares(const double **out, struct arena *a,
+                             const double *share, int n, const char *name,
+                             const char *each, pl_err *err)
+{
+    double sum = 0;
+
+    for (int i = 0; i < n; i++) {
+        if (!(share[i] >= 0) || !isfinite(share[i]))
+            return err_set(err, PL_BAD_ARGUMENT,
+                           "share %d of the %s is %g; shares must not be "
+                           "negative",
+                           i, name, share[i]);
+        sum += share[i];
+    }
+    if (n > 0 && !(sum > 0))
+        return err_set(err, PL_BAD_ARGUMENT,
+                       "all shares of the %s are zero; give at least one %s a "
+                       "positive share",
+                       name, each);
+    *out = arena_memdup(a, share, (size_t)n, sizeof(double));
+    return *out ? PL_OK : err_no_memory(err, "shares");
+}
+
 static pl_status read_shares(struct plan_config *in, struct arena *a,
                              const pl_options *opt, pl_err *err)
 {
     int n = opt->n_tensor_split, n_dev = in->list.n;
-    double sum = 0;
 
     in->open.share = !opt->tensor_split;
     if (!opt->tensor_split)
@@ -130,20 +154,27 @@ static pl_status read_shares(struct plan_config *in, struct arena *a,
                        "the tensor split (-ts) has %d share%s for %d device%s; "
                        "give one per device",
                        n, n == 1 ? "" : "s", n_dev, n_dev == 1 ? "" : "s");
-    for (int d = 0; d < n; d++) {
-        if (!(opt->tensor_split[d] >= 0) || !isfinite(opt->tensor_split[d]))
-            return err_set(err, PL_BAD_ARGUMENT,
-                           "share %d of the tensor split (-ts) is %g; shares "
-                           "must not be negative",
-                           d, opt->tensor_split[d]);
-        sum += opt->tensor_split[d];
-    }
-    if (n > 0 && !(sum > 0))
+    return copy_shares(&in->share, a, opt->tensor_split, n,
+                       "tensor split (-ts)", "device", err);
+}
+
+/* Reads the ranks' shares. Their number is that of the ranks. */
+static pl_status read_rank_shares(struct plan_config *in, struct arena *a,
+                                  const pl_options *opt, pl_err *err)
+{
+    int n = opt->n_rank_split;
+
+    if (n == 0)
+        return PL_OK;
+    if (n > PL_MAX_RANKS || (in->n_rank > 0 && in->n_rank != n))
         return err_set(err, PL_BAD_ARGUMENT,
-                       "all shares of the tensor split (-ts) are zero; give at "
-                       "least one device a positive share");
-    in->share = arena_memdup(a, opt->tensor_split, (size_t)n, sizeof(double));
-    return in->share ? PL_OK : err_no_memory(err, "shares of devices");
+                       "the ranks' shares (--rank-split) are %d, but there are "
+                       "%s%d ranks; give one per rank",
+                       n, n > PL_MAX_RANKS ? "at most " : "",
+                       n > PL_MAX_RANKS ? PL_MAX_RANKS : in->n_rank);
+    in->n_rank = n;
+    return copy_shares(&in->rank_share, a, opt->rank_split, n,
+                       "ranks (--rank-split)", "rank", err);
 }
 
 /* ---- the host ------------------------------------------------------------ */
@@ -275,6 +306,7 @@ pl_status plan_config_parse(struct plan_config *out, struct arena *a,
             notes, PL_LOG_WARN,
             "-sm hybrid:%d: %d device%s form one group, as with -sm tensor",
             out->width, out->list.n, out->list.n == 1 ? "" : "s");
+    PL_TRY(read_rank_shares(out, a, opt, err));
     PL_TRY(read_shares(out, a, opt, err));
     PL_TRY(read_layers(out, opt, notes, err));
     PL_TRY(read_experts(out, a, opt, err));

@@ -38,7 +38,7 @@ struct plan_config_auto {
 
 struct plan_config {
     const pl_graph *g; /* borrowed */
-    int n_layer;       /* layers of the graph */
+    int n_layer;       /* number of layers of the graph */
 
     /* devices */
     struct device_list list; /* requested devices; copies of the config borrow
@@ -53,10 +53,12 @@ struct plan_config {
     pl_split_mode mode;  /* never PL_SPLIT_AUTO */
     int width;           /* devices per group in HYBRID mode */
     int main_device;     /* index of the device that is used in NONE mode */
-    int n_rank;          /* 0 for one per device of the widest group, or
-                            PLAN_CONFIG_MIXED_RANKS in mixed groups
-                            without shares */
+    int n_rank;          /* number of ranks: 0 for one per device of the
+                            widest group, or PLAN_CONFIG_MIXED_RANKS in
+                            mixed groups without shares */
     const double *share; /* [list.n] share of each device, NULL if equal */
+    const double *rank_share; /* [n_rank] share of each rank, NULL if not
+                                 given */
 
     /* contents of the host */
     int n_on; /* layers on devices, not on the host: the last n_on of the

@@ -21,18 +21,11 @@ void plan_config_format(struct plan_config_text *t, const char *fmt, ...)
     t->n += n < 0 ? 0 : (size_t)n < room ? (size_t)n : room - 1;
 }
 
-/* Appends a number with the fewest digits, 6 or more, that parse to the same
- * value. */
 static void say_number(struct plan_config_text *t, double v)
 {
-    char buf[32];
+    char buf[NUMERAL_SHORTEST];
 
-    for (int digits = 6; digits <= 17; digits++) {
-        numeral_print(buf, sizeof buf, "%.*g", digits, v);
-        if (numeral_double(buf, NULL) == v)
-            break;
-    }
-    plan_config_format(t, "%s", buf);
+    plan_config_format(t, "%s", numeral_shortest(buf, v));
 }
 
 void plan_config_format_mode(struct plan_config_text *t,
@@ -81,7 +74,7 @@ void plan_config_format_experts(struct plan_config_text *t,
         plan_config_format(t, "all");
         return;
     }
-    if (more == 0) { /* only the first layers */
+    if (more == 0) { /* the layers are the first ones, perhaps none */
         plan_config_format(t, "%d", first);
         return;
     }
@@ -145,5 +138,9 @@ void plan_config_print(struct plan_config_text *t, const struct plan_config *in,
     /* in tensor mode without --ranks, shares are shares of the ranks */
     if (in->n_rank > 0 || in->mode != PL_SPLIT_TENSOR || !in->share)
         plan_config_format(t, " --ranks %d", n_rank);
+    for (int r = 0; in->rank_share && r < n_rank; r++) {
+        plan_config_format(t, r ? "," : " --rank-split ");
+        say_number(t, in->rank_share[r]);
+    }
     plan_config_format(t, " -fit off");
 }

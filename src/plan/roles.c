@@ -123,10 +123,10 @@ struct layer {
     int64_t n_out;                  /* greatest common divisor of the input
                                        widths of the output matrices, 0 if
                                        unknown */
-    bool delta;                     /* a delta net, where q and k have `kv`
-                                       heads */
-    bool tiled;                     /* head h uses KV head h % n_kv; else
-                                       neighbouring heads share a KV head */
+    bool delta;                     /* true for a delta net, whose q and k have
+                                       `kv` heads */
+    bool tiled;                     /* true if head h uses KV head h % n_kv;
+                                       else neighbours share a KV head */
     struct dealt head, kv, ff, exp;
 };
 
@@ -172,7 +172,8 @@ static void apportion_units(const struct deal *d, int64_t units,
             if (need[r] > need[best] + 1e-6 * unit_bytes)
                 best = r;
         count[best]++;
-        need[best] = -1e300; /* at most one more grain per rank */
+        /* excludes the rank: each gets at most one more grain */
+        need[best] = -1e300;
         left--;
     }
 }

@@ -143,12 +143,16 @@ static void plane_write(char *plane, int64_t all, int64_t first, int64_t width,
                   (size_t)(PAGE_TOKENS * size), rows, ld, n, width, size);
 }
 
-/* A plane of a tile, and the first of its elements in a row. In a row, those of
- * a block follow `block_bytes` after those of the block before. */
+/* A plane of a tile, which has one part of every block, and the place of that
+ * part in a row of the file's format. `at` is the offset of the plane in the
+ * tile, `in_row` the offset of the part in the row's first block. The parts of
+ * adjacent blocks are block_bytes apart in a row. */
 struct plane {
     size_t at, in_row;
-    int64_t all;   /* elements per position */
-    int64_t width; /* elements per block; all of them if nothing is between */
+    int64_t all; /* elements per position */
+    /* elements of the part in one block; all elements of a row for float
+     * formats */
+    int64_t width;
     int size;
 };
 

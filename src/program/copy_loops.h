@@ -43,9 +43,9 @@ static inline int64_t copy_loops_bytes(const struct copy_extent *l)
     return l->bytes * l->n0 * l->n1;
 }
 
-/* Sets *n0 and *n1 so that the copy consists of *n0 * *n1 parts, each
- * contiguous at one end: in the source or the destination, whose strides are s0
- * and s1. Each of *n0 and *n1 is the loop's count or 1. The copy must not be
+/* Divides a copy into *n0 * *n1 parts that are contiguous in one tensor, the
+ * source or the destination: the one in which the loops have the strides s0 and
+ * s1. Each of *n0 and *n1 is the loop's count or 1. The copy must not be
  * empty. */
 static inline void copy_loops_apart(const struct copy_extent *l, int64_t s0,
                                     int64_t s1, int64_t *n0, int64_t *n1)

@@ -38,9 +38,9 @@ enum activations {
     ACTIVATIONS_Q8, /* blocks of 8-bit values, written by KERNEL_quantize */
 };
 
-const char *kernel_name(enum kernel k);         /* "?" if unknown */
+const char *kernel_name(enum kernel k);         /* "?" if k is unknown */
 enum kernel kernel_from_name(const char *name); /* KERNEL_COUNT if unknown */
-/* Returns the kernel that computes `op`, or KERNEL_COUNT if the op needs none
+/* Returns the kernel that computes `op`, or KERNEL_COUNT if no kernel does
  * (inputs, weights, memories, reshape). */
 enum kernel kernel_of_op(enum op op);
 /* Returns how the kernel accesses argument i; 0 if it has no such argument. */
@@ -92,7 +92,8 @@ struct rank_tree {
  * For packed weights, the chunks of the packing contain the same
  * information. */
 struct rank_span {
-    /* Logical start, local start, length, in elements. */
+    /* first index in the whole dimension, first index on this device, and
+     * length, in elements */
     int64_t logical, local, n;
     int32_t rank;
 };
@@ -102,18 +103,17 @@ struct rank_span {
 struct kernel_custom {
     const pl_op_def *def;
     struct kernel_custom_split {
-        int dim; /* -1 if not split */
+        int dim; /* the split dimension; -1 if none is split */
         int n;
         const pl_op_part *part;
     } in[GRAPH_MAX_IN], out;
 };
 
-/* The tokens of a micro-batch: a view of its token table, a tensor
- * (program_token_table), with the pages of one pool. cache_tile.h describes
- * pages. */
+/* The token table of a micro-batch, which is a tensor (program_token_table),
+ * with the pages of one pool. cache_tile.h describes pages. */
 struct token_table {
     int64_t n_tok, n_out;
-    const int32_t *pos; /* [n_tok] */
+    const int32_t *pos; /* [n_tok] positions in the sequences */
     const int32_t *seq; /* [n_tok], row of `pages`; equal values are adjacent */
     const int32_t *pages; /* [n_seq, page_stride] page numbers */
     int64_t page_stride;
@@ -123,7 +123,8 @@ struct token_table {
  * `macs` times the product of the result's leading dimensions. */
 struct kernel_cost {
     int32_t rank;
-    int64_t macs; /* per row; for head_matmul, per token over all heads */
+    /* multiply-adds per row; for head_matmul, per token over all heads */
+    int64_t macs;
 };
 /* Returns the number of leading dimensions that kernel_cost multiplies, if the
  * result has n_dim. */

@@ -9,8 +9,8 @@
 
 struct page_walk {
     struct token_table b;
-    /* The next token; of the current sequence's row, the next and the last
-     * entry. */
+    /* tok is the next token to look at. k and last are the next and the last
+     * entry of the current sequence's row in the page table. */
     int64_t tok, k, last;
     int64_t row;
 };

@@ -75,24 +75,30 @@ struct prog_tensor {
     int n_dim;
     pl_dim dim[GRAPH_MAX_DIM];
     enum region region;
-    size_t offset; /* from the start of the region; a multiple of 64 */
-    size_t bytes;  /* size in bytes at the largest sizes; if there are several
-                      results of a rank tree, that of one */
+    /* offset in bytes from the start of the region; a multiple of 64 */
+    size_t offset;
+    /* size in bytes at the largest sizes. If a rank tree gives several results,
+     * this is the size of one. */
+    size_t bytes;
     const struct pack *pack;
-    int micro; /* the micro-batch to whose n_tok and n_out the dimensions
-                  refer */
+    /* number of the micro-batch whose n_tok and n_out the dimensions mean */
+    int micro;
 };
 
 /* A copy: two nested loops over spans of bytes. Offsets from the start of the
  * tensors, strides and `bytes` are in bytes. */
 struct copy_desc {
-    int src_dev, src;             /* device in the set, tensor of its program */
-    pl_dim src_off, dst_off;      /* the part that depends on the step */
-    int64_t src_const, dst_const; /* the constant part of the offset, which is
-                                     added to the part before */
+    /* the source: a device of the set, and a tensor of its program */
+    int src_dev, src;
+    /* offsets in source and destination: the part that depends on the step */
+    pl_dim src_off, dst_off;
+    /* offsets in source and destination: the constant part, which is added */
+    int64_t src_const, dst_const;
     pl_dim bytes;
-    pl_dim n0, src_s0, dst_s0; /* outer loop: count and strides */
-    pl_dim n1, src_s1, dst_s1; /* inner loop: count and strides */
+    /* outer loop: count, and strides in source and destination */
+    pl_dim n0, src_s0, dst_s0;
+    /* inner loop: count, and strides in source and destination */
+    pl_dim n1, src_s1, dst_s1;
 };
 
 /* A value assembled on this device. It is copied by the descriptors piece[],
@@ -103,13 +109,15 @@ struct copy_desc {
  * the sum. If `reduce`, all values are F32. */
 struct merge_addend {
     int dev, tensor;
-    size_t off;  /* bytes from the tensor's start */
-    pl_dim skip; /* size of the value before the tensor's part, in bytes */
+    size_t off; /* offset of the copies' start in `tensor`, in bytes */
+    /* bytes of the value before the part that `tensor` holds; they are
+     * subtracted from the source offsets of the copies */
+    pl_dim skip;
     int n_add;
 };
 struct merge_item {
     bool reduce;
-    int out; /* tensor of this program */
+    int out; /* index of a tensor of this program */
     int n_piece;
     const struct copy_desc *piece;
     int n_addend;
@@ -130,7 +138,8 @@ enum insn_kind {
 enum queue { QUEUE_COMPUTE, QUEUE_COPY, QUEUE_COUNT };
 
 struct kernel_arg {
-    int tensor; /* tensor of this program; -1 if absent */
+    /* index of a tensor of this program; -1 if the argument is absent */
+    int tensor;
     enum access access;
 };
 
@@ -141,7 +150,7 @@ struct insn_kernel {
     const struct graph_attr *attr;         /* NULL if all are zero */
     struct rank_tree tree; /* the rank tree of a contraction, gather_rows or
                               sum */
-    size_t out_stride;     /* bytes between results of the tree */
+    size_t out_stride;     /* distance between the tree's results in bytes */
     /* gather_rows: the table's rows; sum: the summed dimension; quantize: the
      * last dimension; others: NULL. */
     const struct rank_span *span;
@@ -170,16 +179,18 @@ struct insn_merge {
     bool collective; /* the instruction counts as a collective of its group */
     bool counted;    /* this device counts the collective in statistics; its
                         peers do not */
-    pl_dim collective_bytes[2]; /* logical size in bytes: the sum of both */
+    /* logical size of the collective: the sum of both, in bytes */
+    pl_dim collective_bytes[2];
 };
 
 struct insn_pull {
     int out;
-    size_t out_bytes; /* number of bytes written, from the tensor's start; 0 for
-                         all */
+    /* number of bytes of `out` that are written, from its start; 0 for all */
+    size_t out_bytes;
     const struct copy_desc *piece;
     int n_piece;
-    bool between_groups; /* copies between groups, else part of a collective */
+    /* true: copies between groups; false: a part of a collective */
+    bool between_groups;
 };
 
 /* A destination of a PUSH: tensor `out` in the inbox of device `dev`. `at`, in
@@ -198,20 +209,21 @@ struct insn_push {
     const struct copy_desc *piece;
     int n_piece;
     bool scatter;
-    bool between_groups; /* copies between groups, else part of a collective */
+    /* true: copies between groups; false: a part of a collective */
+    bool between_groups;
 };
 
 /* Copies pages from tensor `src` of device src_dev to cache `out` of device
  * out_dev: all pages that the micro-batch's sequences use. One of the two
- * devices is this one. A destination on the other device is in its inbox. Head
- * h of `out` is copied from head map[h] of `src`; if map[h] is -1, another
- * instruction copies it. Both tensors consist of tiles of tile_bytes,
+ * devices is this one. A destination on the other device is in that device's
+ * inbox. Head h of `out` is copied from head map[h] of `src`; if map[h] is -1,
+ * another instruction copies it. Both tensors consist of tiles of tile_bytes,
  * [page][head], and page numbers are the same on both. */
 struct insn_pages {
     int out_dev, out, src_dev, src;
     /* This device's tensor with the micro-batch's token table. */
     int token_table;
-    const int32_t *map; /* [number of heads of `out`] */
+    const int32_t *map; /* [number of heads of `out`] head of `src`, or -1 */
     size_t tile_bytes;
 };
 
@@ -232,14 +244,14 @@ struct insn {
     /* Position in the total order; all instructions of a barrier have the
      * same. */
     int order;
-    int micro; /* the micro-batch that it belongs to */
+    int micro; /* number of the micro-batch to which the instruction belongs */
     int node;  /* node of the graph, for traces and errors; -1 if none */
     /* The predicate: the instruction is executed only if its micro-batch has
      * min_rows to max_rows tokens, or, if pred_out, outputs. If max_rows is 0,
      * it is always executed. */
     bool pred_out; /* predicate on n_out, else on n_tok */
     int64_t min_rows, max_rows;
-    union { /* by kind */
+    union { /* the member that `kind` names is valid */
         struct insn_kernel kernel;
         struct insn_merge merge;
         struct insn_pull pull;

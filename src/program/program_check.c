@@ -11,7 +11,7 @@
 
 struct check {
     const struct program_machine *m;
-    /* Programs of all devices; of the current device. */
+    /* programs of all devices; program of the device that is checked now */
     const struct program *all, *p;
     const struct program_device *dev;
     int variant, insn;
@@ -76,9 +76,10 @@ static struct graph_sizes largest(const struct check *c, const struct insn *st)
 
 enum { CORNERS = 27 };
 
-/* Sets *n, the largest value of a size that is at least `least`, to one of its
- * extremes. `which` is 0 for the largest value, 1 for `least`, 2 for `least`
- * plus one. The last matters because a size of zero may access nothing. */
+/* Sets a size to one of the extremes between which an instruction is executed.
+ * On entry *n is the greatest one, which `which` 0 keeps; 1 selects the least
+ * one, `least`, and 2 selects `least` plus one. The last matters because a size
+ * of zero may access nothing. */
 static void set_end(int64_t *n, int64_t least, int which)
 {
     least = least > *n ? 0 : least;
@@ -402,7 +403,8 @@ static pl_status check_kernel(const struct check *c, const struct insn *st)
     if (!c->m->has_kernel(c->m->user, c->p->dev, k))
         return program_unsupported_kernel(c->dev->name, c->dev->kernels, k,
                                           c->err);
-    if (k->tree.n_out > 1) { /* several results of a tree */
+    /* the tree has several results, out_stride apart */
+    if (k->tree.n_out > 1) {
         const struct prog_tensor *t = &c->p->tensor[k->arg[0].tensor];
         size_t room = c->p->bytes[t->region] - t->offset - t->bytes;
 
@@ -851,8 +853,8 @@ static pl_status simulate(struct check *c, struct simulate *y)
 
 /* ---- two queues executed as one ---------------------------------------- */
 
-/* The dependencies between the two queues of a device. POSTs and barriers are
- * counted per queue. */
+/* The dependencies between the two queues of a device, while its instructions
+ * are visited in order. POSTs and barriers are counted per queue. */
 struct law {
     int posted[QUEUE_COUNT]; /* number of POSTs and barriers so far */
     /* number of POSTs and barriers in the other queue that are known to precede

@@ -13,7 +13,7 @@
 
 /* ---- shapes -------------------------------------------------------------- */
 
-/* The dimensions that a row's letters stand for. */
+/* The dimensions for which the letters of an op's row stand. */
 enum { LETTERS = 64 };
 struct shape {
     /* Indexed by letter & 63; valid if its bit is in `known`. */

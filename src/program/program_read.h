@@ -23,7 +23,8 @@ struct read_dev {
     struct variant variant[PROG_MAX_VARIANT];
     /* End of each region's tensors, a multiple of 64. */
     size_t end[REGION_COUNT];
-    int end_event, end_group; /* one more than the highest event number used */
+    /* one more than the highest event number, and group number, used */
+    int end_event, end_group;
 };
 
 struct read {

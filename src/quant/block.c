@@ -2,8 +2,9 @@
  * both directions (block.h). The comment before a function is the layout of its
  * block in GGUF files, as fields in the order of memory: d and dmin are scales,
  * qs and ql the low bits of codes, qh and hmask the high bits, sc integer
- * scales. Arithmetic on values is in decode.c and pack.c. Blocks are
- * little-endian, as are the machines that plait runs on. */
+ * scales. S and M are the sub scales in the formula of pack.h. Arithmetic on
+ * values is in decode.c and pack.c. Blocks are little-endian, as are the
+ * machines that plait runs on. */
 #include "quant/block_bits.h"
 
 /* Converts a 6-bit scale between a block, which stores it with 32 added, and a

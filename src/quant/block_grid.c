@@ -9,7 +9,7 @@
 #include "quant/grid.h"
 
 struct grid {
-    const uint16_t *entry; /* [n], ascending */
+    const uint16_t *entry; /* [n] codes of each index, ascending */
     int n;
     int width; /* bits per code in an entry */
     int sign;  /* bit number of the sign in a lane's code */

@@ -12,7 +12,8 @@
 #include "quant/codec.h"
 #include "quant/pack.h"
 
-/* The values L(c) of the sixteen codes c of IQ4_NL and IQ4_XS. */
+/* The values L(c), the levels of pack.h, of the sixteen codes c of IQ4_NL and
+ * IQ4_XS. */
 static const int8_t nonlinear4[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
                                       1,    13,   25,  38,  53,  69,  89,  113};
 

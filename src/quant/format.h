@@ -10,11 +10,11 @@
 
 #include "pl.h"
 
-struct pack_rule; /* pack.h */
+struct pack_rule; /* declared in pack.h */
 
 struct format_info {
     const char *name; /* such as "Q4_K" */
-    int block;        /* values per block: 1, 32, 64 or 256 */
+    int block;        /* number of values in a block: 1, 32, 64 or 256 */
     int block_bytes;
     /* Ranges that a row is split into begin and end at multiples of this: 32
      * for all weight formats, 1 for I32. */

@@ -96,7 +96,7 @@ int pack_span_at(const struct pack *p, int i, struct pack_span *out)
     return i;
 }
 
-/* ---- one lane of a tile -------------------------------------------------- */
+/* ---- one row (lane) of a tile -------------------------------------------- */
 
 /* Stores bits at .. at + w - 1 of the codes c[32] in lane `lane` of a plane
  * with w bits per code. The lane has w dwords. Byte b of dword q holds, from
@@ -272,9 +272,10 @@ void pack_row(const struct pack *p, void *panel, int lane, const void *row)
 /* ---- panels -------------------------------------------------------------- */
 
 enum {
-    LINE = 64,          /* bytes of a cache line */
-    WOVEN_FLOATS = 8,   /* elements of a row that quant_weave_16 and _32 pack,
-                           times n */
+    LINE = 64, /* bytes of a cache line */
+    /* quant_weave_16 and _32 pack n times this number of elements of each
+     * row */
+    WOVEN_FLOATS = 8,
     WOVEN_RUN = 4,      /* maximum `n` of a quant_weave call */
     WOVEN_BYTES = 3584, /* largest packed super-block: Q6_K, 32 + 8 * 416 */
 };
@@ -474,7 +475,8 @@ void pack_lane_scales(const struct pack_rule *rule, const struct quant_lane *l,
     switch (rule->sub) {
     case PACK_SUB_NONE:
         break;
-    case PACK_SUB_F16_MIN: /* the format adds m, the formula subtracts dmin */
+    /* the format adds m, the formula subtracts dmin * M */
+    case PACK_SUB_F16_MIN:
         out->dmin = -f16_to_f32(l->sub[1]);
         out->m[0] = out->m[1] = 1;
         set_d(out, f16_to_f32(l->sub[0]));

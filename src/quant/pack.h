@@ -91,13 +91,16 @@ enum pack_sub {
 
 /* The packing of a format (format_info.pack). */
 struct pack_rule {
-    int tile_values; /* 1 (float formats) or 32 */
-    int low_bits;    /* 2, 4 or 8; float formats: 16 or 32, the element */
-    int high_bits;   /* 0, 1 or 2 */
+    /* number of values per row in a tile: 1 (float formats) or 32 */
+    int tile_values;
+    /* bits of a code in the low plane: 2, 4 or 8; float formats: bits of an
+     * element, 16 or 32 */
+    int low_bits;
+    int high_bits; /* bits of a code in the high plane: 0, 1 or 2 */
     enum pack_sub sub;
     enum pack_sup sup;
-    int bias;            /* L(c) = c - bias if table is NULL */
-    const int8_t *table; /* [16], L(c); or NULL */
+    int bias;            /* if `table` is NULL, L(c) = c - bias */
+    const int8_t *table; /* [16] L(c) of each code c; or NULL */
     int tile_bytes, sup_bytes;
     /* Sizes in bytes of a tile's sub scales and low plane. So the low plane is
      * at offset sub_bytes of a tile, the high plane at sub_bytes +
@@ -121,8 +124,8 @@ struct pack_chunk {
 struct pack {
     pl_format format;
     const struct pack_rule *rule;
-    int64_t n_row;  /* rows that this device has */
-    int64_t k;      /* values per row that this device has */
+    int64_t n_row;  /* number of rows that this device has */
+    int64_t k;      /* number of values per row that this device has */
     int64_t n_full; /* length of a whole row, in values */
     int n_chunk;
     const struct pack_chunk *chunk; /* [n_chunk], k_loc ascending */
@@ -175,7 +178,8 @@ void unpack_row(const struct pack *p, const void *panel, int lane, void *row);
  * `tile` of the chunk that begins at `sup`. */
 struct pack_scales {
     float d[2], dmin;
-    int s[2], m[2]; /* m: 0 if the format has no minima */
+    /* S and M of each half; M is 0 if the format has no minima */
+    int s[2], m[2];
 };
 void pack_scales(const struct pack_rule *rule, const void *sup,
                  const void *tile, int lane, struct pack_scales *out);

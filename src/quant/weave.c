@@ -15,7 +15,7 @@
 
 #define INLINE static inline __attribute__((always_inline))
 
-enum { ROWS = 16, PLANE = 4 * ROWS /* size of a dword of all rows */ };
+enum { ROWS = 16, PLANE = 4 * ROWS /* bytes of one dword of each row */ };
 
 typedef uint32_t dwords __attribute__((vector_size(16)));
 typedef uint16_t halves __attribute__((vector_size(16)));

@@ -168,7 +168,8 @@ static bool always(void)
 }
 
 /* Instructions by preference; the first that the processor has is measured.
- * `ops` counts the operations of one step of TWELVE. */
+ * `ops` counts the operations of one of the twelve steps of a loop, which may
+ * be several instructions. */
 static const struct unit int8_units[] = {
     {"vpdpbusd zmm", has_vnni, dot_zmm, 128},
     {"vpdpbusd ymm", has_avx_vnni, dot_ymm, 64},
@@ -265,8 +266,10 @@ static const size_t part_bytes = (size_t)64 << 20,
 
 struct part {
     _Alignas(64) char *p; /* owned, [bytes] memory that the thread reads */
-    double rate;          /* operations per second in this round */
-    uint64_t sum;         /* keeps reads from being optimized away */
+    /* multiplication rate of the thread in this round, in operations per
+     * second */
+    double rate;
+    uint64_t sum; /* keeps reads from being optimized away */
 };
 
 struct pl_meter {

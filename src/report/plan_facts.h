@@ -14,8 +14,8 @@ struct plan_tensor {
                                joined by " and " */
     const pl_layout *first; /* layout of the first version */
     int group;              /* home group */
-    uint64_t *bytes;        /* [n_dev] bytes allocated on each device, all
-                               versions */
+    /* [n_dev] bytes allocated on each device, for all versions */
+    uint64_t *bytes;
 };
 
 struct plan_device {
@@ -31,8 +31,8 @@ enum plan_basis {
 
 struct plan_estimate {
     enum plan_basis basis;
-    unsigned guessed; /* COST_GUESSED_ bits, for figures that a description
-                         lacks */
+    /* COST_GUESSED_ bits of the figures that a description lacks */
+    unsigned guessed;
     int64_t n_prompt; /* number of prompt tokens for prefill_tps */
     int64_t n_past;   /* number of tokens in the cache for decode_tps */
     double prefill_tps, decode_tps;
@@ -50,8 +50,8 @@ struct plan_pipeline {
     int n;
     int64_t n_tok; /* tokens per micro-batch */
     double seconds;
-    double one_by_one_s; /* duration of the same micro-batches one after
-                            another */
+    /* duration of the same micro-batches without overlap */
+    double one_by_one_s;
 };
 
 struct plan_facts {
@@ -70,8 +70,9 @@ struct plan_facts {
     const struct cost_rates *rates; /* [n_dev + 1] rates of the devices, then of
                                        io */
     struct plan_estimate estimate;
-    struct plan_time prefill, decode; /* for the numbers of tokens in
-                                         `estimate` */
+    /* predictions for n_prompt tokens, and for one token after n_past tokens
+     * (see `estimate`) */
+    struct plan_time prefill, decode;
     struct plan_pipeline pipeline;
 };
 

@@ -39,7 +39,8 @@ static void say_run(const pl_plan *p, const struct plan_facts *f, int d,
 {
     const struct device_desc *dev = p->compiled->list.dev;
     const struct cost_rates *r = &f->rates[d];
-    struct cost_rates other = *r; /* a device of another domain */
+    /* rates of a device like d in another link domain */
+    struct cost_rates other = *r;
 
     other.link_domain = 0;
     writer_printf(to, "%s", dev[d].name);

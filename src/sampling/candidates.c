@@ -309,8 +309,8 @@ int32_t candidates_draw(struct candidates *a, double u, double *p)
     for (int32_t i = 0; i < a->n; i++) {
         if (a->c[i].p == 0)
             continue;
-        c = &a->c[i]; /* also the result if the loop ends because of rounding
-                         errors */
+        /* also the result if rounding errors end the loop without a break */
+        c = &a->c[i];
         if (at < c->p)
             break;
         at -= c->p;

@@ -41,8 +41,8 @@ void candidates_settle(struct candidates *a);
 double candidates_weigh(struct candidates *a);
 
 void candidates_top_k(struct candidates *a, int32_t k);
-/* Keeps the likeliest candidates whose probabilities add up to at least
- * `mass`. */
+/* Keeps the fewest of the likeliest candidates whose probabilities add up to at
+ * least `mass`. */
 void candidates_top_p(struct candidates *a, double mass);
 /* Keeps the candidates with at least `share` times the probability of the best
  * one. */

@@ -25,7 +25,8 @@ struct dry {
     int32_t n_vocab, allowed;
     sampling_spell_fn *spell;
     const void *spell_user;
-    struct breaker *breaker; /* owned, [n_breaker] */
+    /* owned, [n_breaker] the strings across which no match extends */
+    struct breaker *breaker;
     int32_t n_breaker;
 
     /* The last tokens, in a ring buffer: token i is at i % cap. */
@@ -35,7 +36,9 @@ struct dry {
     int64_t n_seen; /* number of tokens accepted so far */
     /* The last bytes of the text so far, in which a breaker may begin. */
     char text[MOST_BREAKER_BYTES + MOST_PIECE];
-    size_t n_text; /* less than MOST_BREAKER_BYTES between two tokens */
+    /* number of bytes in `text`; less than MOST_BREAKER_BYTES between two
+     * tokens */
+    size_t n_text;
 
     int32_t *back;  /* owned, [cap]: the ring's tokens, newest first */
     int32_t *match; /* owned, [cap]: length of the match of back[i ..] with

@@ -25,24 +25,29 @@ struct sampler {
     uint8_t
         step[PL_N_STEP]; /* enum pl_sampling_step, only those with an effect */
     int32_t n_step;
-    int32_t n_lead; /* the first n_lead are applied while logits are read */
+    /* number of leading samplers that are applied while logits are read */
+    int32_t n_lead;
     bool leads[PL_N_STEP];
 
     struct candidates left; /* left.c: owned, [cap] */
-    int32_t cap; /* top_k if top-k is one of the first n_lead samplers, else
-                    n_vocab */
+    /* capacity of `left`: top_k if top-k is one of the leading samplers, else
+     * n_vocab */
+    int32_t cap;
 
-    float *bias; /* owned, [n_vocab], or NULL */
-    /* Owned, [n_vocab]: occurrences of each token in the last penalty_last_n,
-     * or NULL. */
+    /* owned, [n_vocab] added to logits; NULL if there are no biases */
+    float *bias;
+    /* Owned, [n_vocab]: number of occurrences of each token among the last
+     * penalty_last_n tokens; NULL if penalties are off. */
     int32_t *count;
     int32_t *ring;  /* owned, [penalty_last_n]: the last tokens, or NULL */
     int64_t n_seen; /* number of tokens accepted */
 
-    struct dry *dry;    /* owned, or NULL */
-    const float *minus; /* during a pick: the penalties of DRY, or NULL */
+    struct dry *dry; /* owned, or NULL */
+    /* penalties of DRY, valid during a pick; NULL if DRY is off */
+    const float *minus;
 
-    /* Borrowed during a pick: one bit per token. NULL if all are allowed. */
+    /* Borrowed during a pick: one bit per token, set if the token is allowed.
+     * NULL if all tokens are allowed. */
     const uint32_t *allowed;
 };
 
@@ -574,11 +579,25 @@ static bool is_greedy(const struct sampler *s)
     return true;
 }
 
+/* Draws the random numbers for a token: *u for the draw, *xtc for XTC. */
+static void draw_numbers(struct sampler *s, double *u, double *xtc)
+{
+    *u = exact_uniform(&s->state);
+    *xtc = has_step(s, PL_STEP_XTC) ? exact_uniform(&s->state) : 1;
+}
+
+void sampling_skip(struct sampler *s)
+{
+    double u, xtc;
+
+    draw_numbers(s, &u, &xtc);
+}
+
 static int32_t pick(struct sampler *s, const float *logits)
 {
-    double u = exact_uniform(&s->state);
-    double xtc = has_step(s, PL_STEP_XTC) ? exact_uniform(&s->state) : 1;
+    double u, xtc;
 
+    draw_numbers(s, &u, &xtc);
     s->minus = s->dry ? dry_penalties(s->dry) : NULL;
     if (is_greedy(s))
         return most_likely(s, logits);

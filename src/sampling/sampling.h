@@ -46,13 +46,14 @@ struct sampling_options {
     /* [n_dry_breaker], borrowed during create */
     const char *const *dry_breaker;
     int32_t n_dry_breaker;
-    sampling_spell_fn *spell; /* finds breakers; NULL if none */
-    const void *spell_user;   /* borrowed */
+    /* spells tokens to find breakers; NULL if there are no breakers */
+    sampling_spell_fn *spell;
+    const void *spell_user; /* borrowed until the sampler is freed */
 
     int32_t mirostat;
     float mirostat_tau, mirostat_eta;
 
-    uint8_t step[PL_N_STEP]; /* enum pl_sampling_step, the order of samplers */
+    uint8_t step[PL_N_STEP]; /* the samplers in order (enum pl_sampling_step) */
     int32_t n_step;          /* length of step[]; 0 for all, in the order of the
                                 enum */
 
@@ -89,5 +90,8 @@ void sampling_accept(struct sampler *s, int32_t id);
  * number, even if it is greedy or returns -1, and another one for XTC. */
 int32_t sampling_pick(struct sampler *s, const float *logits,
                       const uint32_t *allowed);
+/* Uses the random numbers of a call of sampling_pick without choosing a token.
+ * Not for Mirostat, whose state depends on the logits. */
+void sampling_skip(struct sampler *s);
 
 #endif

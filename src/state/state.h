@@ -75,7 +75,8 @@ enum {
 
 struct state_cache {
     int layer;
-    bool values, state; /* what the cache holds; keys if neither is set */
+    /* the cache holds values, or a recurrent state; keys if neither is set */
+    bool values, state;
     pl_format format;
     int64_t n_head, d_head, window;
 };
@@ -89,8 +90,9 @@ struct state_head {
     uint64_t model, numeric;
     int64_t n_vocab;
     int n_rank;
-    bool whole, aside;     /* the flags; aside: `model` is the id of one engine
-                              (engine.mark) */
+    /* the flags of the head; if `aside`, `model` is the id of one engine
+     * (engine.mark) */
+    bool whole, aside;
     char name[STATE_NAME]; /* NUL-terminated */
     int n_cache, n_seq;
     struct state_cache *cache;

@@ -371,7 +371,7 @@ static pl_status check_pages(const struct trip *t, int seq, bool twice,
                              bool *in_place, pl_err *err)
 {
     *in_place = false;
-    /* there are always enough state slots */
+    /* state slots are left out, because each sequence has slots of its own */
     for (int k = 0; k < t->e->kv.n_pool; k++)
         if (k != t->e->kv.states)
             PL_TRY(check_pool(t, seq, twice, k, in_place, err));
@@ -495,7 +495,8 @@ static void empty(const struct trip *t, int seq, bool replaced)
 static pl_status look_first(struct trip *t, int seq, struct state_reader *r,
                             const struct state_source *from, pl_err *err)
 {
-    const struct hash64 sum = r->sum; /* checksum of the head */
+    /* state of the hash after the head, to compare both readings */
+    const struct hash64 sum = r->sum;
     struct state_head again;
 
     for (int i = 0; i < t->theirs.n_seq; i++)
@@ -553,6 +554,8 @@ static pl_status restore(struct trip *t, int seq,
         *from->note_bytes = t->theirs.note_bytes;
     }
     empty(t, seq, false);
+    t->e->has_foreign |= !t->theirs.aside &&
+                         (t->convert || t->theirs.numeric != t->ours.numeric);
     state_note(t->e, &t->theirs, &t->ours, t->convert);
     return PL_OK;
 }

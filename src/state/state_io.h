@@ -14,6 +14,10 @@ pl_status state_describe(struct state_head *h, struct arena *a, pl_engine *e,
  * engines with the same model can restore. Reads all weights once to identify
  * the model (engine_sum). */
 pl_status state_lasts(struct state_head *h, pl_engine *e, pl_err *err);
+/* Sets *out to the hash by which states and receipts identify a model: of its
+ * hyper-parameters and all bytes of its weights. Reads all weights once
+ * (engine_sum). */
+pl_status state_model_hash(uint64_t *out, pl_engine *e, pl_err *err);
 /* Checks that an engine with head `ours` can restore a state with head
  * `theirs`. Sets *convert to true if cache formats differ, so that rows must be
  * converted. That is an error unless `allowed`. */

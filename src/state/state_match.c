@@ -54,7 +54,7 @@ static uint64_t hash_keys(const pl_model *m)
     return sum;
 }
 
-static pl_status fingerprint(uint64_t *out, pl_engine *e, pl_err *err)
+pl_status state_model_hash(uint64_t *out, pl_engine *e, pl_err *err)
 {
     const pl_model *m = e->plan->model;
     const char *arch = m->model->family->arch;
@@ -70,7 +70,7 @@ static pl_status fingerprint(uint64_t *out, pl_engine *e, pl_err *err)
 pl_status state_lasts(struct state_head *h, pl_engine *e, pl_err *err)
 {
     h->aside = false;
-    return fingerprint(&h->model, e, err);
+    return state_model_hash(&h->model, e, err);
 }
 
 pl_status state_describe(struct state_head *h, struct arena *a, pl_engine *e,

@@ -156,7 +156,7 @@ static void tensor(struct writer *w, const char *name, pl_format f, int n_dim,
         synth_fill_decay(&x->fill, (uint64_t)w->n);
     else if (n_dim == 1)
         synth_fill_norm(&x->fill, (uint64_t)w->n);
-    else /* results of a product are then as large as its inputs */
+    else /* this size makes the results of a product as large as its inputs */
         synth_fill_init(&x->fill, f, 1 / sqrt((double)width), (uint64_t)w->n);
     gguf_put_tensor_fill(w->w, name, f, n_dim, dim, fill, x);
 }

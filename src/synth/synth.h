@@ -9,10 +9,10 @@
 /* A model shape of the families llama, qwen3, qwen3moe, qwen35 or qwen35moe. */
 struct synth_shape {
     const char *name; /* "qwen3-8b" */
-    const char *arch; /* general.architecture */
+    const char *arch; /* value of the key general.architecture */
     int64_t n_layer, d_model, n_head, n_head_kv, d_head;
     int64_t d_ff; /* width of the feed-forward part, or of an expert */
-    int64_t n_expert, n_used; /* 0 without experts */
+    int64_t n_expert, n_used; /* 0 for shapes without experts */
     int64_t n_vocab;
     bool tied; /* the embedding is also the output matrix */
     /* qwen35 only, else 0: the key heads and value heads of the delta nets,
@@ -24,9 +24,9 @@ struct synth_shape {
 /* The format of each matrix. Vectors and routers are F32. */
 struct synth_type {
     const char *name; /* "q4_k_m" */
-    pl_format most;   /* of most matrices */
-    pl_format some;   /* of attn_v and ffn_down in half of the layers */
-    pl_format output; /* of the output matrix */
+    pl_format most;   /* format of most matrices */
+    pl_format some;   /* format of attn_v and ffn_down in half of the layers */
+    pl_format output; /* format of the output matrix */
 };
 
 /* Returns the shape with this name. If there is none, returns NULL and sets an
@@ -74,7 +74,8 @@ struct synth_fill {
         unsigned char dmin[2]; /* the bytes to write at `min_at` */
         int bytes;             /* number of bytes in d */
     } scale;
-    uint32_t sign_and_mantissa, exponent; /* floats: bits drawn, bits set */
+    /* floats: mask of the bits that are drawn, and the bits that are set */
+    uint32_t sign_and_mantissa, exponent;
 };
 
 /* Starts a generator of values whose root mean square is about `size`. Each

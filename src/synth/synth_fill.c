@@ -172,7 +172,7 @@ void synth_fill_row(struct synth_fill *f, void *dst, size_t bytes)
     for (size_t i = 0; i < bytes; i += 8) {
         uint64_t v = (draw(&f->random) & mask) | set;
 
-        if (f->format == PL_TQ2_0) /* has no code 3 */
+        if (f->format == PL_TQ2_0) /* TQ2_0 has no code 3 */
             v &= ~((v & 0x5555555555555555) << 1);
         memcpy(b + i, &v, bytes - i < 8 ? bytes - i : 8);
     }

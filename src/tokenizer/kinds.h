@@ -17,7 +17,7 @@ enum tokenizer_kind {
 /* Special tokens, which are searched for before the text is split. Has their
  * lengths, longest first, and the bytes that they begin and end with. */
 struct special_set {
-    uint32_t *len; /* owned, [n_len] */
+    uint32_t *len; /* owned, [n_len] lengths that occur, longest first */
     uint32_t n_len;
     bool first[256], last[256];
 };
@@ -25,9 +25,11 @@ struct special_set {
 /* The map of characters of KIND_UNIGRAM: replaces byte sequences of a text when
  * it is normalised; see unigram.c. */
 struct char_map {
-    /* [n_unit], 4 bytes each, in the vocabulary's arena. */
+    /* [n_unit] the trie of unigram.c, in units of 4 bytes, in the vocabulary's
+     * arena. */
     const unsigned char *unit;
-    const char *text; /* [n_text], in the same arena; ends with a NUL */
+    /* [n_text] replacement texts, NUL-terminated, in the same arena */
+    const char *text;
     size_t n_unit, n_text;
 };
 
@@ -39,18 +41,22 @@ struct tokenizer {
     /* KIND_SPM and KIND_GEMMA: no symbol contains a blank after a word, so
      * words are merged one by one. */
     bool cuts_words;
-    /* KIND_WORDPIECE: removes marks, makes lower case. */
+    /* KIND_WORDPIECE: removes marks (accents); converts to lower case. */
     bool strips_marks, lowers;
-    struct char_map map;  /* KIND_UNIGRAM: see char_map */
-    double unknown_score; /* KIND_UNIGRAM: of a character without a token */
+    struct char_map map; /* KIND_UNIGRAM: see char_map */
+    /* KIND_UNIGRAM: score of a character that has no token */
+    double unknown_score;
     /* KIND_UNIGRAM: replaces white space before a word by one blank. */
     bool joins_blanks;
     /* KIND_BPE: the symbol of the character that represents the byte. Other
      * kinds: the token "<0xXX>", or the byte itself as a token. -1 if none. */
     int32_t byte_id[256];
-    int32_t bos, eos, unknown;    /* -1 if none */
-    int32_t fim[TOKENIZER_N_FIM]; /* -1 if none */
-    int32_t *suppressed;          /* owned, [n_suppressed] */
+    int32_t bos, eos, unknown; /* ids of tokens; -1 if there is none */
+    /* fill-in-the-middle tokens in the order of tokenizer_fim; -1 if there is
+     * none */
+    int32_t fim[TOKENIZER_N_FIM];
+    /* owned, [n_suppressed] tokens that must never be generated */
+    int32_t *suppressed;
     int64_t n_suppressed;
     bool adds_bos, adds_eos;
     bool adds_blank;  /* puts a blank before a text and after special tokens */

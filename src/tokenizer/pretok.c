@@ -49,7 +49,8 @@ struct rule {
     "\\p{L}\\p{N}]+" more SPACES
 #define GPT4O(number)                                                          \
     CASES(UPPER, LOWER, "(?i:" SHORT ")?", number, "[\\r\\n/]*")
-/* UPPER and LOWER without Han characters, written as complements. */
+/* UPPER and LOWER without Han characters, written as complements of the other
+ * categories. */
 #define UPPER_NO_HAN "[^\\p{Ll}\\p{N}\\p{P}\\p{S}\\p{Z}\\p{C}\\p{Han}]"
 #define LOWER_NO_HAN "[^\\p{Lu}\\p{Lt}\\p{N}\\p{P}\\p{S}\\p{Z}\\p{C}\\p{Han}]"
 #define DEEPSEEK_V3                                                            \

@@ -31,9 +31,10 @@ void pretok_free(struct pretok *p);
 /* Returns true if a piece that is a token becomes this token without
  * merging. */
 bool pretok_takes_whole(const struct pretok *p);
-/* Returns the value of tokenizer.ggml.add_bos_token for files without it. */
+/* Returns the value that tokenizer.ggml.add_bos_token has by default, in files
+ * that lack the key. */
 bool pretok_adds_bos(const struct pretok *p);
-/* Returns true if there is a BOS token only if the file names one. */
+/* Returns true if the tokenizer has a BOS token only if the file names one. */
 bool pretok_lacks_bos(const struct pretok *p);
 
 /* Called for each piece in order; the pieces concatenated are the text. `by` is

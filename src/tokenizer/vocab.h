@@ -47,10 +47,10 @@ struct vocab {
     int32_t n_token, n_symbol, cap;
     bool has_same;             /* some tokens have the same text */
     struct vocab_slot *slot;   /* hash table of texts */
-    uint32_t n_slot;           /* a power of two */
+    uint32_t n_slot;           /* number of entries, a power of two */
     struct vocab_merge *merge; /* hash table of merges */
-    uint32_t n_merge_slot;     /* a power of two, or 0 */
-    uint32_t max_len;          /* length of the longest text */
+    uint32_t n_merge_slot;     /* number of entries, a power of two, or 0 */
+    uint32_t max_len;          /* bytes of the longest symbol's text */
 };
 
 /* Reads the file's tokens, scores and types. Whether it succeeds or fails, the

@@ -1205,6 +1205,24 @@ static void sampler_accept(struct walk *w)
     pl_sampler_prepare(s);
 }
 
+static void sampler_force(struct walk *w)
+{
+    pl_sampler *s = a_sampler(w);
+    int32_t id = walk_i(w, 3);
+    pl_status got = pl_sampler_force(s, id, walk_err(w));
+
+    if (got != PL_NOT_FOUND) /* the grammar may not allow it */
+        walk_ended(w, got, !s || id < 0 || id >= of(w)->r.n_vocab);
+}
+
+static void exclude_eog(struct walk *w)
+{
+    pl_sampler *s = a_sampler(w);
+    const pl_tokenizer *t = walk_may(w, (void *)of(w)->words);
+
+    walk_ended(w, pl_sampler_exclude_eog(s, t, walk_err(w)), true);
+}
+
 static void grammar_create(struct walk *w)
 {
     struct world *a = of(w);
@@ -1428,6 +1446,8 @@ static const struct walk_row rows[] = {
     {"pl_grammar_notes", grammar_notes},
     {"pl_sampler_set_grammar", set_grammar},
     {"pl_sampler_prepare", sampler_accept},
+    {"pl_sampler_force", sampler_force},
+    {"pl_sampler_exclude_eog", exclude_eog},
     {"pl_devices_print", devices_print},
     {"pl_devices_measure", devices_measure},
     {"pl_synth_save", synth_save},

@@ -741,8 +741,8 @@ TEST(fit_remedies_are_true)
 static double bytes_after(const pl_err *err, const char *before)
 {
     const char *at = strstr(err->message, before);
-    char unit[4];
-    double n;
+    char unit[4] = "";
+    double n = 0;
 
     if (!at || sscanf(at + strlen(before), "%lf %3s", &n, unit) != 2)
         fail_msg("no \"%s\": %s", before, err->message);

@@ -12,10 +12,7 @@
 #include <string.h>
 
 static const struct request_rules rules = {
-    .n_vocab = 1000,
-    .max_tokens = 77,
-    .seed = 5,
-    .can = REQUEST_GRAMMAR | REQUEST_SCHEMA | REQUEST_CALL};
+    .n_vocab = 1000, .max_tokens = 77, .seed = 5, .can = REQUEST_ALL};
 
 /* Returns the text with " for each '. */
 static char *quoted(const char *text)
@@ -738,6 +735,52 @@ TEST(ollama_models_are_described_and_changes_refused)
     check_lists(&s);
     check_refusals(&s);
     check_probes(&s);
+    serve_try_stop(&s);
+}
+
+/* A model has the capabilities that its template knows, which may be that of
+ * --chat-template. */
+TEST(ollama_rejects_what_the_template_does_not_know)
+{
+    static const char call[] = "\"tools\":[{\"type\":\"function\","
+                               "\"function\":{\"name\":\"f\"}}]";
+    char request[400];
+    struct serve_try s;
+    json_t *tags, *show, *j;
+
+    serve_try_start(&s, "",
+                    "-a tale,story:1 --chat-template "
+                    "'{{ messages[0].content }}'");
+    tags = get_json(&s, "/api/tags");
+    assert_int_equal(json_array_size(json_object_get(tags, "models")), 2);
+    assert_string_equal(
+        text_at(json_array_get(json_object_get(tags, "models"), 1), "name",
+                NULL),
+        "story:1");
+    show = post(&s, "/api/show", "{\"model\":\"story:1\"}", 200);
+    assert_string_equal(text_at(show, "template", NULL),
+                        "{{ messages[0].content }}");
+    assert_int_equal(json_array_size(json_object_get(show, "capabilities")), 1);
+    snprintf(request, sizeof request, "{" NAME TALK ",%s}", call);
+    j = post(&s, "/api/chat", request, 400);
+    assert_string_equal(text_at(j, "error", NULL),
+                        "tale does not support tools");
+    json_decref(j);
+    j = post(&s, "/api/chat", "{" NAME TALK ",\"think\":\"low\"}", 400);
+    assert_string_equal(text_at(j, "error", NULL),
+                        "\"tale\" does not support thinking");
+    json_decref(j);
+    j = post(&s, "/api/generate", "{" NAME "\"prompt\":\"x\",\"think\":true}",
+             400);
+    assert_non_null(strstr(text_at(j, "error", NULL), "thinking"));
+    json_decref(j);
+    j = post(&s, "/api/chat",
+             "{" NAME TALK ",\"think\":false,\"tools\":[],\"stream\":false,"
+             "\"options\":{\"num_predict\":1}}",
+             200);
+    json_decref(j);
+    json_decref(show);
+    json_decref(tags);
     serve_try_stop(&s);
 }
 

@@ -107,10 +107,11 @@ static char *long_text(const char *before, int n, const char *after)
     return t.s;
 }
 
+static const char hi[] = "\"messages\":[{\"role\":\"user\",\"content\":"
+                         "\"Hi\"}]";
+
 TEST(serve_answers_have_what_clients_read)
 {
-    static const char hi[] = "\"messages\":[{\"role\":\"user\",\"content\":"
-                             "\"Hi\"}]";
     static const struct {
         const char *path, *body; /* NULL: GET */
         int status;
@@ -203,6 +204,49 @@ TEST(serve_answers_have_what_clients_read)
 }
 
 /* In the words and fields of each protocol, streamed or not. */
+/* "functions" and "function_call" are the older form of tools. */
+TEST(serve_answers_functions_as_they_were_asked)
+{
+    static const char form[] =
+        "{% for m in messages %}<{{ m.role }}>{{ m.content }}"
+        "{% for c in m.tool_calls or [] %}<tool_call>{\"name\": \"{{ "
+        "c.function.name }}\", \"arguments\": {{ c.function.arguments|tojson "
+        "}}}"
+        "</tool_call>{% endfor %}<end>{% endfor %}";
+    static const char request[] =
+        "{%s,\"max_tokens\":200,\"functions\":[{\"name\":\"now\","
+        "\"parameters\":{\"type\":\"object\",\"properties\":{},"
+        "\"additionalProperties\":false}}],\"function_call\":{\"name\":"
+        "\"now\"}%s}";
+    const char *path = test_temp("calls.jinja");
+    FILE *f = fopen(path, "w");
+    struct serve_try s;
+    char words[300], *body;
+    json_t *j;
+
+    assert_non_null(f);
+    fputs(form, f);
+    fclose(f);
+    snprintf(words, sizeof words, "--chat-template-file '%s'", path);
+    serve_try_start(&s, "", words);
+    assert_true(asprintf(&body, request, hi, "") > 0);
+    j = serve_try_json(serve_try_post(&s, "/v1/chat/completions", body, 200));
+    check("functions", j, "choices.0.finish_reason=\"function_call\"");
+    check("functions", j, "choices.0.message.function_call.name=\"now\"");
+    check("functions", j, "choices.0.message.function_call.arguments~{");
+    assert_null(at(j, "choices.0.message.tool_calls"));
+    json_decref(j);
+    free(body);
+    assert_true(asprintf(&body, request, hi, ",\"stream\":true") > 0);
+    path = serve_try_post(&s, "/v1/chat/completions", body, 200);
+    assert_non_null(strstr(path, "{\"function_call\":{\"name\":\"now\","));
+    assert_non_null(strstr(path, "{\"function_call\":{\"arguments\":\""));
+    assert_non_null(strstr(path, "\"finish_reason\":\"function_call\""));
+    free((char *)path);
+    free(body);
+    serve_try_stop(&s);
+}
+
 TEST(serve_tells_agents_that_a_prompt_is_too_long)
 {
     static const char message[] = "{\"max_tokens\":1,\"messages\":[{\"role\":"
@@ -271,7 +315,7 @@ static json_t *logprobs_of(struct serve_try *s, const char *request, json_t **j)
 TEST(serve_echo_has_the_probabilities_of_generation)
 {
     static const char made[] =
-        "{\"prompt\":\"Once upon a time\",\"max_tokens\":80,\"temperature\":0,"
+        "{\"prompt\":\"Once upon a time\",\"max_tokens\":70,\"temperature\":0,"
         "\"logprobs\":2,\"ignore_eos\":true,\"return_tokens\":true}";
     struct serve_try s;
     json_t *j, *again, *p, *q, *ids = json_array(), *v;

@@ -7,21 +7,25 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Writes a template whose prompts open reasoning. */
-static const char *write_template(void)
+static const char *write_form(const char *form)
 {
-    static const char form[] =
-        "{% for m in messages %}<|{{ m.role }}|>{% if m.reasoning_content %}"
-        "<think>\n{{ m.reasoning_content }}\n</think>\n\n{% endif %}"
-        "{{ m.content }}<|end|>\n{% endfor %}"
-        "{% if add_generation_prompt %}<|assistant|><think>\n{% endif %}";
     const char *path = test_temp("thinks.jinja");
     FILE *f = fopen(path, "w");
 
     assert_non_null(f);
-    assert_int_equal(fwrite(form, 1, sizeof form - 1, f), sizeof form - 1);
+    assert_int_equal(fwrite(form, 1, strlen(form), f), strlen(form));
     fclose(f);
     return path;
+}
+
+/* Writes a template whose prompts open reasoning. */
+static const char *write_template(void)
+{
+    return write_form(
+        "{% for m in messages %}<|{{ m.role }}|>{% if m.reasoning_content %}"
+        "<think>\n{{ m.reasoning_content }}\n</think>\n\n{% endif %}"
+        "{{ m.content }}<|end|>\n{% endfor %}"
+        "{% if add_generation_prompt %}<|assistant|><think>\n{% endif %}");
 }
 
 enum { CHAT, MESSAGES, RESPONSES };
@@ -117,6 +121,50 @@ TEST(serve_ends_reasoning_after_as_many_tokens_as_are_allowed)
             json_decref(got);
         }
     }
+    serve_try_stop(&s);
+}
+
+/* A grammar of calls covers the reasoning of gpt-oss, too. */
+TEST(serve_ends_reasoning_before_a_forced_call)
+{
+    static const char form[] =
+        "{% for m in messages %}<|start|>{{ m.role }}{% if m.role == "
+        "'assistant' %}{% if m.thinking %}<|channel|>analysis<|message|>"
+        "{{ m.thinking }}<|end|><|start|>assistant{% endif %}<|channel|>final"
+        "{% endif %}<|message|>{{ m.content }}<|end|>{% endfor %}"
+        "{% if add_generation_prompt %}<|start|>assistant{% endif %}";
+    struct serve_try s;
+    char more[700], *body;
+    int n_thought = 0;
+
+    snprintf(more, sizeof more, "--chat-template-file '%s'", write_form(form));
+    serve_try_start(&s, "", more);
+    for (int seed = 0; seed < 4; seed++) {
+        json_t *j;
+        const json_t *m;
+
+        snprintf(
+            more, sizeof more,
+            "{\"messages\":[{\"role\":\"user\",\"content\":\"Hello?\"}],"
+            "\"seed\":%d,\"max_tokens\":200,\"tool_choice\":\"required\","
+            "\"tools\":[{\"type\":\"function\",\"function\":{\"name\":"
+            "\"now\",\"parameters\":{\"type\":\"object\",\"properties\":{},"
+            "\"additionalProperties\":false}}}],"
+            "\"logit_bias\":[[\" \",-50],[\" t\",-50],[\" to\",-50],"
+            "[\"c\",-50],[\"co\",-50],[\"com\",-50]],"
+            "\"thinking_budget_tokens\":3}",
+            seed);
+        body = serve_try_post(&s, paths[CHAT], more, 200);
+        j = serve_try_json(body);
+        m = json_object_get(json_array_get(json_object_get(j, "choices"), 0),
+                            "message");
+        assert_int_equal(json_array_size(json_object_get(m, "tool_calls")), 1);
+        n_thought += strlen(text_at(m, "reasoning_content")) > 0;
+        assert_true(strlen(text_at(m, "reasoning_content")) < 60);
+        json_decref(j);
+        free(body);
+    }
+    assert_true(n_thought > 0);
     serve_try_stop(&s);
 }
 

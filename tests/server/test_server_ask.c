@@ -17,9 +17,7 @@
 static const struct request_rules rules = {
     .n_vocab = 1000, .max_tokens = 77, .seed = 5, .max_texts = 16};
 static const struct request_rules can_all = {
-    .n_vocab = 1000,
-    .max_tokens = -1,
-    .can = REQUEST_GRAMMAR | REQUEST_SCHEMA | REQUEST_CALL};
+    .n_vocab = 1000, .max_tokens = -1, .can = REQUEST_ALL};
 
 /* Returns the text with " for each '. */
 static char *quoted(const char *text)
@@ -287,7 +285,9 @@ TEST(ask_refuses_wrong_values_by_field_value_and_range)
         {"'mirostat': 3", "mirostat", "2"},
         {"'dry_sequence_breakers': ['']", "dry_sequence_breakers", "64 bytes"},
         {"'audio': {'voice': 'x'}", "audio", "not supported; leave it out"},
-        {"'functions': [{}]", "functions", "use \"tools\""},
+        {"'functions': [{}]", "functions[0].name", "missing"},
+        {"'functions': [{'name': 'f'}], 'function_call': {'name': 'g'}",
+         "function_call", "is not in functions"},
         {"'grammar': 'root ::= x'", "grammar", "not supported; leave it out"},
         {"'json_schema': {'type': 'array'}", "json_schema",
          "not supported; leave it out"},

@@ -145,9 +145,7 @@ static int respond(int p, const char *body, size_t n, struct test_text *out,
                    const char **type)
 {
     static const struct request_rules rules = {
-        .n_vocab = 1000,
-        .max_tokens = -1,
-        .can = REQUEST_GRAMMAR | REQUEST_SCHEMA | REQUEST_CALL};
+        .n_vocab = 1000, .max_tokens = -1, .can = REQUEST_ALL};
     struct api_error why = {0};
     struct request a;
     char *text;

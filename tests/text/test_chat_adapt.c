@@ -144,6 +144,12 @@ static const char parts[] =
 static const char needs_user[] =
     "{% if not messages|selectattr('role', 'equalto', 'user')|list %}"
     "{{ raise_exception('no user') }}{% endif %}" EACH SHOW;
+static const char deep_tools[] = /* Hermes 3 never ends with "null" */
+    "{%- macro of(type) -%}{%- if type == 'integer' -%}int{%- else -%}"
+    "{%- for t in type -%}{{- of(t) -}}{%- endfor -%}{%- endif -%}"
+    "{%- endmacro -%}{%- for t in tools -%}"
+    "{%- for k, p in t.function.parameters.properties.items() -%}"
+    "{{- of(p.type) -}}{%- endfor -%}{%- endfor -%}";
 static const char whole_tools[] =
     "{% for t in tools %}{{ '<' + t.function.name + ': ' + "
     "t.function.description + ' ' }}"
@@ -342,6 +348,16 @@ TEST(adapt_tools_become_what_templates_take)
          "{'type': 'object', 'properties': {'x': {'enum': ['y']}, "
          "'z': true}}}}]",
          NULL, "<f:  x:string z:string >"},
+        {whole_tools,
+         "[{'type': 'function', 'function': {'name': 'f', 'parameters': "
+         "{'type': 'object', 'properties': {'x': {'type': ['null', "
+         "'integer']}}}}}]",
+         NULL, "<f:  x:integer >"},
+        {deep_tools,
+         "[{'type': 'function', 'function': {'name': 'f', 'parameters': "
+         "{'type': 'object', 'properties': {'x': {'type': ['integer', "
+         "'null']}}}}}]",
+         NULL, "int"},
         {none_tools, NULL, NULL, "ok"},
         {"{% for t in tools %}{{ t }}{% endfor %}ok", NULL, NULL, "ok"},
     };
@@ -366,6 +382,30 @@ TEST(adapt_sets_the_variables_that_templates_expect)
     becomes(form, "[]", "[]",
             "{'enable_thinking': false, 'date_string': 'x', 'bos_token': 'y'}",
             "yFalse x Mar 09 2025 TrueFalse False");
+}
+
+/* A template that knows enable_thinking only as an effort. */
+TEST(adapt_switches_reasoning_by_effort)
+{
+    static const char form[] = EACH SHOW
+        "{% if reasoning_effort|default('no_think') not in ['no_think', 'low', "
+        "'high'] %}{{ raise_exception('no such effort') }}{% endif %}"
+        "{{ '<think>' if reasoning_effort|default('no_think') != 'no_think' }}"
+        "{{ reasoning_effort }}";
+    static const char other[] = "{{ reasoning_effort }}{{ enable_thinking }}";
+    static const char *const row[][2] = {
+        {NULL, "[user a]"},
+        {"{'enable_thinking': true}", "[user a]<think>high"},
+        {"{'enable_thinking': false}", "[user a]no_think"},
+        {"{'reasoning_effort': 'low'}", "[user a]<think>low"},
+        {"{'reasoning_effort': 'minimal'}", "[user a]<think>low"},
+        {"{'reasoning_effort': 'medium', 'enable_thinking': true}",
+         "[user a]<think>high"},
+    };
+
+    for (size_t i = 0; i < sizeof row / sizeof row[0]; i++)
+        becomes(form, "[" U("a") "]", NULL, row[i][0], row[i][1]);
+    becomes(other, "[]", NULL, "{'enable_thinking': false}", "False");
 }
 
 /* The error is that of the conversation as it was given, not of an attempt. */

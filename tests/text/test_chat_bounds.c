@@ -79,7 +79,7 @@ TEST(chat_errors_name_the_line)
     must_fail("{% for x in 'a' %}{{ loop('b') }}{% endfor %}", PL_BAD_ARGUMENT,
               "write \"recursive\"");
     must_fail("{% for x in 'a' recursive %}{{ loop('a') }}{% endfor %}",
-              PL_FULL, "nest too deeply");
+              PL_BAD_ARGUMENT, "nest too deeply");
     must_fail("\n{{ s|nonsense }}", PL_UNSUPPORTED, "line 2: unknown fil");
     must_fail("{{ s is nonsense }}", PL_UNSUPPORTED,
               "unknown test \"nonsense\"");
@@ -182,9 +182,9 @@ TEST(chat_templates_that_do_not_end_are_stopped)
         "{% set n.s = n.s + n.s %}{% endfor %}";
 
     must_fail(many, PL_FULL, "step limit");
-    must_fail(deep, PL_FULL, "nest too deeply");
-    must_fail(nested, PL_FULL, "nest too deeply");
-    must_fail(round, PL_FULL, "nest too deeply");
+    must_fail(deep, PL_BAD_ARGUMENT, "nest too deeply");
+    must_fail(nested, PL_BAD_ARGUMENT, "nest too deeply");
+    must_fail(round, PL_BAD_ARGUMENT, "nest too deeply");
     must_fail(doubled, PL_FULL, "memory limit");
     must_fail("{{ 'x' * 10 ** 12 }}", PL_FULL, "memory limit");
     must_fail("{% set x = 'x' * 9999 %}{% for i in range(9999) %}{{ x }}"
@@ -343,7 +343,7 @@ TEST(chat_limits_are_exact)
     l = chat_usual_limits;
     l.depth = 1;
     assert_null(render_within("abcdef", "{}", &l, &err));
-    assert_int_equal(err.status, PL_FULL);
+    assert_int_equal(err.status, PL_BAD_ARGUMENT);
 }
 
 TEST(chat_variables_must_be_json)
@@ -354,9 +354,29 @@ TEST(chat_variables_must_be_json)
     assert_int_equal(err.status, PL_BAD_ARGUMENT);
     assert_null(render_within("x", "[1]", &chat_usual_limits, &err));
     assert_int_equal(err.status, PL_BAD_ARGUMENT);
-    assert_null(render_within("x", "{\"a\": 99999999999999999999}",
-                              &chat_usual_limits, &err));
-    assert_int_equal(err.status, PL_BAD_ARGUMENT);
+}
+
+/* Integers beyond 64 bits are shown with all their digits. */
+TEST(chat_variables_keep_their_digits)
+{
+    static const char form[] =
+        "{{ a }} {{ -a }} {{ l }} {{ l|tojson }} {{ a is integer }} "
+        "{{ a is float }} {{ a is number }} {{ a is string }} {{ a > 5 }} "
+        "{{ a == b }} {{ a ~ '!' }}{% if a %}.{% endif %}";
+    pl_err err;
+    char *text = render_within(
+        form,
+        "{\"a\": 99999999999999999999, \"b\": 99999999999999999999, "
+        "\"l\": [-9223372036854775809, 9223372036854775807]}",
+        &chat_usual_limits, &err);
+
+    assert_non_null(text);
+    assert_string_equal(text, "99999999999999999999 -1e+20 "
+                              "[-9223372036854775809, 9223372036854775807] "
+                              "[-9223372036854775809, 9223372036854775807] "
+                              "True False True False True True "
+                              "99999999999999999999!.");
+    free(text);
 }
 
 TEST(chat_allocation_failures_leave_nothing)

@@ -337,6 +337,15 @@ static void try_tools(const char *path, const pl_template *t, uint64_t *seed,
     json_decref(list);
 }
 
+/* A form of calls of which no published template is at hand: a line with the
+ * tool's name precedes the arguments. */
+static const char lines[] =
+    "{% for m in messages %}<{{ m.role }}>{% if m.role == 'assistant' %}"
+    "{% if m.content %}>>>all\n{{ m.content }}{% endif %}"
+    "{% for c in m.tool_calls or [] %}>>>{{ c.function.name }}\n"
+    "{{ c.function.arguments | tojson }}{% endfor %}{% else %}"
+    "{{ m.content }}{% endif %}<end>{% endfor %}";
+
 static pl_template *open_template(const char *name, const char **path)
 {
     static char file[200];
@@ -345,6 +354,13 @@ static pl_template *open_template(const char *name, const char **path)
     char *form;
     pl_err err;
 
+    if (strcmp(name, "lines") == 0) {
+        *path = name;
+        TEST_OK(
+            pl_template_create(&t, lines, sizeof lines - 1, test_model(), &err),
+            err);
+        return t;
+    }
     snprintf(file, sizeof file, "../templates/%s.jinja", name);
     *path = test_ref_or_skip(file);
     form = test_read(*path, &n);
@@ -358,7 +374,9 @@ TEST(forced_calls_of_published_templates_are_valid_calls)
     static const char *const names[] = {
         "CohereForAI-c4ai-command-r7b-12-2024-tool_use",
         "GLM-4.6",
+        "Kimi-K3",
         "MiniMax-M2",
+        "MiniMax-M3",
         "Mistral-Small-3.2-24B-Instruct-2506",
         "NVIDIA-Nemotron-3-Nano-30B-A3B-BF16",
         "NousResearch-Hermes-3-Llama-3.1-8B-tool_use",
@@ -366,7 +384,11 @@ TEST(forced_calls_of_published_templates_are_valid_calls)
         "Qwen3-Coder",
         "Qwen3.5-4B",
         "deepseek-ai-DeepSeek-V3.1",
+        "deepseek-ai-DeepSeek-V4",
+        "google-gemma-4-31B-it",
         "ibm-granite-granite-4.0",
+        "inclusionai-ling-3.0-flash",
+        "lines",
         "meta-llama-Llama-3.1-8B-Instruct",
         "meta-llama-Llama-3.3-70B-Instruct",
         "openai-gpt-oss-120b",
@@ -480,8 +502,10 @@ TEST(forced_calls_are_refused_where_they_cannot_be_had)
     } cases[] = {
         {"google-gemma-2-2b-it", "[{\"function\": {\"name\": \"f\"}}]", NULL,
          "does not show tool calls"},
-        {"google-gemma-4-31B-it", "[{\"function\": {\"name\": \"f\"}}]", NULL,
-         "quotes calls in its own"},
+        {"google-gemma-4-31B-it",
+         "[{\"function\": {\"name\": \"f\", \"parameters\": {\"properties\": "
+         "{\"k\": {\"const\": \"<tool_call|>\"}}}}}]",
+         NULL, "a call marker of the model"},
         {"Qwen-Qwen3-0.6B", "[{\"function\": {\"name\": \"f\"}}]", "g",
          "named \"g\""},
         {"Qwen-Qwen3-0.6B", "[{\"function\": {\"name\": \"f g\"}}]", NULL,

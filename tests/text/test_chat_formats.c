@@ -28,6 +28,8 @@ static const struct {
      TURNS("\n<tool_call>\n{\"name\": \"{{ " F " }}\", \"arguments\": "
            "{{ " ARGS " | tojson }}}\n</tool_call>")},
     {"mentions", TURNS("{# <think> </think> <response> </response> #}")},
+    {"triangles", TURNS("{# \xe2\x97\x81think\xe2\x96\xb7 "
+                        "\xe2\x97\x81/think\xe2\x96\xb7 #}")},
     {"llama", TURNS("{\"name\": \"{{ " F " }}\", \"parameters\": "
                     "{{ " ARGS " | tojson }}}")},
     {"nemo", TURNS("{{ '[TOOL_CALLS] [' if loop.first else ', ' }}{\"name\": "
@@ -60,6 +62,35 @@ static const struct {
     {"r1", /* forgets reasoning, but its prompt opens it */
      "{% for m in messages %}<{{ m.role }}>{{ m.content }}</s>{% endfor %}"
      "{% if add_generation_prompt %}<assistant><think>\n{% endif %}"},
+    {"parts", /* reasoning, content and calls end like messages */
+     "{% for m in messages %}{% if m.role == 'assistant' %}"
+     "{% if m.reasoning %}<|begin|>assistant<|think|>{{ m.reasoning }}<|end|>"
+     "{% endif %}{% if m.content %}<|begin|>assistant<|content|>"
+     "{{ m.content }}<|end|>{% endif %}{% for c in m.tool_calls or [] %}"
+     "{{ '<|begin|>assistant<|tool_calls|>' if loop.first }}"
+     "<|tool_call:begin|>{{ c.id }}<|tool_call:name|>{{ " F " }}"
+     "<|tool_call:args|>{{ " ARGS " | tojson }}<|tool_call:end|>"
+     "{{ '<|calls|>' if loop.last }}{% endfor %}{% else %}"
+     "<|begin|>{{ m.role }}<|content|>{{ m.content }}<|end|>{% endif %}"
+     "{% endfor %}{% if add_generation_prompt %}<|begin|>assistant{% endif %}"},
+    {"gigachat", /* a call is a message after that of the content */
+     "{% for m in messages %}{{ m.role }}<|role_sep|>\n{{ m.content }}"
+     "<|message_sep|>\n\n{% if m.tool_calls %}{% set c = m.tool_calls[0] %}"
+     "function call<|role_sep|>\n{\"name\": \"{{ " F " }}\", \"arguments\": "
+     "{{ " ARGS " | tojson }}}<|message_sep|>\n\n{% endif %}{% endfor %}"
+     "{% if add_generation_prompt %}assistant<|role_sep|>\n{% endif %}"},
+    {"muse", /* messages have recipients */
+     "{% for m in messages %}{% if m.role == 'assistant' %}"
+     "{% if m.reasoning_content %}<|start|>assistant to=self<|message|>"
+     "{{ m.reasoning_content }}<|eom|>{% endif %}"
+     "{% for c in m.tool_calls or [] %}<|start|>assistant to={{ " F " }}"
+     "<|message|><atem:function_calls>\n<atem:invoke name=\"{{ " F " }}\">\n"
+     "{% for k, v in " ARGS ".items() %}<atem:parameter name=\"{{ k }}\">"
+     "{{ v }}</atem:parameter>\n{% endfor %}</atem:invoke>\n"
+     "</atem:function_calls><|eot|>{% else %}<|start|>assistant to=user"
+     "<|message|>{{ m.content }}<|eot|>{% endfor %}{% else %}"
+     "<|start|>{{ m.role }}<|message|>{{ m.content }}<|eot|>{% endif %}"
+     "{% endfor %}{% if add_generation_prompt %}<|start|>assistant{% endif %}"},
     {"elements", /* tags named by keys, without a text before them */
      TURNS("{{ '<calls>' if loop.first }}<call name=\"{{ " F " }}\">"
            "{% for k, v in " ARGS " | items %}<{{ k }}>{{ v }}</{{ k }}>"
@@ -188,6 +219,29 @@ static const struct row rows[] = {
      "<|channel|>commentary to=user<|message|>Hello"
      "<|end|>",
      "Hello", "", "", 0},
+    /* without a marker, but of a declared tool */
+    {"hermes", "", "So:\n" JSON_W "\n" JSON_N, "So:", "", WEATHER ", " NOW, 0},
+    {"hermes", "", "So:\n\n[get_weather(place='Oslo')]", "So:", "", WEATHER, 0},
+    {"hermes", "", "So: " JSON_W, "So: " JSON_W, "", "", 0},
+    {"hermes", "", "So:\n{^name^: ^Ann^, ^arguments^: {}}\n[1] A note",
+     "So:\n{^name^: ^Ann^, ^arguments^: {}}\n[1] A note", "", "", 0},
+    {"hermes", "", "```js\n" JSON_W "\n```", "```js\n" JSON_W "\n```", "", "",
+     0},
+    {"hermes", "", "get_weather(place='Oslo')", "", "", WEATHER, ENDLESS},
+    {"hermes", "", "now is the time", "now is the time", "", "", 0},
+    {"hermes", "", "get_weather\n{^place^: ^Oslo^}", "", "", WEATHER, 0},
+    {"hermes", "",
+     "Thought: so\nAction: get_weather\nAction Input: "
+     "{^place^: ^Oslo^}\n",
+     "Thought: so", "", WEATHER, 0},
+    {"hermes", "", "Action: get some rest", "Action: get some rest", "", "", 0},
+    /* other names of keys, and two objects between a call's markers */
+    {"hermes", "",
+     "<tool_call>{^function^: ^get_weather^, ^args^: {^place^: ^Oslo^}}"
+     "</tool_call>",
+     "", "", WEATHER, 0},
+    {"hermes", "", "<tool_call>\n" JSON_W "\n" JSON_N "\n</tool_call>", "", "",
+     WEATHER ", " NOW, 0},
     /* xLAM, and templates that show no calls */
     {"none", "", "[" JSON_W "]<end>", "", "", WEATHER, 0},
     {"none", "", "<tool_call>\n" JSON_W "\n</tool_call>", "", "", WEATHER, 0},
@@ -239,12 +293,61 @@ static const struct row rows[] = {
      "[^get_weather^, {^place^: ^\xc3\x98"
      "A^, ^wind^: true}]",
      0},
+    {"none", "",
+     "So<|action_start|><|plugin|>\n{^name^: ^get_weather^, ^parameters^: "
+     "{^place^: ^Oslo^}}<|action_end|><end>",
+     "So", "", WEATHER, 0},
+    {"none", "",
+     "<|tool_call_start|>\n```python\nget_weather(place=^Oslo^)\nnow()\n```\n"
+     "<|tool_call_end|>\nSo",
+     "So", "", WEATHER ", " NOW, ENDLESS},
+    {"none", "",
+     "So\n<use_mcp_tool>\n<server_name>any</server_name>\n<tool_name>"
+     "get_weather</tool_name>\n<arguments>\n{^place^: ^Oslo^}\n</arguments>\n"
+     "</use_mcp_tool>",
+     "So", "", WEATHER, 0},
+    {"none", "",
+     "<atem:function_calls>\n<atem:invoke name=^now^>\n</atem:invoke>\n"
+     "</atem:function_calls>",
+     "", "", NOW, 0},
     {"none", "", "<think>why</think>Hello", "<think>why</think>Hello", "", "",
      0},
     /* reasoning that only the template's source mentions */
     {"mentions", "", "<think>why</think>\n<response>Hello</response><end>",
      "Hello", "why", "", 0},
     {"mentions", "", "<think>why", "", "why", "", 0},
+    {"triangles", "",
+     "\xe2\x97\x81think\xe2\x96\xb7why\xe2\x97\x81/think\xe2\x96\xb7Hello",
+     "Hello", "why", "", 0},
+    /* Solar Open, GigaChat 3, Muse Glimmer */
+    {"parts", "<|begin|>assistant",
+     "<|think|>why<|end|><|begin|>assistant<|content|>Hello<|end|>", "Hello",
+     "why", "", 0},
+    {"parts", "<|begin|>assistant",
+     "<|think|>why<|end|><|begin|>assistant<|content|>So<|end|>"
+     "<|begin|>assistant<|tool_calls|><|tool_call:begin|>a1<|tool_call:name|>"
+     "get_weather<|tool_call:args|>{^place^: ^Oslo^}<|tool_call:end|>"
+     "<|tool_call:begin|>a2<|tool_call:name|>now<|tool_call:args|>{}"
+     "<|tool_call:end|><|calls|>",
+     "So", "why", WEATHER ", " NOW, 0},
+    {"gigachat", "assistant<|role_sep|>\n",
+     "So<|message_sep|>\n\nfunction call<|role_sep|>\n" JSON_W
+     "<|message_sep|>\n\n",
+     "So", "", WEATHER, 0},
+    {"gigachat", "assistant<|role_sep|>\n", "Hello<|message_sep|>\n\nuser",
+     "Hello", "", "", 0},
+    {"muse", "<|start|>assistant",
+     " to=self<|message|>why<|eom|><|start|>assistant to=user<|message|>Hello"
+     "<|eot|>",
+     "Hello", "why", "", 0},
+    {"muse", "<|start|>assistant",
+     " to=self<|message|>why<|eom|><|start|>assistant to=get_weather<|message|>"
+     "<atem:function_calls>\n<atem:invoke name=^get_weather^>\n"
+     "<atem:parameter name=^place^>Oslo</atem:parameter>\n</atem:invoke>\n"
+     "</atem:function_calls><|eom|><|start|>assistant to=now<|message|>"
+     "<atem:function_calls>\n<atem:invoke name=^now^>\n</atem:invoke>\n"
+     "</atem:function_calls><|eot|>",
+     "", "why", WEATHER ", " NOW, 0},
     /* Llama 3, Functionary 3.1 */
     {"llama", "",
      "{^name^: ^get_weather^, ^parameters^: {^place^: ^Oslo^}}<end>", "", "",
@@ -328,6 +431,11 @@ static const struct row rows[] = {
              DS("call" LOW "begin") "now" DS("sep") "{}" DS("call" LOW "end")
                  DS("calls" LOW "end"),
      "", "why", WEATHER ", " NOW, 0},
+    {"deepseek-ai-DeepSeek-V3.1", "</think>",
+     DS("calls" LOW "begin") DS("call" LOW "begin") "function" DS(
+         "sep") "now\n"
+                "```json\n{}\n```" DS("call" LOW "end") DS("calls" LOW "end"),
+     "", "", NOW, 0},
     {"deepseek-ai-DeepSeek-V4", "<think>",
      "why</think>So\n\n<" BAR "DSML" BAR "tool_calls>\n<" BAR "DSML" BAR
      "invoke name=^get_weather^>\n<" BAR "DSML" BAR
@@ -395,6 +503,11 @@ static const struct row rows[] = {
      "", "", "[^get_weather^, {^place^: ^</function>^}]", 0},
     {"Qwen3-Coder", "", "<tool_call>\n" JSON_W "\n</tool_call>", "", "",
      WEATHER, 0},
+    {"Qwen3-Coder", "",
+     "<tool_call>\n<function=get_weather>\n<parameter=place>\nOslo\n"
+     "</parameter>\n<parameter=note>\nNone\n</parameter>\n</function>\n"
+     "</tool_call>",
+     "", "", "[^get_weather^, {^place^: ^Oslo^, ^note^: null}]", 0},
     {"Qwen3-Coder", "",
      "<tool_call>\n<function=now>\n</function>\n</tool_call>"
      "\n<tool_call>\n<function=get_weather>\n<parameter=place>\nOs",

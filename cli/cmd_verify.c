@@ -1,0 +1,279 @@
+/* plait verify: checks receipts with the model that they name, on any devices;
+ * plait diff: tells where two receipts differ. Exit codes of verify: 0 if all
+ * receipts hold, 1 if one does not, 2 if one cannot be compared. */
+#include "cmd.h"
+#include "input.h"
+#include "printable.h"
+#include "receipt_file.h"
+#include "session.h"
+
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+struct verify {
+    const struct options *o;
+    struct session s;
+    struct receipt_list list;
+    struct input prompt, grammar; /* empty if not given */
+    int32_t *ids;                 /* of the prompt; owned */
+    int64_t n_ids;
+    uint64_t seed;     /* of the choice of --sample */
+    pl_options used;   /* those of s.engine */
+    int count[3];      /* receipts by enum pl_receipt_verdict */
+    int64_t n_checked; /* tokens */
+    double busy_s;     /* spent in checks */
+};
+
+static const char *const words[] = {[PL_RECEIPT_HOLDS] = "holds",
+                                    [PL_RECEIPT_DIFFERS] = "differs",
+                                    [PL_RECEIPT_CANNOT] = "cannot compare"};
+
+/* ---- preparation -------------------------------------------------------- */
+
+/* Reads the prompt and the grammar, if they are given. */
+static enum exit_code read_given(struct verify *v)
+{
+    const struct options *o = v->o;
+    enum exit_code c = EXIT_DONE;
+
+    if (o->prompt != NULL || o->file != NULL)
+        c = input_prompt(&v->prompt, o);
+    if (c == EXIT_DONE && o->grammar_file != NULL)
+        c = input_file(&v->grammar, o, o->grammar_file);
+    return c;
+}
+
+static enum exit_code tokenize(struct verify *v)
+{
+    pl_err err;
+    pl_status s;
+
+    if (v->prompt.s == NULL)
+        return EXIT_DONE;
+    if (v->s.words == NULL)
+        return session_require_tokenizer(&v->s, v->o);
+    s = pl_tokenize(v->s.words, v->prompt.s, v->prompt.len,
+                    PL_ADD_SPECIAL | PL_PARSE_SPECIAL, &v->ids, &v->n_ids,
+                    &err);
+    return s == PL_OK ? EXIT_DONE : report(v->o, s, &err);
+}
+
+/* Sets *pl to the options of an engine that can check the receipt. */
+static pl_status options_for(const struct verify *v, pl_receipt *r,
+                             pl_options *pl, pl_err *err)
+{
+    int64_t row = v->s.n_vocab * (int64_t)sizeof(float), most = 64 << 20;
+
+    *pl = v->s.pl;
+    for (int i = 0; pl->n_ctx == 0 && i < v->list.n; i++) {
+        const pl_receipt *other = v->list.v[i].receipt;
+        int64_t need = pl_receipt_n_prompt(other) + pl_receipt_n_output(other);
+
+        if (need > pl->fit_ctx)
+            pl->fit_ctx = need;
+    }
+    if (pl->n_ctx == 0)
+        pl->n_ctx = pl->fit_ctx;
+    pl->n_out = most / row < 1 ? 1 : most / row > 512 ? 512 : most / row;
+    return pl_receipt_options(r, pl, err);
+}
+
+static bool same_strings(const char *const *a, int n, const char *const *b,
+                         int m)
+{
+    bool same = n == m;
+
+    for (int i = 0; same && i < n; i++)
+        same = strcmp(a[i], b[i]) == 0;
+    return same;
+}
+
+/* Returns true if an engine with the options `a` has the numerics of `b`. */
+static bool same_options(const pl_options *a, const pl_options *b)
+{
+    bool same = a->n_ranks == b->n_ranks && a->numerics == b->numerics &&
+                a->cache_k == b->cache_k && a->cache_v == b->cache_v &&
+                a->mtp == b->mtp;
+
+    for (int i = 0; same && i < a->n_ranks; i++)
+        same = a->rank_split[i] == b->rank_split[i];
+    return same && same_strings(a->keep, a->n_keep, b->keep, b->n_keep) &&
+           same_strings(a->overrides, a->n_overrides, b->overrides,
+                        b->n_overrides);
+}
+
+/* Loads the engine, unless the present one will do. */
+static enum exit_code load(struct verify *v, const pl_options *pl)
+{
+    pl_options given = v->s.pl;
+    enum exit_code c;
+
+    if (v->s.engine != NULL && same_options(&v->used, pl))
+        return EXIT_DONE;
+    pl_engine_free(v->s.engine);
+    v->s.engine = NULL;
+    v->s.pl = *pl;
+    c = session_load(&v->s, v->o);
+    v->used = *pl;
+    v->s.pl = given;
+    return c;
+}
+
+/* ---- checks -------------------------------------------------------------- */
+
+static void print(struct verify *v, const struct receipt_entry *e,
+                  const pl_receipt_result *r)
+{
+    char cut[SHOWN], line[32] = "";
+
+    v->count[r->verdict]++;
+    v->n_checked += r->n_checked;
+    if (v->o->json) {
+        json_t *j = json_pack(
+            "{s:s, s:i, s:s, s:s, s:I, s:I, s:I, s:I}", "file", e->file, "line",
+            e->line, "verdict", words[r->verdict], "text", r->text, "checked",
+            (json_int_t)r->n_checked, "at", (json_int_t)r->at, "written",
+            (json_int_t)r->written, "sampled", (json_int_t)r->sampled);
+        char *text = j != NULL ? json_dumps(j, JSON_COMPACT) : NULL;
+
+        printf("%s\n", text != NULL ? text : "null");
+        free(text);
+        json_decref(j);
+        return;
+    }
+    if (e->line > 1 || v->list.n > 1)
+        snprintf(line, sizeof(line), ":%d", e->line);
+    printf("%s%s: %s%s%s\n", clip_printable(cut, e->file), line,
+           r->verdict == PL_RECEIPT_HOLDS ? "" : words[r->verdict],
+           r->verdict == PL_RECEIPT_HOLDS ? "" : ": ", r->text);
+}
+
+static enum exit_code check(struct verify *v, const struct receipt_entry *e)
+{
+    pl_receipt_given given = {.size = sizeof(given),
+                              .prompt = v->ids,
+                              .n_prompt = v->n_ids,
+                              .grammar = v->grammar.s,
+                              .grammar_len = v->grammar.len,
+                              .n_sample = v->o->n_sample,
+                              .seed = v->seed++,
+                              .progress = term_progress,
+                              .progress_user = &v->s.progress,
+                              .cancel = &term_interrupts};
+    pl_receipt_result result;
+    double start;
+    pl_options pl;
+    pl_err err;
+    enum exit_code c;
+    pl_status s = options_for(v, e->receipt, &pl, &err);
+
+    if (s == PL_UNSUPPORTED || s == PL_BAD_FILE) {
+        result = (pl_receipt_result){.verdict = PL_RECEIPT_CANNOT,
+                                     .at = -1,
+                                     .written = -1,
+                                     .sampled = -1};
+        snprintf(result.text, sizeof(result.text), "%.700s", err.message);
+        print(v, e, &result);
+        return EXIT_DONE;
+    }
+    if (s != PL_OK)
+        return report(v->o, s, &err);
+    c = load(v, &pl);
+    if (c != EXIT_DONE)
+        return c;
+    start = term_seconds();
+    s = pl_receipt_verify(e->receipt, v->s.engine, &given, &result,
+                          sizeof(result), &err);
+    v->busy_s += term_seconds() - start;
+    term_progress_end(&v->s.progress);
+    if (s != PL_OK)
+        return report(v->o, s, &err);
+    print(v, e, &result);
+    return EXIT_DONE;
+}
+
+static void summary(const struct verify *v)
+{
+    fprintf(stderr,
+            "%d receipt%s: %d hold%s, %d differ%s, %d cannot be compared; "
+            "%" PRId64 " tokens in %.1f s, %.1f t/s\n",
+            v->list.n, v->list.n == 1 ? "" : "s", v->count[PL_RECEIPT_HOLDS],
+            v->count[PL_RECEIPT_HOLDS] == 1 ? "s" : "",
+            v->count[PL_RECEIPT_DIFFERS],
+            v->count[PL_RECEIPT_DIFFERS] == 1 ? "s" : "",
+            v->count[PL_RECEIPT_CANNOT], v->n_checked, v->busy_s,
+            v->busy_s > 0 ? (double)v->n_checked / v->busy_s : 0.0);
+}
+
+enum exit_code cmd_verify(const struct options *o)
+{
+    struct verify v = {.o = o};
+    enum exit_code c = EXIT_DONE;
+
+    if (o->files.n == 0)
+        return cli_error(o->command, EXIT_USAGE,
+                         "no receipt; give a file, as `plait run --receipt "
+                         "FILE` writes it");
+    for (int i = 0; i < o->files.n && c == EXIT_DONE; i++)
+        c = receipt_file_read(&v.list, o, o->files.v[i]);
+    if (c == EXIT_DONE)
+        c = read_given(&v);
+    if (c == EXIT_DONE)
+        c = session_open(&v.s, o);
+    if (c == EXIT_DONE)
+        c = tokenize(&v);
+    /* Nobody who makes up a receipt can know which tokens are checked. */
+    if (getrandom(&v.seed, sizeof(v.seed), 0) != (ssize_t)sizeof(v.seed))
+        v.seed = 0;
+    term_interrupts_count(1);
+    for (int i = 0; i < v.list.n && c == EXIT_DONE; i++)
+        c = check(&v, &v.list.v[i]);
+    if (c == EXIT_DONE)
+        c = finish_out(o);
+    if (c == EXIT_DONE) {
+        summary(&v);
+        c = v.count[PL_RECEIPT_DIFFERS] > 0  ? EXIT_FAILED
+            : v.count[PL_RECEIPT_CANNOT] > 0 ? EXIT_USAGE
+                                             : EXIT_DONE;
+    }
+    c = session_close(&v.s, c);
+    receipt_list_free(&v.list);
+    input_free(&v.prompt);
+    input_free(&v.grammar);
+    free(v.ids);
+    return c;
+}
+
+enum exit_code cmd_diff(const struct options *o)
+{
+    struct receipt_list list = {0};
+    enum exit_code c = EXIT_DONE;
+    bool same = false;
+    pl_status s;
+    pl_err err;
+
+    if (o->files.n != 2)
+        return cli_error(o->command, EXIT_USAGE,
+                         "%d files; give two, each with one receipt",
+                         o->files.n);
+    for (int i = 0; i < 2 && c == EXIT_DONE; i++) {
+        c = receipt_file_read(&list, o, o->files.v[i]);
+        if (c == EXIT_DONE && list.n != i + 1)
+            c = cli_error(o->command, EXIT_USAGE,
+                          "%s has %d receipts; give a file with one",
+                          o->files.v[i], list.n - i);
+    }
+    if (c == EXIT_DONE) {
+        s = pl_receipt_diff(list.v[0].receipt, list.v[1].receipt, &same,
+                            write_out, NULL, &err);
+        c = s != PL_OK ? report(o, s, &err) : finish_out(o);
+    }
+    if (c == EXIT_DONE && same)
+        fprintf(stderr, "the receipts agree\n");
+    receipt_list_free(&list);
+    return c == EXIT_DONE && !same ? EXIT_FAILED : c;
+}
