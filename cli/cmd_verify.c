@@ -147,9 +147,12 @@ static void print(struct verify *v, const struct receipt_entry *e,
     }
     if (e->line > 1 || v->list.n > 1)
         snprintf(line, sizeof(line), ":%d", e->line);
-    printf("%s%s: %s%s%s\n", clip_printable(cut, e->file), line,
+    show(stdout, clip_printable(cut, e->file));
+    printf("%s: %s%s", line,
            r->verdict == PL_RECEIPT_HOLDS ? "" : words[r->verdict],
-           r->verdict == PL_RECEIPT_HOLDS ? "" : ": ", r->text);
+           r->verdict == PL_RECEIPT_HOLDS ? "" : ": ");
+    show(stdout, r->text);
+    putchar('\n');
 }
 
 static enum exit_code check(struct verify *v, const struct receipt_entry *e)
@@ -248,6 +251,16 @@ enum exit_code cmd_verify(const struct options *o)
     return c;
 }
 
+/* Prints a line, which may have texts of a receipt. */
+static void show_line(void *user, const char *text, size_t len)
+{
+    char line[2048];
+
+    (void)user;
+    snprintf(line, sizeof(line), "%.*s", (int)len, text);
+    show(stdout, line);
+}
+
 enum exit_code cmd_diff(const struct options *o)
 {
     struct receipt_list list = {0};
@@ -269,7 +282,7 @@ enum exit_code cmd_diff(const struct options *o)
     }
     if (c == EXIT_DONE) {
         s = pl_receipt_diff(list.v[0].receipt, list.v[1].receipt, &same,
-                            write_out, NULL, &err);
+                            show_line, NULL, &err);
         c = s != PL_OK ? report(o, s, &err) : finish_out(o);
     }
     if (c == EXIT_DONE && same)
