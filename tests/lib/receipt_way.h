@@ -26,7 +26,7 @@ struct way way(int i);
 enum { WAY_PROMPT = 7 };
 extern const int32_t way_prompt[WAY_PROMPT];
 
-/* How the tokens are computed, which decides no bit. */
+/* The circumstances of a generation, which decide no bit. */
 struct way_run {
     const struct engine_run *r;
     int seq;

@@ -482,7 +482,7 @@ static void change_grammar(struct trial *t)
     ask_oracle(t, &d);
 }
 
-/* What the engine is told to compute with, or has computed with. */
+/* The engine is to be another one, or to compute otherwise. */
 static void change_numerics(struct trial *t)
 {
     static const struct {
@@ -719,8 +719,8 @@ static bool may_hold(const char *path, json_t *doc)
     return strcmp(path, ".output.tokens") == 0 && !at_path(doc, path + 1);
 }
 
-/* Whatever is done to a document, it is no receipt, or does not hold, or its
- * change decided nothing. */
+/* A damaged document is not a receipt, or does not hold, or its change decided
+ * nothing. */
 TEST(receipts_that_are_damaged_do_not_hold)
 {
     uint64_t random = test_seed();
