@@ -1,6 +1,7 @@
 /* plait verify: checks receipts with the model that they name, on any devices;
- * plait diff: tells where two receipts differ. Exit codes of verify: 0 if all
- * receipts hold, 1 if one does not, 2 if one cannot be compared. */
+ * plait diff: tells where two receipts differ. Exit codes: 0 if all receipts
+ * hold or the two agree, 1 if receipts differ, 2 if one cannot be compared or
+ * an error ended the command. */
 #include "cmd.h"
 #include "input.h"
 #include "printable.h"
@@ -212,6 +213,13 @@ static void summary(const struct verify *v)
             v->busy_s > 0 ? (double)v->n_checked / v->busy_s : 0.0);
 }
 
+/* Returns the exit code of a command that could not do its work. 1 is the
+ * result that receipts differ, as in cmp and diff. */
+static enum exit_code trouble(enum exit_code c)
+{
+    return c == EXIT_FAILED ? EXIT_USAGE : c;
+}
+
 enum exit_code cmd_verify(const struct options *o)
 {
     struct verify v = {.o = o};
@@ -237,6 +245,7 @@ enum exit_code cmd_verify(const struct options *o)
         c = check(&v, &v.list.v[i]);
     if (c == EXIT_DONE)
         c = finish_out(o);
+    c = trouble(c);
     if (c == EXIT_DONE) {
         summary(&v);
         c = v.count[PL_RECEIPT_DIFFERS] > 0  ? EXIT_FAILED
@@ -288,5 +297,5 @@ enum exit_code cmd_diff(const struct options *o)
     if (c == EXIT_DONE && same)
         fprintf(stderr, "the receipts agree\n");
     receipt_list_free(&list);
-    return c == EXIT_DONE && !same ? EXIT_FAILED : c;
+    return c == EXIT_DONE && !same ? EXIT_FAILED : trouble(c);
 }
