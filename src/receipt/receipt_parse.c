@@ -454,7 +454,7 @@ pl_status pl_receipt_parse(pl_receipt **out, const char *json, size_t len,
                            pl_err *err)
 {
     char shown[ERR_SHOWN];
-    json_error_t why;
+    json_error_t why = {.line = -1}; /* not set by each failure */
     locale_t before;
     pl_receipt *r;
     pl_status s;
@@ -469,7 +469,8 @@ pl_status pl_receipt_parse(pl_receipt **out, const char *json, size_t len,
     r->doc = json_loadb(json, len, JSON_REJECT_DUPLICATES, &why);
     numeral_end(before);
     if (!r->doc)
-        s = json_error_code(&why) == json_error_out_of_memory
+        s = json_error_code(&why) == json_error_out_of_memory ||
+                    json_error_code(&why) == json_error_unknown
                 ? no_memory(err)
                 : err_set(err, PL_BAD_FILE,
                           "not a receipt: line %d, column %d: %s", why.line,
