@@ -347,6 +347,42 @@ TEST(receipts_of_settings_that_json_cannot_have_are_refused)
     engine_run_close(&r);
 }
 
+/* Where DRY is off, its breakers are not read, and may be anything. */
+TEST(receipts_leave_out_breakers_that_nothing_reads)
+{
+    static const char *const breaker[] = {"x", NULL};
+    struct engine_run r = opened();
+    pl_sampling s;
+    pl_sampler *sampler;
+    pl_err err;
+
+    pl_sampling_init(&s);
+    for (int n = -1; n < 4; n++) {
+        char *json, *text;
+        pl_receipt *receipt;
+
+        s.n_dry_breaker = n < 3 ? n : INT32_MAX;
+        s.dry_breaker = breaker;
+        TEST_OK(pl_sampler_create(&sampler, &s, r.n_vocab, &err), err);
+        pl_sampler_accept(sampler, 1);
+        TEST_OK(pl_receipt_begin(&receipt, r.engine, way_prompt, 1, &err), err);
+        TEST_OK(pl_sampler_record(sampler, receipt, &err), err);
+        TEST_OK(pl_receipt_write(receipt, 0, &json, &err), err);
+        text = strstr(json, "\"dry_breakers\":");
+        assert_non_null(text);
+        assert_int_equal(strncmp(text + 15,
+                                 n == 0   ? "[]"
+                                 : n == 1 ? "[\"x\"]"
+                                          : "[\"\\n\",",
+                                 n == 0 ? 2 : 5),
+                         0);
+        pl_sampler_free(sampler);
+        pl_receipt_free(receipt);
+        free(json);
+    }
+    engine_run_close(&r);
+}
+
 /* ---- failing allocations ------------------------------------------------- */
 
 static void ignore(void *user, const char *line, size_t len)
