@@ -52,6 +52,7 @@ compile_full() {
 
 part_short() { PLAIT_TIER=long scripts/deps.sh test && make test; }
 part_tests() { scripts/clients.sh build/clients-long long && tests build long; }
+part_each() { tests build short -j "$jobs" --each; }
 part_ptx() { make test-ptx; }
 part_clang() { compile build-clang && tests build-clang short -j "$jobs"; }
 part_asan() {
@@ -100,7 +101,7 @@ part_wheel() {
 part_packages() { scripts/deps.sh packages && scripts/packages.py; }
 part_defects() { tests/defects/run.py -j "$jobs" --log "$state/defects.done"; }
 
-parts="short tests ptx clang asan fuzz tsan valgrind wheel packages defects"
+parts="short tests each ptx clang asan fuzz tsan valgrind wheel packages defects"
 [ $# -gt 0 ] && parts=$*
 PLAIT_TIER=long scripts/deps.sh gate && make all || exit 1
 rc=0

@@ -791,6 +791,20 @@ static void resume(const char *file)
     }
 }
 
+/* Makes a task of each case. */
+static void split_tasks(void)
+{
+    const size_t n = all.n_queue;
+
+    for (size_t i = 0; i < n; i++) {
+        const struct task t = all.queue[i];
+
+        all.queue[i].n = 1;
+        for (size_t k = 1; k < t.n; k++)
+            add_task(t.group, t.first + k, 1);
+    }
+}
+
 /* ---- the command -------------------------------------------------------- */
 
 static const char usage[] =
@@ -802,6 +816,7 @@ static const char usage[] =
     "  -t SECONDS  the most processor time that a group may use\n"
     "  -q SECONDS  the longest that a group may do nothing (180)\n"
     "  -x PART     leave out the groups whose name contains PART\n"
+    "  --each      run each case in a process of its own\n"
     "  --once      a case that fails does not run a second time, alone\n"
     "  --times     print the CPU seconds of each case\n"
     "  --skipped   name each skipped case\n"
@@ -841,17 +856,26 @@ static void print_end(void)
 
 int main(int argc, char **argv)
 {
-    enum { OPT_LIST = 256, OPT_TIMES, OPT_ONCE, OPT_SKIPPED, OPT_LOG };
+    enum {
+        OPT_LIST = 256,
+        OPT_TIMES,
+        OPT_EACH,
+        OPT_ONCE,
+        OPT_SKIPPED,
+        OPT_LOG
+    };
     static const struct option options[] = {
         {"list", no_argument, NULL, OPT_LIST},
         {"help", no_argument, NULL, 'h'},
         {"times", no_argument, NULL, OPT_TIMES},
+        {"each", no_argument, NULL, OPT_EACH},
         {"once", no_argument, NULL, OPT_ONCE},
         {"skipped", no_argument, NULL, OPT_SKIPPED},
         {"log", required_argument, NULL, OPT_LOG},
         {0},
     };
     const char *log = NULL;
+    bool each = false;
     int n_job = 1;
     int c;
 
@@ -884,6 +908,9 @@ int main(int argc, char **argv)
         case OPT_TIMES:
             all.times = true;
             break;
+        case OPT_EACH:
+            each = true;
+            break;
         case OPT_ONCE:
             all.once = true;
             break;
@@ -910,6 +937,8 @@ int main(int argc, char **argv)
     select_groups(argv + optind, argc - optind);
     if (log != NULL)
         resume(log);
+    if (each)
+        split_tasks();
     run_queue(n_job);
     run_failures();
     print_end();

@@ -26,7 +26,8 @@ static void must_print(struct ran r, const char *text)
                  r.out);
 }
 
-/* Makes the repository once, with one commit and the hooks. */
+/* Makes the repository once, with the hooks and two commits, because new lines
+ * are those since an earlier commit. */
 static void need_repo(void)
 {
     static const char *const tools[] = {"git", "make", "python3",
@@ -48,6 +49,7 @@ static void need_repo(void)
                        "mkdir src doc && echo build >.gitignore && "
                        "printf '/* What was. */\\n' >src/old.c && "
                        "git init -q && git add . && git commit -qm start && "
+                       "git commit -qm second --allow-empty && "
                        "make -s hooks",
                  test_file("scripts"), test_file("Makefile"),
                  test_file(".clang-format")) < 0)

@@ -62,6 +62,18 @@ TEST_FLAGGED(__FILE__, runner_odd_spins, TEST_BY_NAME)
         ;
 }
 
+static bool prepared;
+
+TEST_FLAGGED(__FILE__, runner_odd_prepares, TEST_BY_NAME)
+{
+    prepared = true;
+}
+
+TEST_FLAGGED(__FILE__, runner_odd_is_prepared, TEST_BY_NAME)
+{
+    assert_true(prepared);
+}
+
 /* The child keeps the pipe open after its parent has ended. */
 TEST_FLAGGED(__FILE__, runner_odd_leaves_a_child, TEST_BY_NAME)
 {
@@ -134,6 +146,17 @@ TEST(runner_goes_on_after_a_crash)
 {
     ENDS("runner_odd_crashes runner_odd_passes", 1,
          "runner_odd_crashes: killed by signal 9",
+         "\n1 passed, 1 failed, 0 skipped\n");
+}
+
+/* A case that needs what an earlier case left behind fails when it runs
+ * alone. */
+TEST(runner_runs_each_case_apart)
+{
+    ENDS("--once runner_odd_prepares runner_odd_is_prepared", 0,
+         "\n2 passed, 0 failed, 0 skipped\n");
+    ENDS("--each --once runner_odd_prepares runner_odd_is_prepared", 1,
+         "test_runner: runner_odd_is_prepared",
          "\n1 passed, 1 failed, 0 skipped\n");
 }
 

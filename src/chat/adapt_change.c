@@ -767,7 +767,7 @@ static void complete_schema(struct conversation *w, json_t *schema, int depth)
     if (depth == 0)
         return;
     json_object_foreach (all, key, p) {
-        if (!json_is_object(p)) { /* true allows any value */
+        if (!json_is_object(p)) { /* the schema `true`: any value */
             set(w, all, key, json_object());
             p = json_object_get(all, key);
         }

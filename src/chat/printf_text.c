@@ -178,7 +178,7 @@ static char char_at(const struct string *s, size_t at)
 struct percent {
     struct value args;
     size_t used;  /* number of items used, if args is a tuple */
-    bool by_name; /* a value was used by name */
+    bool by_name; /* true once an item was used by its name */
 };
 
 static pl_status next_arg(struct render *r, struct percent *p,

@@ -153,8 +153,9 @@ static bool go_through_text(struct pl_reply *r, bool last)
                    : reply_before_blanks(r, r->seen));
     if (m <= MARKER_PART)
         return false;
-    if (m == MARKER_CALL || m == MARKER_BARE) /* blanks before it are content
-                                                 if no call follows */
+    /* Blanks before the marker are held back: they are content only if no call
+     * follows. */
+    if (m == MARKER_CALL || m == MARKER_BARE)
         reply_begin_call(r, r->seen, m == MARKER_BARE);
     else
         pass_marker(r, m, n);

@@ -420,8 +420,8 @@ static uint32_t read_atom(struct reader *p)
     return node;
 }
 
-/* Reads a number, which is 100,000 or more if it has more digits. Returns -1 if
- * there is none. */
+/* Reads a number and returns it, or -1 if there is none. A number
+ * above 999,999 is cut to its first digits, which exceed MOST_TIMES too. */
 static int read_count(struct reader *p)
 {
     int n = -1;

@@ -7,6 +7,7 @@
 #include "base/wide_json.h"
 #include "grammar/gbnf.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -534,7 +535,7 @@ pl_status schema_count(struct writer *w, const json_t *all, const char *key,
     *out = usual;
     if (!v)
         return PL_OK;
-    if (!json_is_number(v) || n < 0 || n != (double)(int64_t)n)
+    if (!json_is_number(v) || n < 0 || n != floor(n))
         return schema_wrong(w, key, "must be an integer from 0");
     if (n > (double)most) {
         char what[64];

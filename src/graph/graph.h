@@ -59,17 +59,17 @@ enum op op_from_name(const char *name);    /* returns OP_COUNT if unknown */
     X(float, alpha)      /* swiglu_oai: factor in the sigmoid, 1.702 */        \
     X(float, base)       /* rope: base of the angles */                        \
     X(float, freq_scale) /* rope: 1 / linear or YaRN factor */                 \
-    X(float, yarn_low)   /* rope: ramp of YaRN over pair indices */            \
-    X(float, yarn_high)                                                        \
-    X(float, mscale)   /* rope: factor on cos and sin */                       \
-    X(int, yarn)       /* rope: 1 = YaRN ramp in use */                        \
-    X(int, n_rot)      /* rope: rotated values of each head */                 \
-    X(int, neox)       /* rope: pairs (i, i + n/2), else (2i, 2i + 1) */       \
-    X(int64_t, window) /* attention, memory: in tokens, 0 = none */            \
-    X(int, n_used)     /* router_topk: number of chosen experts */             \
-    X(int, gating)     /* router_*: enum pl_gating */                          \
-    X(int, normalise)  /* router_weights: divide by max(sum, 2^-14) */         \
-    X(int, n_group)    /* router_topk: expert groups, 0 or 1 = none */         \
+    X(float, yarn_low)   /* rope: pair index where YaRN's ramp begins */       \
+    X(float, yarn_high)  /* rope: pair index where YaRN's ramp ends */         \
+    X(float, mscale)     /* rope: factor on cos and sin */                     \
+    X(int, yarn)         /* rope: 1 = YaRN ramp in use */                      \
+    X(int, n_rot)        /* rope: rotated values of each head */               \
+    X(int, neox)         /* rope: pairs (i, i + n/2), else (2i, 2i + 1) */     \
+    X(int64_t, window)   /* attention, memory: in tokens, 0 = none */          \
+    X(int, n_used)       /* router_topk: number of chosen experts */           \
+    X(int, gating)       /* router_*: enum pl_gating */                        \
+    X(int, normalise)    /* router_weights: divide by max(sum, 2^-14) */       \
+    X(int, n_group)      /* router_topk: expert groups, 0 or 1 = none */       \
     X(int, n_group_used)                                                       \
     X(int, axis)      /* slice, concat: the dimension */                       \
     X(int64_t, start) /* slice: first index */                                 \

@@ -38,7 +38,7 @@ static bool cut_range(struct arena *a, const pl_layout *x, int64_t size,
         cap += w.pos < start + len && w.pos + w.left > start;
     } while (cap <= MAX_RUNS && run_walk_next(&w));
     if (cap > MAX_RUNS)
-        return true; /* *out stays NULL */
+        return true; /* too many intervals: *out stays unchanged */
     run = arena_alloc(a, (size_t)cap, sizeof *run);
     if (!run)
         return false;

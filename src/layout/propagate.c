@@ -240,7 +240,8 @@ static pl_status choose_concat(struct pass *s, int node)
 
     for (int i = 0; i < n->n_in; i++) {
         h[i] = s->have[n->in[i]];
-        if (h[i]->kind == PL_PARTIAL) /* reduced before the concat */
+        /* The operand's partial sums are reduced before the concat. */
+        if (h[i]->kind == PL_PARTIAL)
             h[i] = &layout_mirrored;
     }
     mirrored(n, c);

@@ -357,7 +357,7 @@ static pl_status load(struct topology *t, const char *desc, const char *allowed,
                           "the environment variables HWLOC_*");
         goto done;
     }
-    /* variables of hwloc may also select another machine */
+    /* hwloc's environment variables may select a machine other than this */
     t->here = hwloc_topology_is_thissystem(t->hw);
     set = hwloc_bitmap_alloc();
     if (!set) {

@@ -23,7 +23,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The names for the warning, at most so many. */
+/* The warning lists at most this many names. */
 enum { MAX_NAMED = 8 };
 struct unknown {
     char text[MAX_NAMED * (ERR_SHOWN + 10)];

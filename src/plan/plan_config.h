@@ -53,9 +53,9 @@ struct plan_config {
     pl_split_mode mode;  /* never PL_SPLIT_AUTO */
     int width;           /* devices per group in HYBRID mode */
     int main_device;     /* index of the device that is used in NONE mode */
-    int n_rank;          /* 0 for one per device of the widest group, or
-                            PLAN_CONFIG_MIXED_RANKS in mixed groups
-                            without shares */
+    int n_rank;          /* number of ranks: 0 for one per device of the
+                            widest group, or PLAN_CONFIG_MIXED_RANKS in
+                            mixed groups without shares */
     const double *share; /* [list.n] share of each device, NULL if equal */
     const double *rank_share; /* [n_rank] share of each rank, NULL if not
                                  given */

@@ -123,10 +123,10 @@ struct layer {
     int64_t n_out;                  /* greatest common divisor of the input
                                        widths of the output matrices, 0 if
                                        unknown */
-    bool delta;                     /* a delta net, where q and k have `kv`
-                                       heads */
-    bool tiled;                     /* head h uses KV head h % n_kv; else
-                                       neighbouring heads share a KV head */
+    bool delta;                     /* true for a delta net, whose q and k have
+                                       `kv` heads */
+    bool tiled;                     /* true if head h uses KV head h % n_kv;
+                                       else neighbours share a KV head */
     struct dealt head, kv, ff, exp;
 };
 

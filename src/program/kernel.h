@@ -38,7 +38,7 @@ enum activations {
     ACTIVATIONS_Q8, /* blocks of 8-bit values, written by KERNEL_quantize */
 };
 
-const char *kernel_name(enum kernel k);         /* "?" if unknown */
+const char *kernel_name(enum kernel k);         /* "?" if k is unknown */
 enum kernel kernel_from_name(const char *name); /* KERNEL_COUNT if unknown */
 /* Returns the kernel that computes `op`, or KERNEL_COUNT if no kernel does
  * (inputs, weights, memories, reshape). */

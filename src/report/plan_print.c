@@ -411,7 +411,8 @@ static uint64_t bytes_of(const struct page *g, int d)
     return v->weights + v->cache + v->buffers;
 }
 
-/* Prints the memory of device d, once for those that share it. */
+/* Prints the memory of device d and whether its data fit. For devices that
+ * share memory, the first prints both, and the others name the first. */
 static void say_memory(const struct page *g, int d)
 {
     const struct device_list *l = &g->p->compiled->list;

@@ -210,6 +210,7 @@ def compile_tree(build):
 
 class Run(NamedTuple):
     red: list     # the cases that failed
+    groups: set   # of those
     skipped: str  # reason of all others, "" if one passed
     seconds: float
 
@@ -222,12 +223,15 @@ def run_case(build, case, tier, *options):
         PLAIT_TIER='long' if tier == 'long' else None, PLAIT_PART=None,
         PLAIT_REFS=os.environ.get('PLAIT_REFS') or
         (str(refs) if refs.is_dir() else None))
-    red = []
+    red, groups = [], set()
     if status != 0 and '\nfailed:\n' in output:
-        red = re.findall(r'^  \w+: (\w+)', output.rpartition('\nfailed:\n')[2],
-                         re.M) or ['(no case)']
+        named = re.findall(r'^  (\w+): (\w+)',
+                           output.rpartition('\nfailed:\n')[2], re.M)
+        red = [name for _, name in named] or ['(no case)']
+        groups = {group for group, _ in named}
     skipped = re.search(r'^Skipped .*?: (.*)\n(?s:.*)^0 passed', output, re.M)
-    return Run(red, skipped[1] if skipped else '', time.monotonic() - start)
+    return Run(red, groups, skipped[1] if skipped else '',
+               time.monotonic() - start)
 
 
 # ---- one defect ------------------------------------------------------------
@@ -290,9 +294,7 @@ class Tree:
             for _ in range(TRIES):
                 ran = run_case(self.build, red, tier, '--once', '-t',
                                str(most_s), '-q', str(QUIET_S))
-                # A macro may make the names of a group's cases.
-                if ran.red and red not in (*ran.red, group.get(ran.red[0])) \
-                        and group[red] != red and ran.red != ['(no case)']:
+                if ran.groups and red not in (*ran.red, *ran.groups):
                     return 'stale', 'red are ' + ' '.join(ran.red)
                 if ran.red:
                     return 'red', ' '.join(ran.red)

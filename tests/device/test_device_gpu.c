@@ -25,6 +25,15 @@
 static const char *const kinds[] = {"emu", "bare"};
 enum { N_KIND = sizeof kinds / sizeof kinds[0] };
 
+/* Reads the weights into have[n] and compares them. */
+static void weights_are(struct device_set *s, const unsigned char *want,
+                        unsigned char *have, size_t n)
+{
+    assert_int_equal(device_read(s, 0, REGION_WEIGHTS, 0, have, n, NULL),
+                     PL_OK);
+    assert_memory_equal(have, want, n);
+}
+
 /* Writes more than the staging buffers hold, in writes of any size that
  * overlap. The source may be overwritten at once. */
 TEST(gpu_writes_arrive_in_their_order)
@@ -56,17 +65,23 @@ TEST(gpu_writes_arrive_in_their_order)
                              PL_OK);
             memset(have, 0xEE, (size_t)n);
         }
+        weights_are(s, want, have, BYTES);
         for (int i = 0; i < 20; i++) {
+            for (int at = 0; at < BYTES; at += GPU_SLOT)
+                memset(want + at, i + at / GPU_SLOT,
+                       (size_t)(BYTES - at < GPU_SLOT ? BYTES - at : GPU_SLOT));
+            assert_int_equal(
+                device_write(s, 0, REGION_WEIGHTS, 0, want, BYTES, NULL),
+                PL_OK);
             for (int half = 0; half < 2; half++) { /* of the staging buffers,
                                                     * each */
-                memset(want, 2 * i + half, HALF);
-                assert_int_equal(
-                    device_write(s, 0, REGION_WEIGHTS, 0, want, HALF, NULL),
-                    PL_OK);
+                memset(want + BYTES - HALF, 2 * i + half, HALF);
+                assert_int_equal(device_write(s, 0, REGION_WEIGHTS,
+                                              BYTES - HALF, want + BYTES - HALF,
+                                              HALF, NULL),
+                                 PL_OK);
             }
-            assert_int_equal(
-                device_read(s, 0, REGION_WEIGHTS, 0, have, BYTES, NULL), PL_OK);
-            assert_memory_equal(have, want, BYTES);
+            weights_are(s, want, have, BYTES);
         }
         device_set_free(s);
         arena_fini(&a);
@@ -132,10 +147,7 @@ TEST(gpu_takes_what_several_threads_write)
             pthread_join(w[i].thread, NULL);
             assert_int_equal(w[i].s, PL_OK);
         }
-        assert_int_equal(device_read(s, 0, REGION_WEIGHTS, 0, have,
-                                     (size_t)N_WRITER * EACH, NULL),
-                         PL_OK);
-        assert_memory_equal(have, want, (size_t)N_WRITER * EACH);
+        weights_are(s, want, have, (size_t)N_WRITER * EACH);
         device_set_free(s);
         arena_fini(&a);
     }

@@ -208,3 +208,33 @@ TEST(exec_queues_know_of_each_other)
     must_be(&s, 0, "post0 wait0 wait0 wait0 wait0 post1/1 wait1/1 wait0/1");
     close_scene(&s);
 }
+
+/* No event says that the copy queue has read a token table, so the table keeps
+ * its memory to the end of the program. */
+TEST(exec_token_tables_that_are_copied_live_to_the_end)
+{
+    static const struct lower_options alone = {
+        .n_dev = 2, .n_shard = 1, .dev = two_queues};
+    const struct insn kernel = {.kind = INSN_KERNEL};
+    struct buffer buf[2] = {{.death = 0}, {.death = 0}};
+    int buffer[2] = {0, 1}, tensor;
+    struct shard shard = {.token_table = {{.tensor = 0}, {.tensor = 1}}};
+    struct scene s;
+
+    open_scene(&s);
+    s.w.opt = &alone;
+    s.w.shard = &shard;
+    s.dev[0].buf = buf;
+    s.dev[0].buffer = buffer;
+    assert_int_equal(lower_token_table_copied(&s.w, 0, &tensor, NULL), PL_OK);
+    assert_int_equal(tensor, 0);
+    s.w.now.micro = 1;
+    assert_int_equal(lower_token_table(&s.w, 0, &tensor), PL_OK);
+    assert_int_equal(tensor, 1);
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(lower_insn(&s.w, 0, &kernel), PL_OK);
+    lower_end_token_tables(&s.w, 2);
+    assert_int_equal(buf[0].death, s.dev[0].n_insn);
+    assert_int_equal(buf[1].death, 0); /* not copied */
+    close_scene(&s);
+}

@@ -288,6 +288,8 @@ TEST(schema_hostile_sizes_are_refused)
                       TEXTS("1"), "it is too large");
     schema_try_expect("{'type': 'array', 'maxItems': 1000000000}", TEXTS("[]"),
                       TEXTS("1"), "maxItems above 2000 is not enforced");
+    schema_try_expect("{'type': 'array', 'maxItems': 4e24}", TEXTS("[]"),
+                      TEXTS("1"), "maxItems above 2000 is not enforced");
 }
 
 TEST(schema_allocation_failures_leave_nothing)

@@ -338,24 +338,27 @@ TEST(receipts_hold_after_states_of_the_same_ranks)
     pl_receipt *receipt;
     pl_err err;
 
+    char *same = strdup(test_temp("same"));
+    char *foreign = strdup(test_temp("other"));
     char *first = write_receipt(&r, 0, &w, 0), *again;
 
     o.n_ranks = 2;
     engine_run_open(&other, ref_model_path("llama-gqa-f32"), "llama", &o);
     engine_run_decode(&other, 0, N_PROMPT, prompt, NULL);
-    TEST_OK(pl_state_save_file(r.engine, 0, 0, -1, NULL, 0, "same", &err), err);
-    TEST_OK(pl_state_save_file(other.engine, 0, 0, -1, NULL, 0, "other", &err),
+    TEST_OK(pl_state_save_file(r.engine, 0, 0, -1, NULL, 0, same, &err), err);
+    TEST_OK(pl_state_save_file(other.engine, 0, 0, -1, NULL, 0, foreign, &err),
             err);
-    TEST_OK(pl_state_restore_file(r.engine, 1, "same", 0, NULL, NULL, &err),
-            err);
+    TEST_OK(pl_state_restore_file(r.engine, 1, same, 0, NULL, NULL, &err), err);
     again = write_receipt(&r, 2, &w, 0);
     assert_string_equal(first, again);
-    TEST_OK(pl_state_restore_file(r.engine, 1, "other", 0, NULL, NULL, &err),
+    TEST_OK(pl_state_restore_file(r.engine, 1, foreign, 0, NULL, NULL, &err),
             err);
     assert_int_equal(
         pl_receipt_begin(&receipt, r.engine, prompt, N_PROMPT, &err),
         PL_UNSUPPORTED);
     assert_null(receipt);
+    free(same);
+    free(foreign);
     free(first);
     free(again);
     engine_run_close(&other);
@@ -586,6 +589,7 @@ TEST(receipts_refuse_wrong_calls)
         PL_BAD_ARGUMENT);
     assert_int_equal(pl_receipt_begin(NULL, r.engine, NULL, 0, &err),
                      PL_BAD_ARGUMENT);
+    pl_receipt_free(read);
     assert_int_equal(pl_receipt_begin(&read, NULL, NULL, 0, NULL),
                      PL_BAD_ARGUMENT);
     assert_int_equal(pl_receipt_parse(&read, NULL, 0, &err), PL_BAD_FILE);

@@ -361,7 +361,7 @@ TEST(serve_echo_has_the_probabilities_of_generation)
         json_decref(again);
         free(request);
     }
-    assert_true(i > 30);
+    assert_true(i > 64); /* so that a page of the prompt is cached */
     json_decref(j);
     json_decref(ids);
     free(list);

@@ -171,10 +171,10 @@ TEST(chat_random_templates_give_what_jinja2_gives)
 /* A published one is as fast: 20 turns with tools in a millisecond or so. */
 TEST(chat_twenty_turns_take_two_milliseconds_at_most)
 {
-    char *cases = lines_of("tests/chat/conversations.jsonl"), *at = cases;
     static const char file[] = "../templates/Qwen3.5-4B.jinja";
     size_t n;
     char *form = test_read(test_ref_or_skip(file), &n);
+    char *cases = lines_of("tests/chat/conversations.jsonl"), *at = cases;
     double best = 1;
     pl_template *t;
     json_t *c;

@@ -60,6 +60,7 @@ struct gpu {
     /* by fence, the number of the latest record that was executed */
     uint64_t reached[GPU_MAX_MARKS];
     enum queue marked[GPU_MAX_MARKS];
+    int n_idle; /* flushes that execute nothing before the next random one */
     enum gpu_kernel bad; /* the kernel that set `wrong` */
     /* a kernel's fault, after which all calls fail; NULL if none */
     const char *wrong;
@@ -528,12 +529,21 @@ static void drop(struct gpu *g, enum queue q)
     p->head = p->n = 0;
 }
 
-/* Executes the whole queue, up to 8 commands, or nothing, at random. */
+/* Executes the whole queue, up to 8 commands, or nothing, at random. Nothing
+ * may last for many flushes, so that the host gets far ahead of the GPU. */
 static pl_status flush(struct gpu *g, enum queue q, pl_err *err)
 {
     static const int most[] = {INT_MAX, 8, 0};
+    int k;
 
-    drive(g, q, most[draw(g, 3)]);
+    if (g->n_idle > 0) {
+        g->n_idle--;
+        return PL_OK;
+    }
+    k = draw(g, 3);
+    if (most[k] == 0)
+        g->n_idle = draw(g, 24);
+    drive(g, q, most[k]);
     return g->wrong ? told(g, err) : PL_OK;
 }
 
