@@ -1,6 +1,7 @@
 /* plait verify: checks receipts with the model that they name, on any devices;
- * plait diff: tells where two receipts differ. Exit codes of verify: 0 if all
- * receipts hold, 1 if one does not, 2 if one cannot be compared. */
+ * plait diff: tells where two receipts differ. Exit codes: 0 if all receipts
+ * hold or the two agree, 1 if receipts differ, 2 if one cannot be compared or
+ * an error ended the command. */
 #include "cmd.h"
 #include "input.h"
 #include "printable.h"
@@ -147,9 +148,12 @@ static void print(struct verify *v, const struct receipt_entry *e,
     }
     if (e->line > 1 || v->list.n > 1)
         snprintf(line, sizeof(line), ":%d", e->line);
-    printf("%s%s: %s%s%s\n", clip_printable(cut, e->file), line,
+    show(stdout, clip_printable(cut, e->file));
+    printf("%s: %s%s", line,
            r->verdict == PL_RECEIPT_HOLDS ? "" : words[r->verdict],
-           r->verdict == PL_RECEIPT_HOLDS ? "" : ": ", r->text);
+           r->verdict == PL_RECEIPT_HOLDS ? "" : ": ");
+    show(stdout, r->text);
+    putchar('\n');
 }
 
 static enum exit_code check(struct verify *v, const struct receipt_entry *e)
@@ -209,6 +213,13 @@ static void summary(const struct verify *v)
             v->busy_s > 0 ? (double)v->n_checked / v->busy_s : 0.0);
 }
 
+/* Returns the exit code of a command that could not do its work. 1 is the
+ * result that receipts differ, as in cmp and diff. */
+static enum exit_code trouble(enum exit_code c)
+{
+    return c == EXIT_FAILED ? EXIT_USAGE : c;
+}
+
 enum exit_code cmd_verify(const struct options *o)
 {
     struct verify v = {.o = o};
@@ -234,6 +245,7 @@ enum exit_code cmd_verify(const struct options *o)
         c = check(&v, &v.list.v[i]);
     if (c == EXIT_DONE)
         c = finish_out(o);
+    c = trouble(c);
     if (c == EXIT_DONE) {
         summary(&v);
         c = v.count[PL_RECEIPT_DIFFERS] > 0  ? EXIT_FAILED
@@ -246,6 +258,16 @@ enum exit_code cmd_verify(const struct options *o)
     input_free(&v.grammar);
     free(v.ids);
     return c;
+}
+
+/* Prints a line, which may have texts of a receipt. */
+static void show_line(void *user, const char *text, size_t len)
+{
+    char line[2048];
+
+    (void)user;
+    snprintf(line, sizeof(line), "%.*s", (int)len, text);
+    show(stdout, line);
 }
 
 enum exit_code cmd_diff(const struct options *o)
@@ -269,11 +291,11 @@ enum exit_code cmd_diff(const struct options *o)
     }
     if (c == EXIT_DONE) {
         s = pl_receipt_diff(list.v[0].receipt, list.v[1].receipt, &same,
-                            write_out, NULL, &err);
+                            show_line, NULL, &err);
         c = s != PL_OK ? report(o, s, &err) : finish_out(o);
     }
     if (c == EXIT_DONE && same)
         fprintf(stderr, "the receipts agree\n");
     receipt_list_free(&list);
-    return c == EXIT_DONE && !same ? EXIT_FAILED : c;
+    return c == EXIT_DONE && !same ? EXIT_FAILED : trouble(c);
 }

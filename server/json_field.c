@@ -79,7 +79,7 @@ bool fields_read(struct fields *f, json_t **root, const char *body, size_t len,
                                         "system",    "tools",
                                         "functions", "chat_template_kwargs",
                                         NULL};
-    json_error_t e;
+    json_error_t e = {.line = -1};
 
     *f = (struct fields){.why = why};
     *root = NULL;

@@ -306,7 +306,7 @@ static void respell_all(struct respelled *r)
 json_t *json_text_load(const char *s, size_t n, size_t flags, json_error_t *e)
 {
     struct respelled r = {.s = s, .n = n};
-    json_error_t own;
+    json_error_t own = {.line = -1};
     json_t *j;
 
     e = e != NULL ? e : &own;

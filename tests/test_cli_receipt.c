@@ -52,6 +52,36 @@ TEST(cli_verify_tells_which_receipt_differs)
     must_say(sh(2, "plait diff a.json all.jsonl"), "3 receipts");
 }
 
+/* A receipt that cannot be used does not keep the others from being checked,
+ * and its texts do not reach the terminal as control characters. */
+TEST(cli_verify_goes_on_after_a_receipt_that_is_damaged)
+{
+    struct ran r;
+
+    sh(0, RUN "-s 5 --receipt a.json");
+    sh(0, "sed 's/\"temperature\":[0-9.]*/\"temperature\":-1/' a.json >b.json");
+    sh(0, "sed 's/\"hash\":\"[0-9a-f]*\"/\"hash\":\"0123456789abcdef\"/; "
+          "s/\"name\":\"[^\"]*\"/\"name\":\"\\u001b]0;x\\u0007\\u009b2J\"/' "
+          "a.json >c.json");
+    sh(0, "sed 's/\"order\":[0-9]*/\"order\":9/' a.json >d.json");
+    sh(0, "printf '\\n' >e.json; cat a.json >>e.json; echo >>e.json");
+    r = sh(2, "plait verify " MODEL "b.json c.json d.json e.json");
+    assert_non_null(strstr(r.out, "b.json:1: cannot compare: "));
+    assert_non_null(strstr(r.out, "temperature"));
+    assert_non_null(strstr(r.out, "c.json:1: cannot compare: other weights"));
+    assert_non_null(strstr(r.out, "d.json:1: cannot compare: "));
+    assert_non_null(strstr(r.out, "e.json:1: holds"));
+    must_say(r, "4 receipts: 1 holds, 0 differ, 3 cannot be compared");
+    for (const char *s = r.out; *s != '\0'; s++)
+        assert_true(*s == '\n' || (*s >= ' ' && *s <= '~'));
+    sh(0, "sed 's/\"stop\":\\[\\]/\"stop\":[\"\xc2\x9b[2J\"]/' a.json >f.json");
+    r = sh(1, "plait diff a.json f.json");
+    assert_null(strstr(r.out, "\xc2\x9b"));
+    sh(0, "cut -c-400 a.json >g.json");
+    must_say(sh(2, "plait verify " MODEL "a.json g.json"), "g.json:1: not a");
+    must_say(sh(2, "plait verify " MODEL "none.json"), "none.json");
+}
+
 TEST(cli_receipts_with_hashes_need_what_they_lack)
 {
     struct ran r;
@@ -80,6 +110,13 @@ TEST(cli_receipts_of_a_chat_have_a_line_each)
     r = sh(0, "plait verify " MODEL "chat.jsonl -dev 'sim*2'");
     assert_non_null(strstr(r.out, "chat.jsonl:1: holds"));
     assert_non_null(strstr(r.out, "chat.jsonl:2: holds"));
+    must_say(r, "2 receipts: 2 hold");
+    /* The second answer is another one after another first question. */
+    sh(0, "printf 'Good day\\nAnd then?\\n' | plait run " MODEL
+          "-i -n 8 -s 3 --receipt other.jsonl");
+    sh(0, "sed -n 2p chat.jsonl >a.json; sed -n 2p other.jsonl >b.json");
+    r = sh(1, "plait diff a.json b.json");
+    assert_non_null(strstr(r.out, "prompt: differs at token "));
 }
 
 TEST(cli_shares_of_ranks_are_those_of_devices)
@@ -91,6 +128,12 @@ TEST(cli_shares_of_ranks_are_those_of_devices)
     b = sh(0, "plait plan " MODEL "--rank-split 3,1 --json | grep -o "
               "'numeric_hash[^,]*'");
     assert_string_equal(a.out, b.out);
+    sh(0, RUN "-s 5 -dev 'cpu*2' -ts 3,1 --receipt a.json");
+    sh(0, RUN "-s 5 --rank-split 3,1 --receipt b.json");
+    sh(0, RUN "-s 5 --receipt c.json");
+    sh(0, "cmp a.json b.json");
+    a = sh(1, "plait diff a.json c.json");
+    assert_non_null(strstr(a.out, "numerics: shares is \"3,1\" and \"1\""));
     must_say(sh(2, "plait plan " MODEL "--ranks 3 --rank-split 3,1"),
              "one per rank");
     must_say(sh(2, "plait plan " MODEL "--rank-split 0,0"), "not all 0");

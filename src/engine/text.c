@@ -295,6 +295,18 @@ static size_t spell(const void *tokenizer, int32_t id, char *to, size_t cap)
     return n < cap ? n : cap;
 }
 
+/* Drops breakers that cannot be read. Then DRY is off, or they would have been
+ * rejected; so they decide nothing. */
+static void drop_bad_breakers(pl_sampling *s)
+{
+    bool good = s->n_dry_breaker >= 0 && s->n_dry_breaker <= 256;
+
+    for (int i = 0; good && s->dry_breaker && i < s->n_dry_breaker; i++)
+        good = s->dry_breaker[i] != NULL;
+    if (!good)
+        s->dry_breaker = NULL;
+}
+
 /* Copies the arrays of the settings, which the caller may free. */
 static bool own_settings(pl_sampling *s)
 {
@@ -397,6 +409,7 @@ pl_status pl_sampler_create(pl_sampler **out, const pl_sampling *given,
     p->n_vocab = (int32_t)n_vocab;
     if (st == PL_OK) { /* the settings are valid */
         p->settings = *s;
+        drop_bad_breakers(&p->settings);
         if (!own_settings(&p->settings))
             st = err_no_memory(err, "a sampler");
     }

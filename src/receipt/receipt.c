@@ -1,13 +1,13 @@
 /* Writes receipts. See receipt.h. */
 #include "receipt/receipt.h"
 
-#include "base/err.h"
 #include "base/numeral.h"
 #include "base/text_out.h"
 #include "device/kernel_set.h"
 #include "engine/sampler.h"
 #include "quant/format.h"
 #include "state/state_io.h"
+#include "tokenizer/utf8.h"
 
 #include <endian.h>
 #include <inttypes.h>
@@ -62,15 +62,46 @@ void receipt_hash_text(char text[SHA256_TEXT], const char *s, size_t len)
 
 /* ---- the engine ---------------------------------------------------------- */
 
+bool receipt_can_have(const char *s, size_t len)
+{
+    int valid = 1;
+
+    for (size_t i = 0; valid && i < len;)
+        i += utf8_step(s + i, len - i, &valid);
+    return valid && !memchr(s, '\0', len);
+}
+
+json_t *receipt_append(json_t *list, json_t *item)
+{
+    if (json_array_append_new(list, item) == 0)
+        return list;
+    json_decref(list);
+    return NULL;
+}
+
+json_t *receipt_set(json_t *object, const char *name, json_t *value)
+{
+    if (json_object_set_new(object, name, value) == 0)
+        return object;
+    json_decref(object);
+    return NULL;
+}
+
+const char *receipt_shown(char buf[ERR_SHOWN], const json_t *j, const char *key)
+{
+    const json_t *text = json_object_get(j, key);
+
+    return json_is_string(text) ? err_shown(buf, json_string_value(text),
+                                            json_string_length(text))
+                                : "?";
+}
+
 static json_t *strings(const char *const *s, int n)
 {
     json_t *list = json_array();
 
     for (int i = 0; list && i < n; i++)
-        if (json_array_append_new(list, json_string(s[i])) != 0) {
-            json_decref(list);
-            return NULL;
-        }
+        list = receipt_append(list, json_string(s[i]));
     return list;
 }
 
@@ -103,7 +134,9 @@ pl_status receipt_describe_engine(json_t **model, json_t **numerics,
     PL_TRY(state_model_hash(&hash, e, err));
     if (gguf_get_str(p->model->file, "general.name", &name, NULL) != PL_OK)
         name = (struct gguf_str){"", 0};
-    *model = json_pack("{s:s, s:o?, s:o}", "architecture",
+    if (!receipt_can_have(name.s, name.len))
+        name.len = 0;
+    *model = json_pack("{s:s, s:o, s:o}", "architecture",
                        pl_model_arch(p->model), "name",
                        json_stringn(name.s, name.len), "hash", hash_text(hash));
     *numerics = json_pack(
@@ -180,6 +213,7 @@ pl_status pl_receipt_begin(pl_receipt **out, pl_engine *e,
     if (n_prompt > 0)
         memcpy(r->prompt, prompt, (size_t)n_prompt * sizeof *prompt);
     r->n_prompt = n_prompt;
+    r->n_vocab = pl_model_n_vocab(e->plan->model);
     receipt_hash_tokens(r->prompt_hash, prompt, n_prompt);
     *out = r;
     return PL_OK;
@@ -215,6 +249,12 @@ pl_status pl_sampler_record(pl_sampler *s, pl_receipt *r, pl_err *err)
         return err_set(err, PL_BAD_ARGUMENT,
                        "the receipt has recorded a sampler, or was parsed; "
                        "begin another with pl_receipt_begin");
+    if (sampler_n_vocab(s) != r->n_vocab)
+        return err_set(err, PL_BAD_ARGUMENT,
+                       "the sampler is for %" PRId64
+                       " logits, the receipt's model has %" PRId64
+                       "; create a sampler for as many",
+                       sampler_n_vocab(s), r->n_vocab);
     h = sampler_history(s);
     for (int64_t i = 0; i < r->n_prompt; i++)
         sampler_history_add(&own, r->prompt[i], false);
@@ -240,6 +280,22 @@ static const char *const ends[] = {
 };
 enum { N_END = sizeof ends / sizeof ends[0] };
 
+int receipt_find_end(const char *name)
+{
+    int i = 0;
+
+    while (i < N_END && strcmp(ends[i], name) != 0)
+        i++;
+    return i < N_END ? i : -1;
+}
+
+/* Returns a stop string; "?" for bytes that are not UTF-8, which JSON cannot
+ * have. */
+static json_t *stop_text(const char *s)
+{
+    return json_string(s && receipt_can_have(s, strlen(s)) ? s : "?");
+}
+
 pl_status pl_receipt_set_end(pl_receipt *r, pl_receipt_end why,
                              int64_t max_tokens, const char *const *stop,
                              int n_stop, pl_err *err)
@@ -257,9 +313,7 @@ pl_status pl_receipt_set_end(pl_receipt *r, pl_receipt_end why,
             (int)why, max_tokens, n_stop);
     list = json_array();
     for (int i = 0; list && i < n_stop; i++)
-        /* Bytes that are not UTF-8 cannot be in JSON. */
-        if (json_array_append_new(list, stop[i] ? json_string(stop[i]) : NULL))
-            json_array_append_new(list, json_string("?"));
+        list = receipt_append(list, stop_text(stop[i]));
     end = json_pack("{s:s, s:I, s:o}", "reason", ends[why], "max_tokens",
                     (json_int_t)max_tokens, "stop", list);
     if (!end || json_object_set_new(r->doc, "end", end) != 0)
@@ -274,10 +328,7 @@ static json_t *tokens(const int32_t *token, int64_t n)
     json_t *list = json_array();
 
     for (int64_t i = 0; list && i < n; i++)
-        if (json_array_append_new(list, json_integer(token[i])) != 0) {
-            json_decref(list);
-            return NULL;
-        }
+        list = receipt_append(list, json_integer(token[i]));
     return list;
 }
 
@@ -292,7 +343,7 @@ static json_t *ranges(const struct sampling_record *r, unsigned how)
             continue;
         for (from = i; i + 1 < r->n && (r->token[i + 1].how & how);)
             i++;
-        json_array_append_new(list, json_pack("[I, I]", (json_int_t)from,
+        list = receipt_append(list, json_pack("[I, I]", (json_int_t)from,
                                               (json_int_t)(i + 1 - from)));
     }
     return list;
@@ -304,7 +355,7 @@ static json_t *forced_tokens(const struct sampling_record *r)
 
     for (int64_t i = 0; list && i < r->n; i++)
         if (r->token[i].how & RECORD_FORCED)
-            json_array_append_new(
+            list = receipt_append(
                 list, json_pack("[I, i, b]", (json_int_t)i, (int)r->token[i].id,
                                 (r->token[i].how & RECORD_GRAMMAR) != 0));
     return list;
@@ -326,7 +377,7 @@ static json_t *write_output(const pl_receipt *r, unsigned flags)
                   "forced", forced_tokens(a), "no_eog",
                   ranges(a, RECORD_NO_EOG));
     if (j && !(flags & PL_RECEIPT_NO_TOKENS))
-        json_object_set_new(j, "tokens", tokens(id, a->n));
+        j = receipt_set(j, "tokens", tokens(id, a->n));
     free(id);
     return j;
 }
@@ -355,7 +406,7 @@ static json_t *write_prompt(const pl_receipt *r, unsigned flags)
                           r->prompt_hash);
 
     if (j && (flags & PL_RECEIPT_FULL) && r->prompt)
-        json_object_set_new(j, "tokens", tokens(r->prompt, r->n_prompt));
+        j = receipt_set(j, "tokens", tokens(r->prompt, r->n_prompt));
     return j;
 }
 
@@ -374,9 +425,9 @@ static json_t *write_grammar(const pl_receipt *r, unsigned flags)
     receipt_hash_text(hash, a->grammar, a->grammar_len);
     j = json_pack("{s:s, s:s, s:I}", "form", receipt_form_name(a->form),
                   "sha256", hash, "from", (json_int_t)from);
-    if (j && (flags & PL_RECEIPT_FULL))
-        json_object_set_new(j, "text",
-                            json_stringn(a->grammar, a->grammar_len));
+    if (j && (flags & PL_RECEIPT_FULL) &&
+        receipt_can_have(a->grammar, a->grammar_len))
+        j = receipt_set(j, "text", json_stringn(a->grammar, a->grammar_len));
     return j;
 }
 
@@ -402,12 +453,31 @@ static pl_status check_record(const pl_receipt *r, pl_err *err)
     return PL_OK;
 }
 
+/* Returns the document as text that the caller frees. json_dumps would drop a
+ * character for which it has no memory. */
+static char *dump(const json_t *doc)
+{
+    size_t flags = JSON_COMPACT | JSON_REAL_PRECISION(9), n, more;
+    locale_t before = numeral_begin();
+    char *text = NULL;
+
+    n = json_dumpb(doc, NULL, 0, flags);
+    if (n > 0)
+        text = malloc(n + 1);
+    more = text ? json_dumpb(doc, text, n, flags) : 0;
+    numeral_end(before);
+    if (more == n && text) {
+        text[n] = '\0';
+        return text;
+    }
+    free(text);
+    return NULL;
+}
+
 pl_status pl_receipt_write(const pl_receipt *r, unsigned flags, char **json,
                            pl_err *err)
 {
     json_t *doc;
-    locale_t before;
-    bool done;
 
     PL_CLEAR(json);
     PL_NEED(r, err);
@@ -418,19 +488,17 @@ pl_status pl_receipt_write(const pl_receipt *r, unsigned flags, char **json,
                        "PL_RECEIPT_NO_TOKENS exist",
                        flags);
     PL_TRY(check_record(r, err));
-    doc = json_copy(r->doc);
-    done =
-        doc && json_object_set_new(doc, "prompt", write_prompt(r, flags)) == 0;
-    done = done &&
-           json_object_set_new(doc, "grammar", write_grammar(r, flags)) == 0;
-    done =
-        done && json_object_set_new(doc, "output", write_output(r, flags)) == 0;
-    done =
-        done && json_object_set_new(doc, "rows", write_rows(&r->record)) == 0;
-    before = numeral_begin();
-    if (done)
-        *json = json_dumps(doc, JSON_COMPACT | JSON_REAL_PRECISION(9));
-    numeral_end(before);
+    doc = json_object(); /* json_copy leaves out what it has no memory for */
+    if (json_object_update(doc, r->doc) != 0) {
+        json_decref(doc);
+        return no_memory(err);
+    }
+    doc = receipt_set(doc, "prompt", write_prompt(r, flags));
+    doc = receipt_set(doc, "grammar", write_grammar(r, flags));
+    doc = receipt_set(doc, "output", write_output(r, flags));
+    doc = receipt_set(doc, "rows", write_rows(&r->record));
+    if (doc)
+        *json = dump(doc);
     json_decref(doc);
     return *json ? PL_OK : no_memory(err);
 }

@@ -7,6 +7,7 @@
 #ifndef RECEIPT_RECEIPT_H
 #define RECEIPT_RECEIPT_H
 
+#include "base/err.h"
 #include "base/sha256.h"
 #include "engine/engine.h"
 #include "sampling/record.h"
@@ -28,6 +29,7 @@ struct pl_receipt {
     char grammar_hash[SHA256_TEXT]; /* "" if no grammar applied */
     int64_t grammar_from; /* index of the first token to which it applied */
     bool recorded;        /* a sampler is or was recorded */
+    int64_t n_vocab;      /* of the engine; 0 if parsed */
     /* Owned arrays for pl_receipt_options, whose strings `doc` owns; made by
      * pl_receipt_parse. */
     const char **keep, **layout, **overrides;
@@ -44,6 +46,14 @@ void receipt_hash_output(char text[SHA256_TEXT],
                          const struct sampling_record *record);
 /* Writes the hash of a grammar's text. */
 void receipt_hash_text(char text[SHA256_TEXT], const char *s, size_t len);
+
+/* Returns true if a receipt can have the text: it is UTF-8 without NUL. */
+bool receipt_can_have(const char *s, size_t len);
+/* Append an item to a list and a member to an object, and return these. Return
+ * NULL without memory, or if an argument is NULL. They own all of their
+ * arguments. So a loop needs one check, at its end. */
+json_t *receipt_append(json_t *list, json_t *item);
+json_t *receipt_set(json_t *object, const char *name, json_t *value);
 
 /* Creates the objects "model" and "numerics" of a receipt of `e`. Reads all
  * weights once. */
@@ -64,6 +74,13 @@ pl_status receipt_read_sampling(pl_sampling *s, const json_t *from,
 void receipt_free_sampling(pl_sampling *s);
 const char *receipt_form_name(pl_grammar_form form);
 
+/* Returns the reason of an end by its name, an enum pl_receipt_end; -1 if
+ * unknown. */
+int receipt_find_end(const char *name);
+
+/* Returns the text of a member of an object for a message (err_shown). */
+const char *receipt_shown(char buf[ERR_SHOWN], const json_t *j,
+                          const char *key);
 /* Sets the error that a field is wrong. `remedy` says what it should be. */
 pl_status receipt_bad_field(pl_err *err, const char *field, const char *remedy);
 

@@ -2,7 +2,6 @@
  * why the rest differs. */
 #include "receipt/receipt.h"
 
-#include "base/err.h"
 #include "base/numeral.h"
 
 #include <inttypes.h>
@@ -33,7 +32,25 @@ static void say(struct comparison *c, const char *fmt, ...)
     c->write(c->user, line, n < (int)sizeof line ? (size_t)n : sizeof line - 1);
 }
 
-/* Compares the fields of two objects, in the order of the first. */
+/* Reports a field of two objects that differs. NULL: it is missing. */
+static void compare_field(struct comparison *c, const char *name,
+                          const char *key, const json_t *a, const json_t *b)
+{
+    size_t flags = JSON_ENCODE_ANY | JSON_COMPACT | JSON_REAL_PRECISION(9);
+    char *s, *t;
+
+    if (a && b && json_equal(a, b))
+        return;
+    s = a ? json_dumps(a, flags) : NULL;
+    t = b ? json_dumps(b, flags) : NULL;
+    say(c, "%s: %s is %.300s and %.300s\n", name, key, s ? s : "missing",
+        t ? t : "missing");
+    free(s);
+    free(t);
+}
+
+/* Compares the fields of two objects, in the order of the first. Each may be
+ * NULL. */
 static void compare_objects(struct comparison *c, const char *name)
 {
     json_t *a = json_object_get(c->a->doc, name);
@@ -41,21 +58,11 @@ static void compare_objects(struct comparison *c, const char *name)
     const char *key;
     json_t *value;
 
-    json_object_foreach (a, key, value) {
-        json_t *other = json_object_get(b, key);
-        char *s, *t;
-
-        if (json_equal(value, other))
-            continue;
-        s = json_dumps(value,
-                       JSON_ENCODE_ANY | JSON_COMPACT | JSON_REAL_PRECISION(9));
-        t = json_dumps(other,
-                       JSON_ENCODE_ANY | JSON_COMPACT | JSON_REAL_PRECISION(9));
-        say(c, "%s: %s is %.300s and %.300s\n", name, key, s ? s : "?",
-            t ? t : "missing");
-        free(s);
-        free(t);
-    }
+    json_object_foreach (a, key, value)
+        compare_field(c, name, key, value, json_object_get(b, key));
+    json_object_foreach (b, key, value)
+        if (!json_object_get(a, key))
+            compare_field(c, name, key, NULL, value);
 }
 
 static void compare_prompts(struct comparison *c)
@@ -86,6 +93,10 @@ static void compare_grammars(struct comparison *c)
         say(c, "grammar: %.16s and %.16s\n",
             a->grammar_hash[0] ? a->grammar_hash : "none",
             b->grammar_hash[0] ? b->grammar_hash : "none");
+    else if (a->grammar_hash[0] && a->record.form != b->record.form)
+        say(c, "grammar: its form is %s and %s\n",
+            receipt_form_name(a->record.form),
+            receipt_form_name(b->record.form));
     else if (a->grammar_from != b->grammar_from)
         say(c, "grammar: applies from token %" PRId64 " and %" PRId64 "\n",
             a->grammar_from, b->grammar_from);
@@ -94,14 +105,20 @@ static void compare_grammars(struct comparison *c)
 static void compare_outputs(struct comparison *c)
 {
     const struct sampling_record *a = &c->a->record, *b = &c->b->record;
-    int64_t i = 0, k = 0;
+    int64_t i = 0, k = 0, how = 0;
 
     while (i < a->n && i < b->n && a->token[i].row == b->token[i].row)
         i++;
-    while (k < a->n && k < b->n && a->token[k].id == b->token[k].id &&
-           ((a->token[k].how ^ b->token[k].how) & RECORD_FORCED) == 0)
+    while (k < a->n && k < b->n && a->token[k].id == b->token[k].id)
         k++;
-    if (a->hash != b->hash)
+    while (how < a->n && how < b->n && a->token[how].how == b->token[how].how)
+        how++;
+    if (how < a->n && how < b->n)
+        say(c,
+            "output: differs from token %" PRId64
+            " on in what was forced or excluded\n",
+            how);
+    if (a->hash != b->hash || (i < a->n && i < b->n))
         say(c, "logits: differ from token %" PRId64 " on\n", i);
     if (c->a->no_tokens || c->b->no_tokens) {
         if (strcmp(c->a->output_hash, c->b->output_hash) != 0)

@@ -62,13 +62,13 @@ static pl_status read_prompt(pl_receipt *r, pl_err *err)
         return receipt_bad_field(err, "prompt", "it must have n and sha256");
     if (!list)
         return PL_OK;
-    r->prompt = malloc(((size_t)r->n_prompt + 1) * sizeof *r->prompt);
-    if (!r->prompt)
-        return no_memory(err);
-    if ((int64_t)json_array_size(list) != r->n_prompt)
+    if (!json_is_array(list) || (int64_t)json_array_size(list) != r->n_prompt)
         return receipt_bad_field(err, "prompt",
                                  "its n must be the number of "
                                  "its tokens");
+    r->prompt = malloc(((size_t)r->n_prompt + 1) * sizeof *r->prompt);
+    if (!r->prompt)
+        return no_memory(err);
     json_array_foreach (list, i, one)
         if (!read_id(one, &r->prompt[i]))
             return receipt_bad_field(err, "prompt",
@@ -81,11 +81,13 @@ static pl_status read_prompt(pl_receipt *r, pl_err *err)
                                    "receipt was changed");
 }
 
-/* Marks the tokens of a list of [first, count] with `how`. */
+/* Marks the tokens of a list of [first, count] with `how`. The ranges ascend
+ * and are disjoint, so that the time is bounded by the number of tokens. */
 static pl_status read_ranges(struct sampling_record *a, const json_t *list,
                              unsigned how, const char *name, pl_err *err)
 {
     const json_t *one;
+    int64_t end = 0;
     size_t i;
 
     json_array_foreach (list, i, one) {
@@ -93,11 +95,13 @@ static pl_status read_ranges(struct sampling_record *a, const json_t *list,
 
         if (json_array_size(one) != 2 ||
             !read_count(json_array_get(one, 0), &from) ||
-            !read_count(json_array_get(one, 1), &n) || from + n > a->n)
+            !read_count(json_array_get(one, 1), &n) || n < 1 || from < end ||
+            from + n > a->n)
             return receipt_bad_field(err, name,
                                      "in output its items must be [first, "
-                                     "count] of tokens");
-        for (int64_t k = from; k < from + n; k++)
+                                     "count] of tokens, in ascending order");
+        end = from + n;
+        for (int64_t k = from; k < end; k++)
             a->token[k].how |= (uint16_t)how;
     }
     return json_is_array(list)
@@ -119,6 +123,7 @@ static pl_status read_forced(struct sampling_record *a, const json_t *list,
             !read_count(json_array_get(one, 0), &at) ||
             !read_id(json_array_get(one, 1), &id) ||
             !json_is_boolean(json_array_get(one, 2)) || at >= a->n ||
+            (a->token[at].how & RECORD_FORCED) ||
             (a->token[at].id >= 0 && a->token[at].id != id))
             return receipt_bad_field(err, "forced",
                                      "in output its items must be [index, id, "
@@ -138,14 +143,23 @@ static pl_status read_output(pl_receipt *r, pl_err *err)
 {
     const json_t *j = json_object_get(r->doc, "output"), *one;
     const json_t *list = json_object_get(j, "tokens");
+    const json_t *rows = json_object_get(r->doc, "rows");
     struct sampling_record *a = &r->record;
     char hash[SHA256_TEXT];
-    size_t i;
+    /* Each token has four digits or an item, so a small file cannot request
+     * much memory. */
+    size_t most = json_string_length(json_object_get(rows, "each")) / 4 +
+                  json_array_size(json_object_get(j, "forced")),
+           i;
 
     if (!read_count(json_object_get(j, "n"), &a->n) ||
         !read_hex(json_object_get(j, "sha256"), r->output_hash,
                   SHA256_TEXT - 1))
         return receipt_bad_field(err, "output", "it must have n and sha256");
+    if ((size_t)a->n > most)
+        return receipt_bad_field(err, "output",
+                                 "its n must be the number of rows and of "
+                                 "forced tokens");
     a->token = calloc((size_t)a->n + 1, sizeof *a->token);
     a->cap = a->n;
     if (!a->token)
@@ -153,7 +167,8 @@ static pl_status read_output(pl_receipt *r, pl_err *err)
     r->no_tokens = !list;
     for (int64_t k = 0; k < a->n; k++)
         a->token[k].id = -1;
-    if (list && (int64_t)json_array_size(list) != a->n)
+    if (list &&
+        (!json_is_array(list) || (int64_t)json_array_size(list) != a->n))
         return receipt_bad_field(err, "output",
                                  "its n must be the number of its tokens");
     json_array_foreach (list, i, one)
@@ -205,6 +220,18 @@ static pl_status read_rows(pl_receipt *r, pl_err *err)
     return PL_OK;
 }
 
+/* Fails if a forced token is called a part of the grammar's text before the
+ * grammar applied. */
+static pl_status check_forced(const pl_receipt *r, int64_t from, pl_err *err)
+{
+    for (int64_t i = 0; i < from; i++)
+        if (r->record.token[i].how & RECORD_GRAMMAR)
+            return receipt_bad_field(err, "forced",
+                                     "in output no grammar applied to a token "
+                                     "that is called part of its text");
+    return PL_OK;
+}
+
 static pl_status read_grammar(pl_receipt *r, pl_err *err)
 {
     const json_t *j = json_object_get(r->doc, "grammar");
@@ -215,7 +242,7 @@ static pl_status read_grammar(pl_receipt *r, pl_err *err)
     int k = 0;
 
     if (json_is_null(j))
-        return PL_OK;
+        return check_forced(r, a->n, err);
     while (k < 4 &&
            (!form || strcmp(form, receipt_form_name((pl_grammar_form)k)) != 0))
         k++;
@@ -227,6 +254,7 @@ static pl_status read_grammar(pl_receipt *r, pl_err *err)
         return receipt_bad_field(err, "grammar",
                                  "it must be null, or have form, sha256, from, "
                                  "and perhaps text");
+    PL_TRY(check_forced(r, r->grammar_from, err));
     a->form = (pl_grammar_form)k;
     for (int64_t i = r->grammar_from; i < a->n; i++)
         if (!(a->token[i].how & RECORD_FORCED))
@@ -319,19 +347,22 @@ static pl_status read_model(const pl_receipt *r, pl_err *err)
     char hash[17];
 
     return read_hex(json_object_get(j, "hash"), hash, 16) &&
-                   json_is_string(json_object_get(j, "architecture"))
+                   json_is_string(json_object_get(j, "architecture")) &&
+                   json_is_string(json_object_get(j, "name"))
                ? PL_OK
                : receipt_bad_field(err, "model",
-                                   "it must have architecture and hash");
+                                   "it must have architecture, name and hash");
 }
 
 static pl_status read_end(const pl_receipt *r, pl_err *err)
 {
     const json_t *j = json_object_get(r->doc, "end");
     const json_t *stop = json_object_get(j, "stop"), *one;
-    bool good = !j || (json_is_string(json_object_get(j, "reason")) &&
-                       json_is_integer(json_object_get(j, "max_tokens")) &&
-                       json_is_array(stop));
+    const json_t *most = json_object_get(j, "max_tokens");
+    const char *why = json_string_value(json_object_get(j, "reason"));
+    bool good =
+        !j || (why && receipt_find_end(why) >= 0 && json_is_integer(most) &&
+               json_integer_value(most) >= -1 && json_is_array(stop));
     size_t i;
 
     json_array_foreach (stop, i, one)
@@ -341,27 +372,48 @@ static pl_status read_end(const pl_receipt *r, pl_err *err)
                                     "it must have reason, max_tokens and stop");
 }
 
+/* The fields of the receipt, and those of its objects. */
+static const struct {
+    const char *object; /* NULL for the receipt */
+    const char *known[13];
+} fields[] = {
+    {NULL,
+     {"plait_receipt", "plait", "model", "numerics", "sampling", "prompt",
+      "grammar", "output", "rows", "end", "note", "signature"}},
+    {"model", {"architecture", "name", "hash"}},
+    {"numerics",
+     {"hash", "order", "ranks", "shares", "precision", "activations", "cache",
+      "keep", "layouts", "mtp"}},
+    {"prompt", {"n", "sha256", "tokens"}},
+    {"grammar", {"form", "sha256", "from", "text"}},
+    {"output", {"n", "sha256", "tokens", "forced", "no_eog"}},
+    {"rows", {"n", "hash", "each"}},
+    {"end", {"reason", "max_tokens", "stop"}},
+};
+
 /* Fails if a field is unknown, because it may decide something. */
-static pl_status check_names(const json_t *doc, pl_err *err)
+static pl_status check_names(json_t *doc, pl_err *err)
 {
-    static const char *const known[] = {
-        "plait_receipt", "plait",  "model", "numerics", "sampling", "prompt",
-        "grammar",       "output", "rows",  "end",      "note",     "signature",
-    };
     const char *key;
     json_t *value;
 
-    json_object_foreach ((json_t *)doc, key, value) {
-        size_t i = 0, n = sizeof known / sizeof known[0];
-        char shown[ERR_SHOWN];
+    for (size_t f = 0; f < sizeof fields / sizeof fields[0]; f++) {
+        const char *object = fields[f].object;
 
-        while (i < n && strcmp(key, known[i]) != 0)
-            i++;
-        if (i == n)
-            return err_set(err, PL_BAD_FILE,
-                           "receipt: unknown field \"%s\"; notes belong into "
-                           "\"note\"",
-                           err_shown(shown, key, strlen(key)));
+        json_object_foreach (object ? json_object_get(doc, object) : doc, key,
+                             value) {
+            const char *const *known = fields[f].known;
+            char shown[ERR_SHOWN];
+
+            while (*known && strcmp(key, *known) != 0)
+                known++;
+            if (!*known)
+                return err_set(err, PL_BAD_FILE,
+                               "receipt: unknown field \"%s%s%s\"; notes "
+                               "belong into \"note\"",
+                               object ? object : "", object ? "." : "",
+                               err_shown(shown, key, strlen(key)));
+        }
     }
     return PL_OK;
 }
@@ -383,6 +435,8 @@ static pl_status read_all(pl_receipt *r, pl_err *err)
                        "; this library reads version %d, use a later one",
                        version, RECEIPT_VERSION);
     PL_TRY(check_names(r->doc, err));
+    if (!json_is_string(json_object_get(r->doc, "plait")))
+        return receipt_bad_field(err, "plait", "it must be a version's text");
     PL_TRY(read_model(r, err));
     PL_TRY(read_numerics(r, err));
     PL_TRY(read_prompt(r, err));
@@ -399,7 +453,8 @@ static pl_status read_all(pl_receipt *r, pl_err *err)
 pl_status pl_receipt_parse(pl_receipt **out, const char *json, size_t len,
                            pl_err *err)
 {
-    json_error_t why;
+    char shown[ERR_SHOWN];
+    json_error_t why = {.line = -1}; /* not set by each failure */
     locale_t before;
     pl_receipt *r;
     pl_status s;
@@ -414,11 +469,13 @@ pl_status pl_receipt_parse(pl_receipt **out, const char *json, size_t len,
     r->doc = json_loadb(json, len, JSON_REJECT_DUPLICATES, &why);
     numeral_end(before);
     if (!r->doc)
-        s = json_error_code(&why) == json_error_out_of_memory
+        s = json_error_code(&why) == json_error_out_of_memory ||
+                    json_error_code(&why) == json_error_unknown
                 ? no_memory(err)
                 : err_set(err, PL_BAD_FILE,
                           "not a receipt: line %d, column %d: %s", why.line,
-                          why.column, why.text);
+                          why.column,
+                          err_shown(shown, why.text, strlen(why.text)));
     else
         s = read_all(r, err);
     if (s == PL_OK)
@@ -473,6 +530,7 @@ static bool add_layouts(pl_receipt *r, pl_options *opt)
 pl_status pl_receipt_options(pl_receipt *r, pl_options *opt, pl_err *err)
 {
     const json_t *j, *cache;
+    char shown[ERR_SHOWN];
     int64_t need;
 
     PL_NEED(r, err);
@@ -489,9 +547,7 @@ pl_status pl_receipt_options(pl_receipt *r, pl_options *opt, pl_err *err)
                        "this library computes with %d; use plait %s",
                        (int)json_integer_value(json_object_get(j, "order")),
                        (int)NUMERIC_ORDER,
-                       json_is_string(json_object_get(r->doc, "plait"))
-                           ? json_string_value(json_object_get(r->doc, "plait"))
-                           : "of its time");
+                       receipt_shown(shown, r->doc, "plait"));
     if (!find_format(json_array_get(cache, 0), &opt->cache_k) ||
         !find_format(json_array_get(cache, 1), &opt->cache_v))
         return receipt_bad_field(err, "cache",

@@ -90,7 +90,7 @@ static json_t *write_biases(const pl_sampling *s)
     json_t *list = json_array();
 
     for (int i = 0; list && i < s->n_bias; i++)
-        json_array_append_new(
+        list = receipt_append(
             list, json_pack("[i, o]", (int)s->bias_id[i], number(s->bias[i])));
     return list;
 }
@@ -101,7 +101,7 @@ static json_t *write_steps(const pl_sampling *s)
     int n = s->n_step > 0 ? s->n_step : PL_N_STEP;
 
     for (int i = 0; list && i < n; i++)
-        json_array_append_new(list, json_string(pl_sampling_step_name(
+        list = receipt_append(list, json_string(pl_sampling_step_name(
                                         s->n_step > 0 ? s->step[i] : i)));
     return list;
 }
@@ -114,8 +114,17 @@ static json_t *write_breakers(const pl_sampling *s)
     json_t *list = json_array();
 
     for (int i = 0; list && i < n; i++)
-        json_array_append_new(list, json_string(from[i]));
+        list = receipt_append(list, json_string(from[i]));
     return list;
+}
+
+/* Returns true if JSON can have the texts. */
+static bool are_utf8(const pl_sampling *s)
+{
+    for (int i = 0; s->dry_breaker && i < s->n_dry_breaker; i++)
+        if (!receipt_can_have(s->dry_breaker[i], strlen(s->dry_breaker[i])))
+            return false;
+    return true;
 }
 
 pl_status receipt_write_sampling(json_t **out, const pl_sampling *s,
@@ -125,6 +134,13 @@ pl_status receipt_write_sampling(json_t **out, const pl_sampling *s,
     bool done = j != NULL;
     char seed[24];
 
+    *out = NULL;
+    if (!are_utf8(s)) {
+        json_decref(j);
+        return err_set(err, PL_UNSUPPORTED,
+                       "a breaker of DRY is not UTF-8, which a receipt cannot "
+                       "have; leave it out");
+    }
     for (int i = 0; done && i < N_FIELD; i++) {
         const char *at = (const char *)s + fields[i].at;
         float f;

@@ -6,7 +6,6 @@
  * difference nothing more can be said, because what follows depends on it. */
 #include "receipt/receipt.h"
 
-#include "base/err.h"
 #include "base/exact.h"
 #include "base/numeral.h"
 #include "base/sized.h"
@@ -70,21 +69,29 @@ static pl_status check_engine(struct check *c)
                                         "layouts",     "mtp",    "order"};
     const json_t *m = json_object_get(c->r->doc, "model");
     const json_t *n = json_object_get(c->r->doc, "numerics");
+    char shown[4][ERR_SHOWN];
     json_t *model, *numerics;
+    bool is_set;
     pl_status s;
 
     PL_TRY(exec_enter(c->e->exec, c->err));
+    is_set = c->e->exec->n_set > 0;
     s = receipt_describe_engine(&model, &numerics, c->e, c->err);
     exec_leave(c->e->exec);
     if (s != PL_OK)
         return s;
-    if (strcmp(text_of(m, "hash"), text_of(model, "hash")) != 0)
+    if (is_set)
+        decide(c, PL_RECEIPT_CANNOT,
+               "weights or caches of this engine were set (pl_tensor_set); use "
+               "an engine of its own");
+    else if (strcmp(text_of(m, "hash"), text_of(model, "hash")) != 0)
         decide(c, PL_RECEIPT_CANNOT,
                "other weights: the receipt is of %s %s (%s), this model is %s "
                "%s (%s); load the model it was written with",
-               text_of(m, "architecture"), text_of(m, "name"),
-               text_of(m, "hash"), text_of(model, "architecture"),
-               text_of(model, "name"), text_of(model, "hash"));
+               receipt_shown(shown[0], m, "architecture"),
+               receipt_shown(shown[1], m, "name"), text_of(m, "hash"),
+               receipt_shown(shown[2], model, "architecture"),
+               receipt_shown(shown[3], model, "name"), text_of(model, "hash"));
     for (size_t i = 0; i < sizeof parts / sizeof *parts && !is_decided(c);
          i++) {
         json_t *a = json_object_get(n, parts[i]);
@@ -111,7 +118,7 @@ static pl_status check_engine(struct check *c)
                "engine's %s, with the same ranks and formats; use plait %s, "
                "which wrote it",
                text_of(n, "hash"), text_of(numerics, "hash"),
-               text_of(c->r->doc, "plait"));
+               receipt_shown(shown[0], c->r->doc, "plait"));
     json_decref(model);
     json_decref(numerics);
     return PL_OK;
@@ -153,6 +160,22 @@ static void check_prompt(struct check *c)
                n, hash, r->n_prompt, r->prompt_hash);
 }
 
+/* Ends the check if a part of the receipt was rejected: no engine can have used
+ * it. Only lack of memory is an error of the call. */
+static pl_status usable(struct check *c, const char *part, pl_status s,
+                        const pl_err *why)
+{
+    if (s == PL_NO_MEMORY) {
+        if (c->err)
+            *c->err = *why;
+        return s;
+    }
+    if (s != PL_OK)
+        decide(c, PL_RECEIPT_CANNOT, "the receipt's %s cannot be used: %.600s",
+               part, why->message);
+    return PL_OK;
+}
+
 /* Creates the grammar from the receipt's text or the given one. */
 static pl_status check_grammar(struct check *c)
 {
@@ -161,6 +184,7 @@ static pl_status check_grammar(struct check *c)
     const char *text = c->given.grammar ? c->given.grammar : a->grammar;
     size_t len = c->given.grammar ? c->given.grammar_len : a->grammar_len;
     char hash[SHA256_TEXT];
+    pl_err why;
 
     if (c->r->grammar_hash[0] == '\0')
         return PL_OK;
@@ -179,8 +203,10 @@ static pl_status check_grammar(struct check *c)
                hash, c->r->grammar_hash);
         return PL_OK;
     }
-    return pl_grammar_create(&c->grammar, words, a->form, text, len, "grammar",
-                             c->err);
+    return usable(c, "grammar",
+                  pl_grammar_create(&c->grammar, words, a->form, text, len,
+                                    "grammar", &why),
+                  &why);
 }
 
 /* Checks all that needs no step of the engine. */
@@ -221,10 +247,15 @@ static pl_status check_before(struct check *c)
 static pl_status make_sampler(struct check *c)
 {
     const pl_tokenizer *words = c->e->plan->model->tokenizer;
+    pl_err why;
 
     PL_TRY(receipt_read_sampling(
         &c->settings, json_object_get(c->r->doc, "sampling"), words, c->err));
-    PL_TRY(pl_sampler_create(&c->sampler, &c->settings, c->n_vocab, c->err));
+    PL_TRY(usable(
+        c, "sampling",
+        pl_sampler_create(&c->sampler, &c->settings, c->n_vocab, &why), &why));
+    if (is_decided(c))
+        return PL_OK;
     for (int64_t i = 0; i < c->r->n_prompt; i++)
         pl_sampler_accept(c->sampler, c->prompt[i]);
     sampler_record(c->sampler, &c->again);
@@ -273,9 +304,15 @@ static void differ(struct check *c, int32_t now, const float *row)
                name_token(c, now, b), (double)row[now]);
 }
 
-/* Reports that the grammar does not allow the next token of the receipt. */
+/* Reports that the next token of the receipt is impossible: the grammar does
+ * not allow it, or nothing can be sampled. */
 static pl_status forbid(struct check *c, const pl_err *why)
 {
+    if (why->status == PL_NO_MEMORY) {
+        if (c->err)
+            *c->err = *why;
+        return PL_NO_MEMORY;
+    }
     c->out->at = c->at;
     c->out->written = c->r->record.token[c->at].id;
     decide(c, PL_RECEIPT_DIFFERS, "token %" PRId64 ": %.600s", c->at,
@@ -312,8 +349,10 @@ static pl_status compare_next(struct check *c, const float *row)
         c->at++;
         return PL_OK;
     }
-    if (pl_sample(c->sampler, row) < 0)
-        return pl_sampler_status(c->sampler, c->err);
+    if (pl_sample(c->sampler, row) < 0) {
+        pl_sampler_status(c->sampler, &why);
+        return forbid(c, &why);
+    }
     if (c->again.full)
         return err_no_memory(c->err, "the check of a receipt");
     now = &c->again.token[c->again.n - 1];
@@ -473,7 +512,8 @@ static void check_end(struct check *c)
         last = pl_token_is_eog(words, a->token[i].id);
         n_eog += last;
     }
-    if (strcmp(why, "eog") == 0 ? !last || n_eog != 1 : last)
+    if (strcmp(why, "eog") == 0 ? !last || n_eog != 1
+                                : last && strcmp(why, "other") != 0)
         decide(c, PL_RECEIPT_DIFFERS,
                "the receipt says that the output ended by \"%s\", but its last "
                "token is %san end-of-text token",
