@@ -1,13 +1,17 @@
-/* Measures receipts: how fast one is checked, beside generation and a prompt,
- * and what recording costs.
+/* Measures receipts: how fast one is checked, compared with generation and a
+ * prompt, and what recording costs.
  *
  *   bench-verify [FILE] [ROUNDS]   FILE: a model; else the synthetic
  *                                  qwen3-0.6b, q4_k_m
  *
- * Each round generates 128 tokens after a prompt of 32 while a receipt records
- * them, computes the same 160 tokens as a prompt with the logits of the last
- * one and with those of 128, and checks the receipt. Figures are medians over
+ * Each round generates 128 tokens after a prompt of 32, with and without a
+ * receipt that records them. Then it computes the same 160 tokens as a prompt,
+ * with the logits of the last one and with those of 128, and checks the
+ * receipt. At last it samples from random logits, with and without recording,
+ * for three sizes of vocabulary. Figures are medians over rounds. Ratios are
+ * medians of each round's ratio, because the machine's speed changes between
  * rounds. */
+#include "engine/sampler.h"
 #include "sampling/record.h"
 #include "synthetic.h"
 #include "timing.h"
@@ -20,12 +24,28 @@
 
 enum { N_PROMPT = 32, N_OUT = 128, N = N_PROMPT + N_OUT };
 
+static const int32_t vocabularies[] = {102400, 128000, 151936};
+enum { N_VOCABULARY = sizeof vocabularies / sizeof vocabularies[0] };
+
+/* Seconds a token, of one round. */
+enum figure {
+    PLAIN, /* generation without a receipt */
+    GENERATE,
+    LAST,
+    ALL,
+    VERIFY,
+    SAMPLE,
+    RECORD = SAMPLE + N_VOCABULARY, /* sampling with a record */
+    N_FIGURE = RECORD + N_VOCABULARY,
+};
+
 struct bench {
     pl_engine *e;
     int64_t n_vocab;
     int32_t token[N]; /* prompt and output */
     float *rows;      /* [N_OUT, n_vocab] */
     char *json;       /* the receipt */
+    float *random;    /* logits of the largest vocabulary */
 };
 
 static void must(pl_status s, const pl_err *err)
@@ -59,11 +79,12 @@ static void clear(const struct bench *b)
     must(pl_seq_trim(b->e, 0, 0, NULL, &err), &err);
 }
 
-/* Generates the output and its receipt. Returns the seconds per token. */
-static double generate(struct bench *b)
+/* Generates the output, and its receipt if `recorded`. Returns the seconds per
+ * token. */
+static double generate(struct bench *b, bool recorded)
 {
+    pl_receipt *r = NULL;
     pl_sampling how;
-    pl_receipt *r;
     pl_sampler *s;
     double began;
     pl_err err;
@@ -73,8 +94,10 @@ static double generate(struct bench *b)
     must(pl_sampler_create(&s, &how, b->n_vocab, &err), &err);
     for (int i = 0; i < N_PROMPT; i++)
         pl_sampler_accept(s, b->token[i]);
-    must(pl_receipt_begin(&r, b->e, b->token, N_PROMPT, &err), &err);
-    must(pl_sampler_record(s, r, &err), &err);
+    if (recorded) {
+        must(pl_receipt_begin(&r, b->e, b->token, N_PROMPT, &err), &err);
+        must(pl_sampler_record(s, r, &err), &err);
+    }
     decode(b, 0, N_PROMPT, 1);
     began = bench_now();
     for (int i = N_PROMPT; i < N; i++) {
@@ -82,8 +105,10 @@ static double generate(struct bench *b)
         decode(b, i, i + 1, 1);
     }
     began = bench_now() - began;
-    free(b->json);
-    must(pl_receipt_write(r, PL_RECEIPT_FULL, &b->json, &err), &err);
+    if (recorded) {
+        free(b->json);
+        must(pl_receipt_write(r, PL_RECEIPT_FULL, &b->json, &err), &err);
+    }
     pl_sampler_free(s);
     pl_receipt_free(r);
     return began / N_OUT;
@@ -113,23 +138,93 @@ static double verify(const struct bench *b)
     return began / N;
 }
 
-/* Returns the seconds to record a row. */
-static double record(const struct bench *b)
+/* Sets figures SAMPLE and RECORD: samples from random logits with a record and
+ * without, in turn. */
+static void sample(double *s, struct bench *b)
 {
-    struct sampling_record r = {0};
-    double began = bench_now();
+    uint32_t state = 1;
 
-    for (int i = 0; i < N_OUT; i++)
-        record_row(&r, b->rows, (int32_t)b->n_vocab, 1, 0);
-    began = bench_now() - began;
-    record_fini(&r);
-    return began / N_OUT;
+    for (int k = 0; k < N_VOCABULARY; k++) {
+        struct sampling_record record = {0};
+        pl_sampler *plain, *recorded;
+        pl_sampling how;
+        pl_err err;
+
+        pl_sampling_init(&how);
+        must(pl_sampler_create(&plain, &how, vocabularies[k], &err), &err);
+        must(pl_sampler_create(&recorded, &how, vocabularies[k], &err), &err);
+        sampler_record(recorded, &record);
+        for (int i = 0; i < vocabularies[k]; i++) {
+            state = state * 1664525 + 1013904223;
+            b->random[i] = (float)(state >> 8) * 0x1p-20f;
+        }
+        s[SAMPLE + k] = s[RECORD + k] = 0;
+        for (int i = 0; i < N_OUT; i++) {
+            double t[3] = {bench_now()};
+
+            pl_sample(plain, b->random);
+            t[1] = bench_now();
+            pl_sample(recorded, b->random);
+            t[2] = bench_now();
+            s[SAMPLE + k] += (t[1] - t[0]) / N_OUT;
+            s[RECORD + k] += (t[2] - t[1]) / N_OUT;
+        }
+        pl_sampler_free(plain);
+        pl_sampler_free(recorded);
+        record_fini(&record);
+    }
+}
+
+/* Returns the median over rounds of figure a divided by figure b. */
+static double ratio(double s[][N_FIGURE], int rounds, int a, int b)
+{
+    double v[BENCH_MAX_ROUND];
+
+    for (int r = 0; r < rounds; r++)
+        v[r] = s[r][a] / s[r][b];
+    return bench_median(v, rounds);
+}
+
+static double median(double s[][N_FIGURE], int rounds, int a)
+{
+    double v[BENCH_MAX_ROUND];
+
+    for (int r = 0; r < rounds; r++)
+        v[r] = s[r][a];
+    return bench_median(v, rounds);
+}
+
+static void print(double s[][N_FIGURE], int rounds, int64_t n_vocab)
+{
+    printf("vocabulary %lld, tokens per second, %d rounds\n"
+           "generation                %8.1f\n"
+           "the same, recorded        %8.1f\n"
+           "prompt, last logits       %8.1f\n"
+           "prompt, %d rows of logits %7.1f\n"
+           "verification              %8.1f   %.2f of that prompt, %.1f x "
+           "generation\n",
+           (long long)n_vocab, rounds, 1 / median(s, rounds, PLAIN),
+           1 / median(s, rounds, GENERATE), 1 / median(s, rounds, LAST), N_OUT,
+           1 / median(s, rounds, ALL), 1 / median(s, rounds, VERIFY),
+           ratio(s, rounds, ALL, VERIFY), ratio(s, rounds, PLAIN, VERIFY));
+    for (int k = 0; k < N_VOCABULARY; k++) {
+        double v[BENCH_MAX_ROUND], share[BENCH_MAX_ROUND];
+
+        for (int r = 0; r < rounds; r++) {
+            v[r] = s[r][RECORD + k] - s[r][SAMPLE + k];
+            share[r] = v[r] / s[r][PLAIN];
+        }
+        printf("sampling, %6d tokens   %7.1f us, recorded %+.1f us: %.2f %% of "
+               "a generated token\n",
+               (int)vocabularies[k], 1e6 * median(s, rounds, SAMPLE + k),
+               1e6 * bench_median(v, rounds),
+               100 * bench_median(share, rounds));
+    }
 }
 
 int main(int argc, char **argv)
 {
-    enum { GENERATE, LAST, ALL, VERIFY, RECORD, N_FIGURE };
-    double s[N_FIGURE][BENCH_MAX_ROUND], m[N_FIGURE];
+    static double s[BENCH_MAX_ROUND][N_FIGURE];
     int rounds = argc > 2 ? atoi(argv[2]) : 5;
     struct bench b = {0};
     pl_model *model;
@@ -151,32 +246,23 @@ int main(int argc, char **argv)
     must(pl_engine_create(&b.e, model, &o, &err), &err);
     b.n_vocab = pl_model_n_vocab(model);
     b.rows = malloc((size_t)N_OUT * (size_t)b.n_vocab * sizeof *b.rows);
-    if (!b.rows)
+    b.random = malloc((size_t)vocabularies[N_VOCABULARY - 1] * sizeof(float));
+    if (!b.rows || !b.random)
         bench_die("the logits", "out of memory");
     for (int i = 0; i < N_PROMPT; i++)
         b.token[i] = (int32_t)((i * 7919 + 13) % b.n_vocab);
     for (int r = 0; r < rounds; r++) {
-        s[GENERATE][r] = generate(&b);
-        s[LAST][r] = prompt(&b, 1);
-        s[ALL][r] = prompt(&b, N_OUT);
-        s[VERIFY][r] = verify(&b);
-        s[RECORD][r] = record(&b);
+        s[r][PLAIN] = generate(&b, false);
+        s[r][GENERATE] = generate(&b, true);
+        s[r][LAST] = prompt(&b, 1);
+        s[r][ALL] = prompt(&b, N_OUT);
+        s[r][VERIFY] = verify(&b);
+        sample(s[r], &b);
     }
-    for (int i = 0; i < N_FIGURE; i++)
-        m[i] = bench_median(s[i], rounds);
-    printf("vocabulary %lld, tokens per second, %d rounds\n"
-           "generation                %8.1f\n"
-           "prompt, last logits       %8.1f\n"
-           "prompt, %d rows of logits %7.1f\n"
-           "verification              %8.1f   %.2f of that prompt, %.1f x "
-           "generation\n"
-           "recording                 %8.1f us a row, %.2f %% of a token\n",
-           (long long)b.n_vocab, rounds, 1 / m[GENERATE], 1 / m[LAST], N_OUT,
-           1 / m[ALL], 1 / m[VERIFY], m[ALL] / m[VERIFY],
-           m[GENERATE] / m[VERIFY], 1e6 * m[RECORD],
-           100 * m[RECORD] / m[GENERATE]);
+    print(s, rounds, b.n_vocab);
     free(b.json);
     free(b.rows);
+    free(b.random);
     pl_engine_free(b.e);
     pl_model_free(model);
     return 0;
