@@ -409,11 +409,12 @@ static float greatest_of_block(const float *x)
     return most;
 }
 
-/* Returns true if the logits are used unchanged and all tokens are allowed. */
-static bool is_plain(const struct sampler *s)
+/* Returns true if candidates have their logits unchanged. A block of logits
+ * below a candidate then has no better one, whether all tokens are allowed or
+ * not. */
+static bool is_unchanged(const struct sampler *s)
 {
-    return !s->bias && !s->leads[PL_STEP_PENALTIES] && !s->leads[PL_STEP_DRY] &&
-           !s->allowed;
+    return !s->bias && !s->leads[PL_STEP_PENALTIES] && !s->leads[PL_STEP_DRY];
 }
 
 /* Sets *c to the candidate of token `id`. Returns false if it cannot be drawn:
@@ -463,15 +464,22 @@ static int32_t first_greatest(const float *logits, int32_t n)
 
 static int32_t most_likely(const struct sampler *s, const float *logits)
 {
+    const bool unchanged = is_unchanged(s);
     struct candidate best = {.id = -1}, c;
 
-    if (is_plain(s))
+    if (unchanged && !s->allowed)
         return first_greatest(logits, s->n_vocab);
     if (!usable(s, logits))
         return -1;
-    for (int32_t i = 0; i < s->n_vocab; i++)
+    for (int32_t i = 0; i < s->n_vocab; i++) {
+        if (unchanged && i % BLOCK == 0 && i + BLOCK <= s->n_vocab &&
+            best.id >= 0 && greatest_of_block(logits + i) <= best.key) {
+            i += BLOCK - 1;
+            continue;
+        }
         if (candidate(s, logits, i, &c) && (best.id < 0 || c.key > best.key))
             best = c;
+    }
     return best.id;
 }
 
@@ -479,7 +487,7 @@ static int32_t most_likely(const struct sampler *s, const float *logits)
  * k best, in order. */
 static void collect(struct sampler *s, const float *logits)
 {
-    bool top_k = s->cap < s->n_vocab, plain = is_plain(s);
+    bool top_k = s->cap < s->n_vocab, unchanged = is_unchanged(s);
     struct candidates *a = &s->left;
     struct candidate c;
 
@@ -487,7 +495,7 @@ static void collect(struct sampler *s, const float *logits)
     for (int32_t i = 0; i < s->n_vocab; i++) {
         /* Among equal logits the first ones are kept, so no logit of this block
          * would be kept. */
-        if (plain && i % BLOCK == 0 && i + BLOCK <= s->n_vocab &&
+        if (unchanged && i % BLOCK == 0 && i + BLOCK <= s->n_vocab &&
             a->n == s->cap && greatest_of_block(logits + i) <= a->c[0].key) {
             i += BLOCK - 1;
             continue;
