@@ -63,24 +63,21 @@ static enum exit_code tokenize(struct verify *v)
     return s == PL_OK ? EXIT_DONE : report(v->o, s, &err);
 }
 
-/* Sets *pl to the options of an engine that can check the receipt. */
-static pl_status options_for(const struct verify *v, pl_receipt *r,
-                             pl_options *pl, pl_err *err)
+/* Sets the context so that each receipt fits, unless -c is given, and the rows
+ * of logits so that a step may have many. */
+static void set_sizes(struct verify *v)
 {
-    int64_t row = v->s.n_vocab * (int64_t)sizeof(float), most = 64 << 20;
+    const int64_t row = v->s.n_vocab * (int64_t)sizeof(float), most = 64 << 20;
+    const bool given = v->s.pl.n_ctx != 0;
 
-    *pl = v->s.pl;
-    for (int i = 0; pl->n_ctx == 0 && i < v->list.n; i++) {
-        const pl_receipt *other = v->list.v[i].receipt;
-        int64_t need = pl_receipt_n_prompt(other) + pl_receipt_n_output(other);
+    for (int i = 0; i < v->list.n && !given; i++) {
+        const pl_receipt *r = v->list.v[i].receipt;
+        int64_t need = pl_receipt_n_prompt(r) + pl_receipt_n_output(r);
 
-        if (need > pl->fit_ctx)
-            pl->fit_ctx = need;
+        if (need > v->s.pl.n_ctx)
+            v->s.pl.n_ctx = need;
     }
-    if (pl->n_ctx == 0)
-        pl->n_ctx = pl->fit_ctx;
-    pl->n_out = most / row < 1 ? 1 : most / row > 512 ? 512 : most / row;
-    return pl_receipt_options(r, pl, err);
+    v->s.pl.n_out = most / row < 1 ? 1 : most / row > 512 ? 512 : most / row;
 }
 
 static bool same_strings(const char *const *a, int n, const char *const *b,
@@ -170,10 +167,10 @@ static enum exit_code check(struct verify *v, const struct receipt_entry *e)
                               .cancel = &term_interrupts};
     pl_receipt_result result;
     double start;
-    pl_options pl;
+    pl_options pl = v->s.pl;
     pl_err err;
     enum exit_code c;
-    pl_status s = options_for(v, e->receipt, &pl, &err);
+    pl_status s = pl_receipt_options(e->receipt, &pl, &err);
 
     if (s == PL_UNSUPPORTED || s == PL_BAD_FILE) {
         result = (pl_receipt_result){.verdict = PL_RECEIPT_CANNOT,
@@ -235,8 +232,10 @@ enum exit_code cmd_verify(const struct options *o)
         c = read_given(&v);
     if (c == EXIT_DONE)
         c = session_open(&v.s, o);
-    if (c == EXIT_DONE)
+    if (c == EXIT_DONE) {
+        set_sizes(&v);
         c = tokenize(&v);
+    }
     /* Nobody who makes up a receipt can know which tokens are checked. */
     if (getrandom(&v.seed, sizeof(v.seed), 0) != (ssize_t)sizeof(v.seed))
         v.seed = 0;

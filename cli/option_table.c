@@ -53,8 +53,10 @@ WORDS(poolings, [POOLING_AUTO] = "auto", [POOLING_LAST] = "last",
       [POOLING_MEAN] = "mean", [POOLING_CLS] = "cls", [POOLING_NONE] = "none");
 WORDS(forms, [FORM_MD] = "md", [FORM_CSV] = "csv", [FORM_JSON] = "json",
       [FORM_JSONL] = "jsonl", [FORM_SQL] = "sql");
-WORDS(receipt_forms, [RECEIPT_FULL] = "full", [RECEIPT_BRIEF] = "brief",
-      [RECEIPT_HASHES] = "hashes");
+#define FORM_WORD(form, text, flags) text,
+static const char *const receipt_forms[] = {PL_RECEIPT_FORM_MAP(FORM_WORD)
+                                                NULL};
+#undef FORM_WORD
 WORDS(yes_no, "0", "1");
 WORDS(formats_of_reasoning, [THOUGHTS_AUTO] = "auto", [THOUGHTS_NONE] = "none",
       [THOUGHTS_DEEPSEEK] = "deepseek", [THOUGHTS_LEGACY] = "deepseek-legacy");

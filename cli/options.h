@@ -9,7 +9,7 @@
 
 #include "word_list.h"
 
-#include "pl.h"
+#include "pl_receipt.h"
 
 /* Exit codes of every command: name, value, cause. term.h defines those
  * of other signals. */
@@ -136,9 +136,9 @@ struct options {
     const char *state_load, *state_save;
     const char *receipt; /* file for receipts of the answers */
     enum option_receipt {
-        RECEIPT_FULL,
-        RECEIPT_BRIEF,
-        RECEIPT_HASHES
+#define RECEIPT_FORM_ENUM(form, text, flags) RECEIPT_##form,
+        PL_RECEIPT_FORM_MAP(RECEIPT_FORM_ENUM)
+#undef RECEIPT_FORM_ENUM
     } receipt_form;
     bool receipts;          /* add one to every answer of a server */
     struct word_list files; /* of verify and diff: arguments without option */

@@ -71,9 +71,9 @@ static pl_receipt_end reason(const struct run *r, enum stop why)
 enum stop run_end_answer(struct run *r, enum stop why)
 {
     static const unsigned flags[] = {
-        [RECEIPT_FULL] = PL_RECEIPT_FULL,
-        [RECEIPT_BRIEF] = 0,
-        [RECEIPT_HASHES] = PL_RECEIPT_NO_TOKENS,
+#define FORM_FLAGS(form, text, flags) flags,
+        PL_RECEIPT_FORM_MAP(FORM_FLAGS)
+#undef FORM_FLAGS
     };
     char *json = NULL;
     pl_status s;

@@ -94,9 +94,11 @@ static bool set_stops(json_t *to, const struct options *o)
 
 enum exit_code serve_defaults(json_t **out, const struct options *o)
 {
-    static const char *const forms[] = {[RECEIPT_FULL] = "full",
-                                        [RECEIPT_BRIEF] = "brief",
-                                        [RECEIPT_HASHES] = "hashes"};
+    static const char *const forms[] = {
+#define FORM_NAME(form, text, flags) text,
+        PL_RECEIPT_FORM_MAP(FORM_NAME)
+#undef FORM_NAME
+    };
     json_t *j = json_object();
     enum exit_code c = j != NULL ? set_variables(j, o) : no_memory();
     bool ok = true;

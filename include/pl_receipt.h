@@ -70,6 +70,13 @@ enum {
     PL_RECEIPT_NO_TOKENS = 2,
 };
 
+/* X(form, its name, its flags): the forms that the command and the server
+ * offer. */
+#define PL_RECEIPT_FORM_MAP(X)                                                 \
+    X(FULL, "full", PL_RECEIPT_FULL)                                           \
+    X(BRIEF, "brief", 0)                                                       \
+    X(HASHES, "hashes", PL_RECEIPT_NO_TOKENS)
+
 /* Writes the receipt as one line of JSON. `flags` are those above. *json is
  * malloc'ed; the caller frees it. */
 PL_API pl_status pl_receipt_write(const pl_receipt *r, unsigned flags,

@@ -39,11 +39,13 @@ static bool read_receipt(struct request_reader *r)
     static const struct {
         const char *name;
         unsigned flags;
-    } forms[] = {{"brief", 0},
-                 {"full", PL_RECEIPT_FULL},
-                 {"hashes", PL_RECEIPT_NO_TOKENS}};
+    } forms[] = {
+#define FORM_ROW(form, text, flags) {text, flags},
+        PL_RECEIPT_FORM_MAP(FORM_ROW)
+#undef FORM_ROW
+    };
     const json_t *j = field(&r->f, "receipt");
-    const char *form = json_is_true(j) ? forms[0].name : json_string_value(j);
+    const char *form = json_is_true(j) ? "brief" : json_string_value(j);
 
     for (size_t i = 0; form && i < sizeof forms / sizeof forms[0]; i++)
         if (strcmp(form, forms[i].name) == 0) {

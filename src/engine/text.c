@@ -465,12 +465,12 @@ pl_status pl_sampler_exclude_eog(pl_sampler *s, const pl_tokenizer *t,
     size_t n;
 
     PL_NEED(s, err);
-    if (!t || s->no_eog) {
-        if (!t)
-            free(s->no_eog);
-        s->no_eog = t ? s->no_eog : NULL;
-        return PL_OK;
+    if (!t) {
+        free(s->no_eog);
+        s->no_eog = NULL;
     }
+    if (!t || s->no_eog)
+        return PL_OK;
     n = ((size_t)s->n_vocab + 31) / 32;
     s->no_eog = malloc(n * sizeof *s->no_eog);
     if (!s->both)

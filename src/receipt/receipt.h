@@ -62,6 +62,16 @@ pl_status receipt_describe_engine(json_t **model, json_t **numerics,
 
 /* ---- receipt_sampling.c -------------------------------------------------- */
 
+/* A setting that is one number: its name in receipts, and its field of
+ * pl_sampling. */
+struct receipt_setting {
+    const char *name;
+    size_t at;
+    bool is_float; /* else an int */
+};
+extern const struct receipt_setting receipt_settings[];
+extern const int n_receipt_setting;
+
 /* Sets *out to the object "sampling", which has all settings with their
  * values. */
 pl_status receipt_write_sampling(json_t **out, const pl_sampling *s,

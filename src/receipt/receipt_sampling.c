@@ -12,12 +12,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct field {
-    const char *name;
-    size_t at;
-    bool is_float; /* else an int */
-};
-
 #define INT(name)                                                              \
     {                                                                          \
 #name, offsetof(pl_sampling, name), false                              \
@@ -26,7 +20,7 @@ struct field {
     {                                                                          \
 #name, offsetof(pl_sampling, name), true                               \
     }
-static const struct field fields[] = {
+const struct receipt_setting receipt_settings[] = {
     INT(penalty_last_n),
     FLOAT(repeat_penalty),
     FLOAT(frequency_penalty),
@@ -49,7 +43,8 @@ static const struct field fields[] = {
     FLOAT(mirostat_tau),
     FLOAT(mirostat_eta),
 };
-enum { N_FIELD = sizeof fields / sizeof fields[0] };
+enum { N_FIELD = sizeof receipt_settings / sizeof receipt_settings[0] };
+const int n_receipt_setting = N_FIELD;
 
 pl_status receipt_bad_field(pl_err *err, const char *field, const char *remedy)
 {
@@ -142,15 +137,16 @@ pl_status receipt_write_sampling(json_t **out, const pl_sampling *s,
                        "have; leave it out");
     }
     for (int i = 0; done && i < N_FIELD; i++) {
-        const char *at = (const char *)s + fields[i].at;
+        const char *at = (const char *)s + receipt_settings[i].at;
         float f;
         int n;
 
         memcpy(&f, at, sizeof f);
         memcpy(&n, at, sizeof n);
-        done = json_object_set_new(j, fields[i].name,
-                                   fields[i].is_float ? number(f)
-                                                      : json_integer(n)) == 0;
+        done = json_object_set_new(j, receipt_settings[i].name,
+                                   receipt_settings[i].is_float
+                                       ? number(f)
+                                       : json_integer(n)) == 0;
     }
     /* JSON's numbers are not exact above 2^53. */
     snprintf(seed, sizeof seed, "%" PRIu64, s->seed);
@@ -194,15 +190,16 @@ static bool read_int(const json_t *j, int *out)
 static pl_status read_fields(pl_sampling *s, const json_t *from, pl_err *err)
 {
     for (int i = 0; i < N_FIELD; i++) {
-        const json_t *j = json_object_get(from, fields[i].name);
-        char *at = (char *)s + fields[i].at;
+        const json_t *j = json_object_get(from, receipt_settings[i].name);
+        char *at = (char *)s + receipt_settings[i].at;
         float f;
         int n;
 
-        if (fields[i].is_float ? !read_number(j, &f) : !read_int(j, &n))
-            return receipt_bad_field(err, fields[i].name,
+        if (receipt_settings[i].is_float ? !read_number(j, &f)
+                                         : !read_int(j, &n))
+            return receipt_bad_field(err, receipt_settings[i].name,
                                      "in sampling it must be a number");
-        if (fields[i].is_float)
+        if (receipt_settings[i].is_float)
             memcpy(at, &f, sizeof f);
         else
             memcpy(at, &n, sizeof n);
@@ -307,7 +304,7 @@ static pl_status check_names(const json_t *from, pl_err *err)
         bool known = false;
 
         for (int i = 0; i < N_FIELD; i++)
-            known |= strcmp(key, fields[i].name) == 0;
+            known |= strcmp(key, receipt_settings[i].name) == 0;
         for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
             known |= strcmp(key, others[i]) == 0;
         if (!known) {

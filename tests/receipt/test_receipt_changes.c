@@ -201,59 +201,20 @@ static void differs(struct trial *t, int at, bool or_later)
     t->or_later = or_later;
 }
 
-static const struct {
-    const char *name;
-    size_t at;
-    bool is_float;
-} settings[] = {
-#define INT(name)                                                              \
-    {                                                                          \
-#name, offsetof(pl_sampling, name), false                              \
-    }
-#define FLOAT(name)                                                            \
-    {                                                                          \
-#name, offsetof(pl_sampling, name), true                               \
-    }
-    INT(penalty_last_n),
-    FLOAT(repeat_penalty),
-    FLOAT(frequency_penalty),
-    FLOAT(presence_penalty),
-    INT(top_k),
-    FLOAT(typical_p),
-    FLOAT(top_p),
-    FLOAT(min_p),
-    FLOAT(temperature),
-    FLOAT(top_n_sigma),
-    FLOAT(xtc_probability),
-    FLOAT(xtc_threshold),
-    FLOAT(dynatemp_range),
-    FLOAT(dynatemp_exponent),
-    FLOAT(dry_multiplier),
-    FLOAT(dry_base),
-    INT(dry_allowed_length),
-    INT(dry_last_n),
-    INT(mirostat),
-    FLOAT(mirostat_tau),
-    FLOAT(mirostat_eta),
-#undef INT
-#undef FLOAT
-};
-enum { N_SETTING = sizeof settings / sizeof *settings };
-
 static void change_setting(struct trial *t)
 {
     static const float floats[] = {0, 0.3F, 0.5F, 0.9F, 1, 1.1F, 2, -1, 1e30F};
     static const int ints[] = {0, 1, 2, 3, 8, 40, -1, -2, 1000};
     struct decides d = decides_of(t->a);
-    int i = draw(t, N_SETTING), k = draw(t, 9);
-    char *at = (char *)&d.s + settings[i].at;
+    int i = draw(t, n_receipt_setting), k = draw(t, 9);
+    char *at = (char *)&d.s + receipt_settings[i].at;
 
-    if (settings[i].is_float)
+    if (receipt_settings[i].is_float)
         memcpy(at, &floats[k], sizeof floats[k]);
     else
         memcpy(at, &ints[k], sizeof ints[k]);
-    snprintf(t->what, sizeof t->what, "%s = %g", settings[i].name,
-             settings[i].is_float ? (double)floats[k] : ints[k]);
+    snprintf(t->what, sizeof t->what, "%s = %g", receipt_settings[i].name,
+             receipt_settings[i].is_float ? (double)floats[k] : ints[k]);
     set_settings(t->doc, &d.s);
     ask_oracle(t, &d);
 }
@@ -915,5 +876,36 @@ TEST(receipts_rows_are_hashed_to_the_last_bit)
         assert_int_not_equal(a.hash, b.hash);
         record_fini(&a);
         record_fini(&b);
+    }
+}
+
+/* A field of pl_sampling that receipts forget would decide outputs unseen. */
+TEST(receipts_have_every_setting)
+{
+#define OTHER(name)                                                            \
+    {                                                                          \
+        offsetof(pl_sampling, name), sizeof((pl_sampling *)NULL)->name         \
+    }
+    static const struct {
+        size_t at, size;
+    } others[] = {OTHER(size),          OTHER(seed),        OTHER(n_bias),
+                  OTHER(bias_id),       OTHER(bias),        OTHER(tokenizer),
+                  OTHER(n_dry_breaker), OTHER(dry_breaker), OTHER(n_step),
+                  OTHER(step)};
+#undef OTHER
+    uint8_t owner[sizeof(pl_sampling) + 1] = {
+        0}; /* 1: a field, 2: of 8 bytes */
+
+    for (int i = 0; i < n_receipt_setting; i++)
+        memset(owner + receipt_settings[i].at, 1, 4);
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
+        memset(owner + others[i].at, others[i].size == 8 ? 2 : 1,
+               others[i].size);
+    for (size_t at = 0; at < sizeof(pl_sampling); at++) {
+        size_t next = (at + 7) / 8 * 8;
+
+        /* Padding stands before a field of 8 bytes, or at the end. */
+        if (!owner[at] && owner[next] != 2 && next < sizeof(pl_sampling))
+            fail_msg("receipts lack the field at byte %zu of pl_sampling", at);
     }
 }
