@@ -5,6 +5,7 @@
 #include "chat_templates.h"
 #include "cmd.h"
 #include "printable.h"
+#include "receipt_file.h"
 #include "run.h"
 #include "server/sampler_names.h"
 
@@ -163,6 +164,7 @@ static enum exit_code run_free(struct run *r, enum exit_code c)
     pl_detokenizer_free(r->text);
     stop_fini(&r->stops);
     pl_receipt_free(r->receipt);
+    jws_key_free(r->sign_key);
     pl_sampler_free(r->sampler);
     pl_grammar_free(r->grammar);
     free(r->bias);
@@ -533,7 +535,12 @@ enum exit_code cmd_run(const struct options *o)
         return cli_error(
             CMD_RUN, EXIT_USAGE,
             "--state-load -: name a file; standard input is /dev/stdin");
-    c = session_open(&r.s, o);
+    if (o->sign_key != NULL && o->receipt == NULL)
+        return cli_error(CMD_RUN, EXIT_USAGE,
+                         "--sign-key: no receipt to sign; add --receipt FILE");
+    c = receipt_read_key(&r.sign_key, o);
+    if (c == EXIT_DONE)
+        c = session_open(&r.s, o);
     if (c == EXIT_DONE)
         c = open_template(&r);
     talks = o->interactive || r.form != NULL;

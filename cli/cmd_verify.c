@@ -2,10 +2,12 @@
  * plait diff: tells where two receipts differ. Exit codes: 0 if all receipts
  * hold or the two agree, 1 if receipts differ, 2 if one cannot be compared or
  * an error ended the command. */
+#include "chat_templates.h"
 #include "cmd.h"
 #include "input.h"
 #include "printable.h"
 #include "receipt_file.h"
+#include "server/request_tasks.h"
 #include "session.h"
 
 #include <inttypes.h>
@@ -19,6 +21,7 @@ struct verify {
     const struct options *o;
     struct session s;
     struct receipt_list list;
+    struct jws_trust *trust;      /* keys of --trust; owned; NULL if none */
     struct input prompt, grammar; /* empty if not given */
     int32_t *ids;                 /* of the prompt; owned */
     int64_t n_ids;
@@ -40,26 +43,57 @@ static enum exit_code read_given(struct verify *v)
 {
     const struct options *o = v->o;
     enum exit_code c = EXIT_DONE;
+    bool text = o->prompt != NULL || o->file != NULL;
 
-    if (o->prompt != NULL || o->file != NULL)
+    if (text && o->messages != NULL)
+        return cli_error(CMD_VERIFY, EXIT_USAGE,
+                         "-p or -f and --messages give two prompts; leave one "
+                         "out");
+    if (text)
         c = input_prompt(&v->prompt, o);
     if (c == EXIT_DONE && o->grammar_file != NULL)
         c = input_file(&v->grammar, o, o->grammar_file);
     return c;
 }
 
+static enum exit_code read_trust(struct verify *v)
+{
+    struct input pem = {0};
+    enum exit_code c = EXIT_DONE;
+    char why[JWS_WHY], cut[SHOWN];
+
+    if (v->o->trust == NULL)
+        return EXIT_DONE;
+    c = input_file(&pem, v->o, v->o->trust);
+    if (c == EXIT_DONE && !jws_trust_read(&v->trust, pem.s, pem.len, why))
+        c = cli_error(CMD_VERIFY, EXIT_USAGE, "--trust %s: %s",
+                      clip_printable(cut, v->o->trust), why);
+    input_free(&pem);
+    return c;
+}
+
+/* Renders the prompt of --messages, and tokenizes it or that of -p or -f. */
 static enum exit_code tokenize(struct verify *v)
 {
     pl_err err;
     pl_status s;
 
-    if (v->prompt.s == NULL)
+    if (v->prompt.s == NULL && v->o->messages == NULL)
         return EXIT_DONE;
     if (v->s.words == NULL)
         return session_require_tokenizer(&v->s, v->o);
-    s = pl_tokenize(v->s.words, v->prompt.s, v->prompt.len,
-                    PL_ADD_SPECIAL | PL_PARSE_SPECIAL, &v->ids, &v->n_ids,
-                    &err);
+    if (v->prompt.s == NULL) {
+        enum exit_code c = render_prompt(&v->prompt, v->o, v->s.model);
+
+        if (c != EXIT_DONE)
+            return c;
+        s = request_chat_tokens(v->s.words, v->prompt.s, v->prompt.len, &v->ids,
+                                &v->n_ids, &err);
+    } else {
+        s = pl_tokenize(v->s.words, v->prompt.s, v->prompt.len,
+                        PL_ADD_SPECIAL | PL_PARSE_SPECIAL, &v->ids, &v->n_ids,
+                        &err);
+    }
     return s == PL_OK ? EXIT_DONE : report(v->o, s, &err);
 }
 
@@ -153,6 +187,44 @@ static void print(struct verify *v, const struct receipt_entry *e,
     putchar('\n');
 }
 
+/* Judges the signature of a receipt. Returns true with a verdict in *r if the
+ * receipt needs no further check. */
+static bool judge_signer(const struct verify *v, const struct receipt_entry *e,
+                         pl_receipt_result *r)
+{
+    r->verdict =
+        e->signer == JWS_FORGED ? PL_RECEIPT_DIFFERS : PL_RECEIPT_CANNOT;
+    if (e->signer == JWS_FORGED)
+        snprintf(r->text, sizeof(r->text),
+                 "it is not what the key %s signed; get the receipt from its "
+                 "writer",
+                 e->key);
+    else if (v->trust == NULL || e->signer == JWS_VALID)
+        return false;
+    else if (e->signer == JWS_NONE)
+        snprintf(r->text, sizeof(r->text),
+                 "it is not signed; leave out --trust to check it without");
+    else
+        snprintf(r->text, sizeof(r->text),
+                 "it is signed by the key \"%s\", which --trust does not have",
+                 e->key);
+    return true;
+}
+
+/* Adds the signer to the verdict on a receipt that holds. */
+static void name_signer(const struct receipt_entry *e, pl_receipt_result *r)
+{
+    size_t n = strlen(r->text);
+
+    if (r->verdict != PL_RECEIPT_HOLDS || e->signer == JWS_NONE)
+        return;
+    snprintf(r->text + n, sizeof(r->text) - n,
+             e->signer == JWS_VALID ? "; signed by %s"
+                                    : "; the signature of \"%s\" is not "
+                                      "checked without --trust",
+             e->key);
+}
+
 static enum exit_code check(struct verify *v, const struct receipt_entry *e)
 {
     pl_receipt_given given = {.size = sizeof(given),
@@ -165,18 +237,20 @@ static enum exit_code check(struct verify *v, const struct receipt_entry *e)
                               .progress = term_progress,
                               .progress_user = &v->s.progress,
                               .cancel = &term_interrupts};
-    pl_receipt_result result;
+    pl_receipt_result result = {
+        .verdict = PL_RECEIPT_CANNOT, .at = -1, .written = -1, .sampled = -1};
     double start;
     pl_options pl = v->s.pl;
     pl_err err;
     enum exit_code c;
-    pl_status s = pl_receipt_options(e->receipt, &pl, &err);
+    pl_status s;
 
+    if (judge_signer(v, e, &result)) {
+        print(v, e, &result);
+        return EXIT_DONE;
+    }
+    s = pl_receipt_options(e->receipt, &pl, &err);
     if (s == PL_UNSUPPORTED || s == PL_BAD_FILE) {
-        result = (pl_receipt_result){.verdict = PL_RECEIPT_CANNOT,
-                                     .at = -1,
-                                     .written = -1,
-                                     .sampled = -1};
         snprintf(result.text, sizeof(result.text), "%.700s", err.message);
         print(v, e, &result);
         return EXIT_DONE;
@@ -193,6 +267,7 @@ static enum exit_code check(struct verify *v, const struct receipt_entry *e)
     term_progress_end(&v->s.progress);
     if (s != PL_OK)
         return report(v->o, s, &err);
+    name_signer(e, &result);
     print(v, e, &result);
     return EXIT_DONE;
 }
@@ -226,8 +301,9 @@ enum exit_code cmd_verify(const struct options *o)
         return cli_error(o->command, EXIT_USAGE,
                          "no receipt; give a file, as `plait run --receipt "
                          "FILE` writes it");
+    c = read_trust(&v);
     for (int i = 0; i < o->files.n && c == EXIT_DONE; i++)
-        c = receipt_file_read(&v.list, o, o->files.v[i]);
+        c = receipt_file_read(&v.list, o, o->files.v[i], v.trust);
     if (c == EXIT_DONE)
         c = read_given(&v);
     if (c == EXIT_DONE)
@@ -255,6 +331,7 @@ enum exit_code cmd_verify(const struct options *o)
     receipt_list_free(&v.list);
     input_free(&v.prompt);
     input_free(&v.grammar);
+    jws_trust_free(v.trust);
     free(v.ids);
     return c;
 }
@@ -282,7 +359,7 @@ enum exit_code cmd_diff(const struct options *o)
                          "%d files; give two, each with one receipt",
                          o->files.n);
     for (int i = 0; i < 2 && c == EXIT_DONE; i++) {
-        c = receipt_file_read(&list, o, o->files.v[i]);
+        c = receipt_file_read(&list, o, o->files.v[i], NULL);
         if (c == EXIT_DONE && list.n != i + 1)
             c = cli_error(o->command, EXIT_USAGE,
                           "%s has %d receipts; give a file with one",

@@ -192,27 +192,29 @@ const struct option_row option_table[] = {
     {{"--template", "--chat-template-file"}, "FILE", NULL,
      "Chat template to use in place of the model's. Special tokens still come "
      "from the model.",
-     WRITES | BRIEF(RENDER) | IN, option_set_text, AT(chat_template), 0, 0,
-     NULL},
+     WRITES | BRIEF(RENDER) | VERIFY | IN, option_set_text, AT(chat_template),
+     0, 0, NULL},
     {{"--messages"}, "FILE", NULL,
      "The conversation, a JSON list of messages. A message is an object with "
-     "role and content. - reads standard input.",
-     BRIEF(RENDER) | IN, option_set_text, AT(messages), 0, 0, NULL},
+     "role and content. - reads standard input. verify takes its prompt from "
+     "it.",
+     BRIEF(RENDER) | VERIFY | IN, option_set_text, AT(messages), 0, 0, NULL},
     {{"--tools"}, "FILE", NULL,
      "JSON list of the tools that the model may call.",
-     BRIEF(RENDER) | IN, option_set_text, AT(tools), 0, 0, NULL},
+     BRIEF(RENDER) | VERIFY | IN, option_set_text, AT(tools), 0, 0, NULL},
     {{"--chat-template"}, "TEXT", NULL,
      "Chat template, as a text, or by a name, such as chatml, llama3 or "
      "mistral-v7. An unknown name lists all.",
-     WRITES | RENDER, option_set_text, AT(template_text), 0, 0, NULL},
+     WRITES | RENDER | VERIFY, option_set_text, AT(template_text), 0, 0, NULL},
     {{"--kwargs", "--chat-template-kwargs"}, "JSON", NULL,
      "Object with more variables of the template. An example is "
      "'{\"reasoning_effort\": \"low\"}'.",
-     WRITES | BRIEF(RENDER), option_set_text, AT(kwargs), 0, 0, NULL},
+     WRITES | BRIEF(RENDER) | VERIFY, option_set_text, AT(kwargs), 0, 0, NULL},
     {{"--no-generation-prompt"}, NULL, NULL,
      "End with the last message. Otherwise the prompt ends where the answer "
      "begins.",
-     BRIEF(RENDER), option_set_flag, AT(no_generation_prompt), 0, 0, NULL},
+     BRIEF(RENDER) | VERIFY, option_set_flag, AT(no_generation_prompt), 0, 0,
+     NULL},
     {{"--json"}, NULL, NULL, "Print JSON instead of tables.",
      BRIEF(PLAN | INSPECT | DEVICES | VERIFY), option_set_flag, AT(json), 0, 0,
      NULL},
@@ -229,6 +231,10 @@ const struct option_row option_table[] = {
     {{"--sample"}, "N", "all",
      "Check only N tokens of each receipt, at random.",
      BRIEF(VERIFY), option_set_int64, AT(n_sample), 1, MANY, NULL},
+    {{"--trust"}, "FILE", NULL,
+     "Accept only receipts signed by a key of FILE. It has Ed25519 public keys "
+     "in PEM.",
+     BRIEF(VERIFY) | IN, option_set_text, AT(trust), 0, 0, NULL},
     {{"--chunks"}, "N", "-1",
      "Measure only the first N windows. -1 measures all.",
      BRIEF(PERPLEXITY), option_set_int64, AT(n_chunks), -1, MANY, NULL},
@@ -329,6 +335,10 @@ const struct option_row option_table[] = {
      "Add a receipt to every answer, in the form of --receipt-form. Otherwise "
      "only requests with \"receipt\": true have one.",
      SERVE, option_set_flag, AT(receipts), 0, 0, NULL},
+    {{"--sign-key"}, "FILE", NULL,
+     "Sign receipts with this Ed25519 key in PEM, as openssl genpkey writes "
+     "it. Each is then a JSON Web Signature.",
+     WRITES | IN, option_set_text, AT(sign_key), 0, 0, NULL},
     {{"--convert"}, NULL, NULL,
      "With --state-load, accept a state with other cache formats. They are "
      "converted to those of -ctk and -ctv.",

@@ -141,6 +141,8 @@ struct options {
 #undef RECEIPT_FORM_ENUM
     } receipt_form;
     bool receipts;          /* add one to every answer of a server */
+    const char *sign_key;   /* file of the key that signs receipts */
+    const char *trust;      /* file of the keys whose receipts verify accepts */
     struct word_list files; /* of verify and diff: arguments without option */
     int64_t n_sample;       /* tokens to check of each receipt; 0 for all */
     const char *host, *api_key, *api_key_file, *alias, *cert_file,

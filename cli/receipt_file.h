@@ -4,12 +4,16 @@
 
 #include "options.h"
 
+#include "server/jws.h"
+
 #include "pl_receipt.h"
 
 struct receipt_entry {
-    pl_receipt *receipt; /* owned */
-    const char *file;    /* borrowed */
-    int line;            /* of the file, from 1 */
+    pl_receipt *receipt;   /* owned */
+    const char *file;      /* borrowed */
+    int line;              /* of the file, from 1 */
+    enum jws_state signer; /* JWS_NONE: the receipt is not signed */
+    char key[JWS_ID];      /* thumbprint of the key that it names; "" if none */
 };
 
 struct receipt_list {
@@ -17,10 +21,14 @@ struct receipt_list {
     int n;
 };
 
-/* Appends the receipts of a file; "-" is standard input. Prints a message and
+/* Appends the receipts of a file, signed or not; "-" is standard input. Checks
+ * signatures by the keys of `trust`, which may be NULL. Prints a message and
  * returns its exit code if a line is not a receipt: EXIT_USAGE. */
 enum exit_code receipt_file_read(struct receipt_list *list,
-                                 const struct options *o, const char *path);
+                                 const struct options *o, const char *path,
+                                 const struct jws_trust *trust);
+/* Reads the key of --sign-key; sets *key to NULL if the option is not given. */
+enum exit_code receipt_read_key(struct jws_key **key, const struct options *o);
 void receipt_list_free(struct receipt_list *list);
 
 #endif

@@ -5,6 +5,7 @@
 #include "input.h"
 #include "session.h"
 
+#include "server/jws.h"
 #include "server/stop_strings.h"
 
 #include "pl_receipt.h"
@@ -23,6 +24,7 @@ struct run {
     pl_sampler *sampler;
     int n_answers;              /* number of outputs begun */
     struct whole_file receipts; /* file of --receipt */
+    struct jws_key *sign_key;   /* of --sign-key; owned; NULL if none */
     pl_receipt *receipt;        /* of the present output; owned; NULL if none */
     bool at_eog;                /* an end-of-text token ended the output */
     pl_grammar *grammar;        /* owned; NULL if the output is unconstrained */

@@ -8,6 +8,7 @@
 #include "line_editor.h"
 #include "printable.h"
 #include "run.h"
+#include "server/request_tasks.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -118,33 +119,6 @@ static enum exit_code check_reasoning(const struct chat *c)
     free(text[1]);
     json_decref(asked);
     return code;
-}
-
-/* Tokenizes a prompt. Adds BOS if the tokenizer requires it and the text does
- * not begin with it. */
-static pl_status tokenize(struct run *r, const char *text, size_t len,
-                          int32_t **ids, int64_t *n)
-{
-    const pl_tokenizer *words = r->s.words;
-    int32_t bos = pl_tokenizer_bos(words);
-    int32_t *more;
-    pl_status s =
-        pl_tokenize(words, text, len, PL_PARSE_SPECIAL, ids, n, &r->err);
-
-    if (s != PL_OK || bos < 0 || !pl_tokenizer_adds_bos(words) ||
-        (*n > 0 && (*ids)[0] == bos))
-        return s;
-    more = realloc(*ids, ((size_t)*n + 1) * sizeof(**ids));
-    if (more == NULL) {
-        snprintf(r->err.message, sizeof(r->err.message),
-                 "no memory for a prompt");
-        free(*ids);
-        return PL_NO_MEMORY;
-    }
-    memmove(more + 1, more, (size_t)(*n)++ * sizeof(*more));
-    more[0] = bos;
-    *ids = more;
-    return PL_OK;
 }
 
 /* Makes these n tokens the contents of the sequence. Keeps the tokens at the
@@ -303,7 +277,8 @@ static pl_status make_prompt(struct chat *c, struct prompt *p)
             json_array_append(seen, json_array_get(c->messages, i));
     s = render(c->form, seen, c->extra, &p->text, &p->len, &r->err);
     if (s == PL_OK)
-        s = tokenize(r, p->text, p->len, &p->ids, &p->n);
+        s = request_chat_tokens(r->s.words, p->text, p->len, &p->ids, &p->n,
+                                &r->err);
     json_decref(seen);
     if (s == PL_OK && p->n == 0) {
         s = PL_BAD_ARGUMENT;
@@ -498,7 +473,7 @@ static pl_status set_messages(struct chat *c, json_t *j, int64_t *n)
     pl_status s = render(c->form, j, c->extra, &prompt, &len, &r->err);
 
     if (s == PL_OK)
-        s = tokenize(r, prompt, len, &ids, n);
+        s = request_chat_tokens(r->s.words, prompt, len, &ids, n, &r->err);
     if (s == PL_OK) {
         json_decref(c->messages);
         c->messages = json_incref(j);

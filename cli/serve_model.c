@@ -3,6 +3,7 @@
 
 #include "chat_templates.h"
 #include "fetch.h"
+#include "receipt_file.h"
 #include "serve_defaults.h"
 #include "session.h"
 
@@ -113,6 +114,8 @@ enum exit_code serve_entry_prepare(struct serve_entry *e)
 
     if (c == EXIT_DONE)
         c = serve_defaults(&e->defaults, e->o);
+    if (c == EXIT_DONE)
+        c = receipt_read_key(&e->sign_key, e->o);
     if (c == EXIT_DONE && e->o->slot_dir != NULL)
         c = check_directory("--slot-save-path", e->o->slot_dir);
     if (c == EXIT_DONE && e->o->cache_dir != NULL)
@@ -125,6 +128,8 @@ void serve_entry_fini(struct serve_entry *e)
     input_free(&e->form);
     json_decref(e->defaults);
     e->defaults = NULL;
+    jws_key_free(e->sign_key);
+    e->sign_key = NULL;
 }
 
 /* ---- text ---------------------------------------------------------------- */
@@ -365,6 +370,7 @@ static pl_status open_service(struct service *v, const struct serve_entry *e,
             err, PL_UNSUPPORTED,
             "the model has no tokenizer; `plait logits` takes token ids");
     v->defaults = json_incref(e->defaults);
+    v->sign_key = e->sign_key;
     s = set_pooling(v, o, err);
     if (s == PL_OK)
         s = check_grammar(v, err);

@@ -4,6 +4,7 @@
 
 #include "input.h"
 
+#include "server/jws.h"
 #include "server/models.h"
 
 #include <jansson.h>
@@ -15,9 +16,10 @@ struct serve_entry {
     const struct options *o; /* options of the model; borrowed, or points to
                                 `own` */
     struct options own;
-    bool at_start;     /* the model is loaded when the server starts */
-    struct input form; /* chat template of the options; empty if none */
-    json_t *defaults;  /* fields that requests have by default; owned */
+    bool at_start;            /* the model is loaded when the server starts */
+    struct input form;        /* chat template of the options; empty if none */
+    json_t *defaults;         /* fields that requests have by default; owned */
+    struct jws_key *sign_key; /* signs receipts; owned; NULL if none */
 };
 
 /* All models of the server. The prefix caches of those that are loaded share

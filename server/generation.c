@@ -5,6 +5,7 @@
  * together. From then on the generation belongs to the loop's thread, which
  * frees it after its last task. When the client disconnects, only a flag is
  * set. */
+#include "jws.h"
 #include "logprob.h"
 #include "ollama.h"
 #include "request_tasks.h"
@@ -455,20 +456,30 @@ static pl_receipt_end receipt_end(const struct choice *c,
                                        : PL_RECEIPT_OTHER;
 }
 
-/* Completes the receipt of a choice. Sets *json to its text, which the caller
- * frees; NULL if there is none. */
+/* Completes and signs the receipt of a choice. Sets *json to its text, which
+ * the caller frees; NULL if there is none. */
 static bool write_receipt(const struct choice *c,
                           const struct task_report *report, char **json)
 {
     const struct request *a = &c->of->request;
 
+    const struct jws_key *key = c->of->service->sign_key;
+    char *plain;
+
     *json = NULL;
-    return !report->receipt ||
-           (pl_receipt_set_end(report->receipt, receipt_end(c, report),
-                               a->max_tokens, a->stop, a->n_stop,
-                               NULL) == PL_OK &&
-            pl_receipt_write(report->receipt, a->receipt_flags, json, NULL) ==
-                PL_OK);
+    if (!report->receipt)
+        return true;
+    if (pl_receipt_set_end(report->receipt, receipt_end(c, report),
+                           a->max_tokens, a->stop, a->n_stop, NULL) != PL_OK ||
+        pl_receipt_write(report->receipt, a->receipt_flags, json, NULL) !=
+            PL_OK)
+        return false;
+    if (!key)
+        return true;
+    plain = *json;
+    *json = jws_sign(key, plain);
+    free(plain);
+    return *json != NULL;
 }
 
 static bool send_end(struct choice *c, const struct task_report *report)

@@ -47,7 +47,8 @@ struct service {
     json_t *defaults;     /* other defaults, as fields that are added to
                              requests (request_rules.defaults); owned; NULL if
                              none */
-    int64_t max_tokens;   /* limit of generated tokens for requests that set
+    const struct jws_key *sign_key; /* signs receipts; borrowed; NULL if none */
+    int64_t max_tokens; /* limit of generated tokens for requests that set
                              none; -1 for no limit */
     enum request_reasoning reasoning; /* where reasoning is returned, for
                                          requests that do not say it */

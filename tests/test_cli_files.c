@@ -19,10 +19,13 @@
 /* ---- options that name files --------------------------------------------- */
 
 /* By their first names, in any command. */
-static const char *const that_read[] = {
-    "-m",         "-f",           "-bf",     "--tokens",
-    "--template", "--messages",   "--tools", "--grammar-file",
-    "-jf",        "--state-load", "-sysf",   NULL};
+static const char *const that_read[] = {"-m",         "-f",
+                                        "-bf",        "--tokens",
+                                        "--template", "--messages",
+                                        "--tools",    "--grammar-file",
+                                        "-jf",        "--state-load",
+                                        "-sysf",      "--sign-key",
+                                        "--trust",    NULL};
 static const char *const that_write[] = {"-o",      "--svg",     "--state-save",
                                          "--trace", "--receipt", NULL};
 /* serve writes no file that an option names; test_server_slots.c has slots. */

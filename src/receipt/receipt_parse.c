@@ -379,7 +379,7 @@ static const struct {
 } fields[] = {
     {NULL,
      {"plait_receipt", "plait", "model", "numerics", "sampling", "prompt",
-      "grammar", "output", "rows", "end", "note", "signature"}},
+      "grammar", "output", "rows", "end", "note"}},
     {"model", {"architecture", "name", "hash"}},
     {"numerics",
      {"hash", "order", "ranks", "shares", "precision", "activations", "cache",

@@ -513,18 +513,15 @@ static void change_end(struct trial *t)
 /* Names and remarks decide nothing. */
 static void change_name(struct trial *t)
 {
-    switch (draw(t, 4)) {
+    switch (draw(t, 3)) {
     case 0:
         set_text(t->doc, "plait", "99.9");
         break;
     case 1:
         set_text(json_object_get(t->doc, "model"), "name", "another");
         break;
-    case 2:
-        json_object_set_new(t->doc, "note", json_pack("{s:[i]}", "by", 1));
-        break;
     default:
-        set_text(t->doc, "signature", "none");
+        json_object_set_new(t->doc, "note", json_pack("{s:[i]}", "by", 1));
     }
     snprintf(t->what, sizeof t->what, "a name");
     t->verdict = PL_RECEIPT_HOLDS;
@@ -550,14 +547,14 @@ static void ignore(void *user, const char *line, size_t len)
  * line. */
 static void check_diff(const struct trial *t, const pl_receipt *r)
 {
-    static const char *const remarks[] = {"plait", "note", "signature"};
+    static const char *const remarks[] = {"plait", "note"};
     json_t *a = json_loads(t->a->json, 0, NULL), *b = json_copy(t->doc);
     pl_receipt *before = way_parsed(t->a->json);
     int n_line[2] = {0, 0};
     bool same[2];
     pl_err err;
 
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < 2; i++) {
         json_object_del(a, remarks[i]);
         json_object_del(b, remarks[i]);
     }
