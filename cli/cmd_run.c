@@ -535,9 +535,6 @@ enum exit_code cmd_run(const struct options *o)
         return cli_error(
             CMD_RUN, EXIT_USAGE,
             "--state-load -: name a file; standard input is /dev/stdin");
-    if (o->sign_key != NULL && o->receipt == NULL)
-        return cli_error(CMD_RUN, EXIT_USAGE,
-                         "--sign-key: no receipt to sign; add --receipt FILE");
     c = receipt_read_key(&r.sign_key, o);
     if (c == EXIT_DONE)
         c = session_open(&r.s, o);

@@ -12,6 +12,7 @@
 
 #include <inttypes.h>
 #include <jansson.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,6 +30,8 @@ struct verify {
     pl_options used;   /* those of s.engine */
     int count[3];      /* receipts by enum pl_receipt_verdict */
     int64_t n_checked; /* tokens */
+    double nll;        /* sum of -ln p of texts whose receipts hold */
+    int64_t n_scored;  /* tokens of these */
     double busy_s;     /* spent in checks */
 };
 
@@ -267,6 +270,11 @@ static enum exit_code check(struct verify *v, const struct receipt_entry *e)
     term_progress_end(&v->s.progress);
     if (s != PL_OK)
         return report(v->o, s, &err);
+    if (result.verdict == PL_RECEIPT_HOLDS &&
+        !isnan(pl_receipt_nll(e->receipt))) {
+        v->nll += pl_receipt_nll(e->receipt);
+        v->n_scored += result.n_checked;
+    }
     name_signer(e, &result);
     print(v, e, &result);
     return EXIT_DONE;
@@ -283,6 +291,9 @@ static void summary(const struct verify *v)
             v->count[PL_RECEIPT_DIFFERS] == 1 ? "s" : "",
             v->count[PL_RECEIPT_CANNOT], v->n_checked, v->busy_s,
             v->busy_s > 0 ? (double)v->n_checked / v->busy_s : 0.0);
+    if (v->n_scored > 0)
+        fprintf(stderr, "perplexity of the %" PRId64 " given tokens: %.4f\n",
+                v->n_scored, exp(v->nll / (double)v->n_scored));
 }
 
 /* Returns the exit code of a command that could not do its work. 1 is the

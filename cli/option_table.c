@@ -228,13 +228,6 @@ const struct option_row option_table[] = {
      "It measures all GPUs, or those of -dev, and keeps the figures for later "
      "plans in $XDG_CACHE_HOME/plait, else ~/.cache/plait.",
      BRIEF(DEVICES), option_set_flag, AT(measure), 0, 0, NULL},
-    {{"--sample"}, "N", "all",
-     "Check only N tokens of each receipt, at random.",
-     BRIEF(VERIFY), option_set_int64, AT(n_sample), 1, MANY, NULL},
-    {{"--trust"}, "FILE", NULL,
-     "Accept only receipts signed by a key of FILE. It has Ed25519 public keys "
-     "in PEM.",
-     BRIEF(VERIFY) | IN, option_set_text, AT(trust), 0, 0, NULL},
     {{"--chunks"}, "N", "-1",
      "Measure only the first N windows. -1 measures all.",
      BRIEF(PERPLEXITY), option_set_int64, AT(n_chunks), -1, MANY, NULL},
@@ -322,23 +315,6 @@ const struct option_row option_table[] = {
     {{"--state-save"}, "FILE", NULL,
      "Save the state at the end. The file is replaced as a whole.",
      BRIEF(RUN) | OUT_STATE, option_set_text, AT(state_save), 0, 0, NULL},
-    {{"--receipt"}, "FILE", NULL,
-     "Write a receipt of each answer, a line each. plait verify checks them. - "
-     "is standard output.",
-     RUN | OUT_STREAM, option_set_text, AT(receipt), 0, 0, NULL},
-    {{"--receipt-form"}, "FORM", "full, of serve brief",
-     "Contents of receipts. full can be checked with the model alone. brief "
-     "has hashes in place of prompt and grammar, hashes in place of the "
-     "output, too.",
-     WRITES, option_set_word, AT(receipt_form), 0, 0, receipt_forms},
-    {{"--receipts"}, NULL, NULL,
-     "Add a receipt to every answer, in the form of --receipt-form. Otherwise "
-     "only requests with \"receipt\": true have one.",
-     SERVE, option_set_flag, AT(receipts), 0, 0, NULL},
-    {{"--sign-key"}, "FILE", NULL,
-     "Sign receipts with this Ed25519 key in PEM, as openssl genpkey writes "
-     "it. Each is then a JSON Web Signature.",
-     WRITES | IN, option_set_text, AT(sign_key), 0, 0, NULL},
     {{"--convert"}, NULL, NULL,
      "With --state-load, accept a state with other cache formats. They are "
      "converted to those of -ctk and -ctv.",
@@ -436,6 +412,32 @@ const struct option_row option_table[] = {
      "printed at the end.",
      WRITES | OPTION_BRIEF(RUN), option_set_seed, AT(sampling.seed), 0, 0,
      NULL},
+
+    HEADING("Receipts", RUN | SERVE | PERPLEXITY | VERIFY),
+    {{"--receipt"}, "FILE", NULL,
+     "Write a receipt of each answer, a line each. plait verify checks them. - "
+     "is standard output. perplexity writes one of each window.",
+     RUN | PERPLEXITY | OUT_STREAM, option_set_text, AT(receipt), 0, 0, NULL},
+    {{"--receipt-form"}, "FORM", "full, of serve brief",
+     "Contents of receipts. full can be checked with the model alone. brief "
+     "has hashes in place of prompt and grammar, hashes in place of the "
+     "output, too.",
+     WRITES, option_set_word, AT(receipt_form), 0, 0, receipt_forms},
+    {{"--receipts"}, NULL, NULL,
+     "Add a receipt to every answer, in the form of --receipt-form. Otherwise "
+     "only requests with \"receipt\": true have one.",
+     SERVE, option_set_flag, AT(receipts), 0, 0, NULL},
+    {{"--sign-key"}, "FILE", NULL,
+     "Sign receipts with this Ed25519 key in PEM, as openssl genpkey writes "
+     "it. Each is then a JSON Web Signature.",
+     WRITES | PERPLEXITY | IN, option_set_text, AT(sign_key), 0, 0, NULL},
+    {{"--sample"}, "N", "all",
+     "Check only N tokens of each receipt, at random.",
+     BRIEF(VERIFY), option_set_int64, AT(n_sample), 1, MANY, NULL},
+    {{"--trust"}, "FILE", NULL,
+     "Accept only receipts signed by a key of FILE. It has Ed25519 public keys "
+     "in PEM.",
+     BRIEF(VERIFY) | IN, option_set_text, AT(trust), 0, 0, NULL},
 
     HEADING("Measurement (every combination of lists like -t 1,2 and of "
             "repeated options)", BENCH),

@@ -104,6 +104,9 @@ enum exit_code receipt_read_key(struct jws_key **key, const struct options *o)
     *key = NULL;
     if (o->sign_key == NULL)
         return EXIT_DONE;
+    if (o->command != CMD_SERVE && o->receipt == NULL)
+        return cli_error(o->command, EXIT_USAGE,
+                         "--sign-key: no receipt to sign; add --receipt FILE");
     c = input_file(&pem, o, o->sign_key);
     if (c == EXIT_DONE && !jws_key_read(key, pem.s, pem.len, why))
         c = cli_error(o->command, EXIT_USAGE, "--sign-key %s: %s",
@@ -112,6 +115,28 @@ enum exit_code receipt_read_key(struct jws_key **key, const struct options *o)
         explicit_bzero(pem.s, pem.len);
     input_free(&pem);
     return c;
+}
+
+pl_status receipt_line(struct whole_file *w, const pl_receipt *r,
+                       unsigned flags, const struct jws_key *key, pl_err *err)
+{
+    char *json, *plain;
+    pl_status s = pl_receipt_write(r, flags, &json, err);
+
+    if (s == PL_OK && key != NULL) {
+        plain = json;
+        json = jws_sign(key, plain);
+        free(plain);
+    }
+    if (s == PL_OK && json == NULL) {
+        snprintf(err->message, sizeof(err->message),
+                 "no memory for the signature of a receipt");
+        s = PL_NO_MEMORY;
+    }
+    if (s == PL_OK && pl_file_write(w->f, json, strlen(json)))
+        pl_file_write(w->f, "\n", 1);
+    free(json);
+    return s;
 }
 
 void receipt_list_free(struct receipt_list *list)

@@ -2,6 +2,7 @@
 #ifndef CLI_RECEIPT_FILE_H
 #define CLI_RECEIPT_FILE_H
 
+#include "atomic_file.h"
 #include "options.h"
 
 #include "server/jws.h"
@@ -27,8 +28,13 @@ struct receipt_list {
 enum exit_code receipt_file_read(struct receipt_list *list,
                                  const struct options *o, const char *path,
                                  const struct jws_trust *trust);
-/* Reads the key of --sign-key; sets *key to NULL if the option is not given. */
+/* Reads the key of --sign-key; sets *key to NULL if the option is not given.
+ * Only a server can do without --receipt. */
 enum exit_code receipt_read_key(struct jws_key **key, const struct options *o);
+/* Writes a receipt as a line, signed by `key` unless it is NULL. `flags` are
+ * those of pl_receipt_write. Closing the file reports failed writes. */
+pl_status receipt_line(struct whole_file *w, const pl_receipt *r,
+                       unsigned flags, const struct jws_key *key, pl_err *err);
 void receipt_list_free(struct receipt_list *list);
 
 #endif

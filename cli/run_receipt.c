@@ -1,4 +1,5 @@
 /* The receipts of plait run: a line of the file for each answer. */
+#include "receipt_file.h"
 #include "run.h"
 
 #include <inttypes.h>
@@ -68,20 +69,6 @@ static pl_receipt_end reason(const struct run *r, enum stop why)
     return PL_RECEIPT_OTHER;
 }
 
-/* Replaces a receipt by its signed form. */
-static pl_status sign(struct run *r, char **json)
-{
-    char *text = *json;
-
-    *json = jws_sign(r->sign_key, text);
-    free(text);
-    if (*json != NULL)
-        return PL_OK;
-    snprintf(r->err.message, sizeof(r->err.message),
-             "no memory for the signature of a receipt");
-    return PL_NO_MEMORY;
-}
-
 enum stop run_end_answer(struct run *r, enum stop why)
 {
     static const unsigned flags[] = {
@@ -89,7 +76,6 @@ enum stop run_end_answer(struct run *r, enum stop why)
         PL_RECEIPT_FORM_MAP(FORM_FLAGS)
 #undef FORM_FLAGS
     };
-    char *json = NULL;
     pl_status s;
 
     if (r->receipt == NULL || why == STOP_FAILED)
@@ -99,13 +85,8 @@ enum stop run_end_answer(struct run *r, enum stop why)
                            (const char *const *)r->o->stops.v, r->o->stops.n,
                            &r->err);
     if (s == PL_OK)
-        s = pl_receipt_write(r->receipt, flags[r->o->receipt_form], &json,
-                             &r->err);
-    if (s == PL_OK && r->sign_key != NULL)
-        s = sign(r, &json);
-    if (s == PL_OK && pl_file_write(r->receipts.f, json, strlen(json)))
-        pl_file_write(r->receipts.f, "\n", 1); /* the close reports errors */
-    free(json);
+        s = receipt_line(&r->receipts, r->receipt, flags[r->o->receipt_form],
+                         r->sign_key, &r->err);
     if (s == PL_OK)
         return why;
     r->status = s;

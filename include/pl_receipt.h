@@ -56,6 +56,15 @@ PL_API void pl_receipt_free(pl_receipt *r);
  * PL_BAD_ARGUMENT: `s` accepted other tokens or has sampled before, or `r`
  * records or has recorded a sampler. */
 PL_API pl_status pl_sampler_record(pl_sampler *s, pl_receipt *r, pl_err *err);
+/* Records, in place of a sampler, a token of a text that was there before: its
+ * logits [n_vocab] are those after the tokens before it. Such a receipt is of
+ * how well the model predicts the text, as `plait perplexity` measures it. Sets
+ * *nll to -ln p of the token, p = softmax(logits)[id], unless it is NULL. The
+ * receipt has the sum.
+ * PL_BAD_ARGUMENT: the receipt records or has recorded a sampler, `id` is not
+ * in the vocabulary, or p is 0 or not a number. */
+PL_API pl_status pl_receipt_score(pl_receipt *r, const float *logits,
+                                  int32_t id, double *nll, pl_err *err);
 /* Sets the reason of the end, and the limits that were in force: the most
  * tokens (-1: none) and stop strings. The texts are copied. */
 PL_API pl_status pl_receipt_set_end(pl_receipt *r, pl_receipt_end why,
@@ -66,7 +75,8 @@ enum {
     /* The receipt contains the prompt's tokens and the grammar's text. Without,
      * it has only their hashes, and who checks it must have them. */
     PL_RECEIPT_FULL = 1,
-    /* The receipt has a hash of the generated tokens in place of them. */
+    /* The receipt has a hash of the generated tokens in place of them. The
+     * tokens of pl_receipt_score stay. */
     PL_RECEIPT_NO_TOKENS = 2,
 };
 
@@ -97,6 +107,9 @@ PL_API pl_status pl_receipt_parse(pl_receipt **out, const char *json,
  * (doc/numerics.md) than this library has. */
 PL_API pl_status pl_receipt_options(pl_receipt *r, pl_options *opt,
                                     pl_err *err);
+/* Returns the sum of -ln p of the tokens that pl_receipt_score recorded; NaN if
+ * the output was sampled. */
+PL_API double pl_receipt_nll(const pl_receipt *r);
 /* Returns the number of tokens of the prompt and of the output. */
 PL_API int64_t pl_receipt_n_prompt(const pl_receipt *r);
 PL_API int64_t pl_receipt_n_output(const pl_receipt *r);

@@ -137,6 +137,26 @@ TEST(cli_verify_renders_the_prompt_of_a_conversation)
              "leave one out");
 }
 
+/* The figure is that of the receipts, and these hold elsewhere. */
+TEST(cli_perplexity_has_a_receipt)
+{
+    char figure[32];
+    struct ran r;
+
+    r = sh(0, "plait perplexity " MODEL "-f models/heldout.txt -c 64 --chunks "
+              "3 -dev 'cpu*2' --receipt p.jsonl");
+    assert_int_equal(sscanf(r.out, "perplexity: %31s", figure), 1);
+    sh(0, "test $(wc -l <p.jsonl) = 3");
+    r = sh(0, "plait verify " MODEL "p.jsonl -dev 'sim*3'");
+    must_say(r, "3 receipts: 3 hold");
+    must_say(r, figure);
+    sh(0, "sed 's/\"nll\":\"/&9/' p.jsonl >q.jsonl");
+    r = sh(1, "plait verify " MODEL "q.jsonl");
+    assert_non_null(strstr(r.out, "the sum of -ln p is"));
+    must_say(sh(2, "plait verify " MODEL "p.jsonl --sample 3"),
+             "3 cannot be compared");
+}
+
 TEST(cli_shares_of_ranks_are_those_of_devices)
 {
     struct ran a, b;

@@ -11,6 +11,7 @@
 
 #include <endian.h>
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -273,6 +274,59 @@ pl_status pl_sampler_record(pl_sampler *s, pl_receipt *r, pl_err *err)
     return PL_OK;
 }
 
+/* ---- a text that was there before ---------------------------------------- */
+
+double receipt_nll(const float *logits, int64_t n_vocab, int32_t id)
+{
+    double top = logits[0], sum = 0;
+
+    for (int64_t i = 1; i < n_vocab; i++)
+        top = logits[i] > top ? logits[i] : top;
+    for (int64_t i = 0; i < n_vocab; i++)
+        sum += exp(logits[i] - top);
+    return log(sum) + top - logits[id];
+}
+
+pl_status pl_receipt_score(pl_receipt *r, const float *logits, int32_t id,
+                           double *nll, pl_err *err)
+{
+    double one;
+
+    PL_CLEAR(nll);
+    PL_NEED(r, err);
+    PL_NEED(logits, err);
+    if ((r->recorded && !r->scored) || !r->prompt || r->keep)
+        return err_set(err, PL_BAD_ARGUMENT,
+                       "the receipt has recorded a sampler, or was parsed; "
+                       "begin another with pl_receipt_begin");
+    if (id < 0 || id >= r->n_vocab)
+        return err_set(err, PL_BAD_ARGUMENT,
+                       "token %d; the vocabulary has 0 to %" PRId64, id,
+                       r->n_vocab - 1);
+    one = receipt_nll(logits, r->n_vocab, id);
+    if (!isfinite(one))
+        return err_set(err, PL_BAD_ARGUMENT,
+                       "the logits give token %d no probability: -ln p is %g; "
+                       "the model is damaged",
+                       id, one);
+    if (!r->recorded &&
+        json_object_set_new(r->doc, "sampling", json_null()) != 0)
+        return no_memory(err);
+    r->recorded = r->scored = true;
+    record_row(&r->record, logits, (int32_t)r->n_vocab, id, 0);
+    if (r->record.full)
+        return no_memory(err);
+    r->nll += one;
+    if (nll)
+        *nll = one;
+    return PL_OK;
+}
+
+double pl_receipt_nll(const pl_receipt *r)
+{
+    return r && r->scored ? r->nll : NAN;
+}
+
 static const char *const ends[] = {
 #define END_NAME(name, text) [PL_RECEIPT_##name] = text,
     PL_RECEIPT_END_MAP(END_NAME)
@@ -364,6 +418,7 @@ static json_t *forced_tokens(const struct sampling_record *r)
 static json_t *write_output(const pl_receipt *r, unsigned flags)
 {
     const struct sampling_record *a = &r->record;
+    char nll[NUMERAL_SHORTEST];
     int32_t *id = malloc(((size_t)a->n + 1) * sizeof *id);
     char hash[SHA256_TEXT];
     json_t *j;
@@ -376,8 +431,10 @@ static json_t *write_output(const pl_receipt *r, unsigned flags)
     j = json_pack("{s:I, s:s, s:o, s:o}", "n", (json_int_t)a->n, "sha256", hash,
                   "forced", forced_tokens(a), "no_eog",
                   ranges(a, RECORD_NO_EOG));
-    if (j && !(flags & PL_RECEIPT_NO_TOKENS))
+    if (j && (r->scored || !(flags & PL_RECEIPT_NO_TOKENS)))
         j = receipt_set(j, "tokens", tokens(id, a->n));
+    if (j && r->scored)
+        j = receipt_set(j, "nll", json_string(numeral_shortest(nll, r->nll)));
     free(id);
     return j;
 }

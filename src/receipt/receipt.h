@@ -29,6 +29,8 @@ struct pl_receipt {
     char grammar_hash[SHA256_TEXT]; /* "" if no grammar applied */
     int64_t grammar_from; /* index of the first token to which it applied */
     bool recorded;        /* a sampler is or was recorded */
+    bool scored;          /* the tokens were given (pl_receipt_score) */
+    double nll;           /* sum of -ln p over them */
     int64_t n_vocab;      /* of the engine; 0 if parsed */
     /* Owned arrays for pl_receipt_options, whose strings `doc` owns; made by
      * pl_receipt_parse. */
@@ -46,6 +48,9 @@ void receipt_hash_output(char text[SHA256_TEXT],
                          const struct sampling_record *record);
 /* Writes the hash of a grammar's text. */
 void receipt_hash_text(char text[SHA256_TEXT], const char *s, size_t len);
+
+/* Returns -ln p, p = softmax(logits [n_vocab])[id]. */
+double receipt_nll(const float *logits, int64_t n_vocab, int32_t id);
 
 /* Returns true if a receipt can have the text: it is UTF-8 without NUL. */
 bool receipt_can_have(const char *s, size_t len);

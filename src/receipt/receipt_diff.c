@@ -154,6 +154,8 @@ pl_status pl_receipt_diff(const pl_receipt *a, const pl_receipt *b, bool *same,
     compare_grammars(&c);
     compare_outputs(&c);
     compare_objects(&c, "end");
+    if (a->scored && b->scored && a->nll != b->nll)
+        say(&c, "score: the sum of -ln p is %.9g and %.9g\n", a->nll, b->nll);
     *same = c.same;
     return PL_OK;
 }

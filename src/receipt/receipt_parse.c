@@ -139,6 +139,31 @@ static pl_status read_forced(struct sampling_record *a, const json_t *list,
                                    "in output it must be a list");
 }
 
+/* Reads the sum of -ln p. A receipt has it in place of a sampler's settings,
+ * if the tokens were given. Then none was forced or excluded. */
+static pl_status read_score(pl_receipt *r, pl_err *err)
+{
+    const json_t *j = json_object_get(r->doc, "output");
+    const json_t *nll = json_object_get(j, "nll");
+    const char *text = json_string_value(nll);
+    char *end;
+
+    r->scored = nll != NULL;
+    if (!nll)
+        return PL_OK;
+    r->nll = text ? numeral_double(text, &end) : NAN;
+    return isfinite(r->nll) && end != text && *end == '\0' && !r->no_tokens &&
+                   json_array_size(json_object_get(j, "forced")) == 0 &&
+                   json_array_size(json_object_get(j, "no_eog")) == 0 &&
+                   json_is_null(json_object_get(r->doc, "grammar")) &&
+                   json_is_null(json_object_get(r->doc, "sampling"))
+               ? PL_OK
+               : receipt_bad_field(err, "nll",
+                                   "in output it must be a number as a text, "
+                                   "of tokens that are there, without "
+                                   "sampling, grammar, forced, no_eog");
+}
+
 static pl_status read_output(pl_receipt *r, pl_err *err)
 {
     const json_t *j = json_object_get(r->doc, "output"), *one;
@@ -386,7 +411,7 @@ static const struct {
       "keep", "layouts", "mtp"}},
     {"prompt", {"n", "sha256", "tokens"}},
     {"grammar", {"form", "sha256", "from", "text"}},
-    {"output", {"n", "sha256", "tokens", "forced", "no_eog"}},
+    {"output", {"n", "sha256", "tokens", "forced", "no_eog", "nll"}},
     {"rows", {"n", "hash", "each"}},
     {"end", {"reason", "max_tokens", "stop"}},
 };
@@ -442,8 +467,11 @@ static pl_status read_all(pl_receipt *r, pl_err *err)
     PL_TRY(read_prompt(r, err));
     PL_TRY(read_output(r, err));
     PL_TRY(read_rows(r, err));
+    PL_TRY(read_score(r, err));
     PL_TRY(read_grammar(r, err));
     PL_TRY(read_end(r, err));
+    if (r->scored)
+        return PL_OK;
     st = receipt_read_sampling(&s, json_object_get(r->doc, "sampling"), NULL,
                                err);
     receipt_free_sampling(&s);

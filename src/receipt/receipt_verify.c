@@ -12,6 +12,7 @@
 #include "engine/sampler.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -30,8 +31,9 @@ struct check {
     pl_grammar *grammar;
     bool is_constrained;          /* the sampler has the grammar */
     struct sampling_record again; /* what is sampled now */
-    uint8_t *wanted;              /* [r->record.n] tokens to sample again */
-    int64_t at;                   /* index of the next token to compare */
+    double nll;      /* sum of -ln p of the tokens, if they were given */
+    uint8_t *wanted; /* [r->record.n] tokens to sample again */
+    int64_t at;      /* index of the next token to compare */
 };
 
 /* Sets the verdict. The text is built as by printf. */
@@ -286,7 +288,11 @@ static void differ(struct check *c, int32_t now, const float *row)
     c->out->sampled = now;
     c->out->written_logit = then >= 0 ? row[then] : 0;
     c->out->sampled_logit = row[now];
-    if (then == now)
+    if (c->r->scored)
+        decide(c, PL_RECEIPT_DIFFERS,
+               "the logits of token %" PRId64 ", %s, differ", c->at,
+               name_token(c, now, a));
+    else if (then == now)
         decide(c, PL_RECEIPT_DIFFERS,
                "the logits of token %" PRId64 " differ, though %s is sampled "
                "from both",
@@ -320,6 +326,29 @@ static pl_status forbid(struct check *c, const pl_err *why)
     return PL_OK;
 }
 
+/* Compares the logits of a token that was given. `row` is NULL if it is not to
+ * be checked. */
+static pl_status compare_given(struct check *c, const float *row)
+{
+    const struct record_token *then = &c->r->record.token[c->at];
+    const struct record_token *now;
+
+    if (row) {
+        record_row(&c->again, row, (int32_t)c->n_vocab, then->id, 0);
+        if (c->again.full)
+            return err_no_memory(c->err, "the check of a receipt");
+        now = &c->again.token[c->again.n - 1];
+        if (c->given.n_sample == 0 && now->row != then->row) {
+            differ(c, then->id, row);
+            return PL_OK;
+        }
+        c->nll += receipt_nll(row, c->n_vocab, then->id);
+        c->out->n_checked++;
+    }
+    c->at++;
+    return PL_OK;
+}
+
 /* Advances the sampler by the next token. `row` are its logits; NULL if it was
  * forced or is not to be sampled again. */
 static pl_status compare_next(struct check *c, const float *row)
@@ -329,6 +358,8 @@ static pl_status compare_next(struct check *c, const float *row)
     const struct record_token *now;
     pl_err why;
 
+    if (c->r->scored)
+        return compare_given(c, row);
     if (c->grammar && !c->is_constrained && c->at >= c->r->grammar_from) {
         PL_TRY(pl_sampler_set_grammar(c->sampler, c->grammar, c->err));
         c->is_constrained = true;
@@ -531,6 +562,23 @@ static void check_end(struct check *c)
                "contains none");
 }
 
+/* Compares the sum of -ln p. The logits are the same bits, but exp and log of
+ * another C library may differ in the last ones. */
+static void conclude_score(struct check *c)
+{
+    double was = c->r->nll, n = (double)c->r->record.n;
+
+    if (fabs(c->nll - was) > 1e-9 * (1 + fabs(was)))
+        decide(c, PL_RECEIPT_DIFFERS,
+               "the sum of -ln p is %.9g, the receipt says %.9g", c->nll, was);
+    else
+        decide(c, PL_RECEIPT_HOLDS,
+               "holds: %" PRId64
+               " tokens have the same logits, bit by bit; their perplexity is "
+               "%.4f",
+               c->out->n_checked, exp(n > 0 ? c->nll / n : 0));
+}
+
 static void conclude(struct check *c)
 {
     const struct sampling_record *a = &c->r->record;
@@ -553,6 +601,8 @@ static void conclude(struct check *c)
     else if (strcmp(hash, c->r->output_hash) != 0)
         decide(c, PL_RECEIPT_DIFFERS,
                "the hash of the output's tokens differs");
+    else if (c->r->scored)
+        conclude_score(c);
     else
         check_end(c);
     if (!is_decided(c))
@@ -570,6 +620,11 @@ static pl_status choose_tokens(struct check *c)
     int64_t left = a->n_row, need = c->given.n_sample;
     uint64_t state = c->given.seed;
 
+    if (c->r->scored && need > 0) {
+        decide(c, PL_RECEIPT_CANNOT,
+               "a perplexity depends on all tokens; check all");
+        return PL_OK;
+    }
     if (need > 0 && (c->r->no_tokens || c->settings.mirostat > 0)) {
         decide(
             c, PL_RECEIPT_CANNOT,
@@ -596,7 +651,7 @@ static pl_status run(struct check *c)
 {
     pl_status s = check_before(c);
 
-    if (s == PL_OK && !is_decided(c))
+    if (s == PL_OK && !is_decided(c) && !c->r->scored)
         s = make_sampler(c);
     if (s == PL_OK && !is_decided(c))
         s = choose_tokens(c);

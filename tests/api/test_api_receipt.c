@@ -125,6 +125,23 @@ static void record(struct walk *w)
                            NULL);
 }
 
+static void score(struct walk *w)
+{
+    struct world *a = of(w);
+    pl_receipt *r = NEED(w, r, one(w, false));
+    const float *row = NEED(w, logits, a->row);
+    double nll = -1, *out = walk_chance(w, 2) ? &nll : NULL;
+    pl_status s;
+
+    for (int i = 0; i < a->r.n_vocab; i++)
+        a->row[i] = test_unit(&w->rng);
+    if (walk_chance(w, 9))
+        a->row[3] = NAN;
+    s = pl_receipt_score(r, row, walk_i(w, 2), out, walk_err(w));
+    walk_ended(w, s, !out || nll == 0);
+    assert_true(s != PL_OK || !out || nll > 0);
+}
+
 static void set_end(struct walk *w)
 {
     static const char *const texts[] = {"a", "\xff", NULL, ""};
@@ -197,6 +214,7 @@ static void counts(struct walk *w)
     walk_gave(w, pl_receipt_n_prompt(r) == 0);
     if (!r)
         assert_int_equal(pl_receipt_n_output(r), 0);
+    assert_true(r || isnan(pl_receipt_nll(r)));
 }
 
 static void verify(struct walk *w)
@@ -235,7 +253,8 @@ static const struct walk_row rows[] = {
     {"pl_receipt_write", write},     {"pl_receipt_parse", parse},
     {"pl_receipt_options", options}, {"pl_receipt_n_prompt", counts},
     {"pl_receipt_n_output", counts}, {"pl_receipt_verify", verify},
-    {"pl_receipt_diff", diff},
+    {"pl_receipt_diff", diff},       {"pl_receipt_score", score},
+    {"pl_receipt_nll", counts},
 };
 enum { N_ROW = sizeof rows / sizeof *rows };
 
