@@ -2,6 +2,7 @@
  * or SIGHUP. */
 #include "cmd.h"
 #include "input.h"
+#include "receipt_file.h"
 #include "serve_models.h"
 #include "session.h"
 
@@ -29,6 +30,7 @@ struct serve {
     struct http *http;
     char **key; /* owned, [n_key], and each element */
     int n_key;
+    struct serve_receipts receipts;
 };
 
 /* ---- keys ---------------------------------------------------------------- */
@@ -84,6 +86,15 @@ static enum exit_code read_keys(struct serve *v)
 
 /* ---- start --------------------------------------------------------------- */
 
+/* Opens the file of --receipt. */
+static enum exit_code open_receipts(struct serve *v)
+{
+    if (v->o->receipt == NULL)
+        return EXIT_DONE;
+    v->receipts.flags = receipt_flags(v->o);
+    return atomic_file_open(&v->receipts.w, v->o, "--receipt", v->o->receipt);
+}
+
 /* A models_options.scan; `user` is a struct serve_models. */
 static void scan_folder(void *user, struct models *m)
 {
@@ -114,7 +125,12 @@ static enum exit_code make_models(struct serve *v)
 
     if (o->n_models > 0 && o->n_models < most)
         most = o->n_models;
-    v->all = (struct serve_models){v->list.entry, v->list.n, most, &v->list};
+    v->all = (struct serve_models){
+        .entry = v->list.entry,
+        .n = v->list.n,
+        .most = most,
+        .list = &v->list,
+        .receipts = v->receipts.w.f != NULL ? &v->receipts : NULL};
     s = models_create(&v->models, v->list.about, v->list.n, &mo, routes, n,
                       &err);
 
@@ -301,7 +317,7 @@ static void return_memory(void)
 
 enum exit_code cmd_serve(const struct options *o)
 {
-    struct serve v = {.o = o};
+    struct serve v = {.o = o, .receipts = {.lock = PTHREAD_MUTEX_INITIALIZER}};
     enum exit_code c;
     bool served;
 
@@ -310,6 +326,8 @@ enum exit_code cmd_serve(const struct options *o)
 
     if (c == EXIT_DONE)
         c = read_keys(&v);
+    if (c == EXIT_DONE)
+        c = open_receipts(&v);
     if (c == EXIT_DONE)
         c = make_models(&v);
     if (c == EXIT_DONE) /* an address that is in use is found before the
@@ -326,6 +344,7 @@ enum exit_code cmd_serve(const struct options *o)
         drain(&v);
     }
     serve_free(&v);
+    c = atomic_file_close(&v.receipts.w, o, served, c);
     if (served)
         serve_log((void *)o, PL_LOG_INFO, "stopped");
     return c;

@@ -117,6 +117,17 @@ enum exit_code receipt_read_key(struct jws_key **key, const struct options *o)
     return c;
 }
 
+unsigned receipt_flags(const struct options *o)
+{
+    static const unsigned flags[] = {
+#define FORM_FLAGS(form, text, flags) flags,
+        PL_RECEIPT_FORM_MAP(FORM_FLAGS)
+#undef FORM_FLAGS
+    };
+
+    return flags[o->receipt_form];
+}
+
 pl_status receipt_line(struct whole_file *w, const pl_receipt *r,
                        unsigned flags, const struct jws_key *key, pl_err *err)
 {
@@ -133,10 +144,16 @@ pl_status receipt_line(struct whole_file *w, const pl_receipt *r,
                  "no memory for the signature of a receipt");
         s = PL_NO_MEMORY;
     }
-    if (s == PL_OK && pl_file_write(w->f, json, strlen(json)))
-        pl_file_write(w->f, "\n", 1);
+    if (s == PL_OK)
+        receipt_put(w, json);
     free(json);
     return s;
+}
+
+void receipt_put(struct whole_file *w, const char *json)
+{
+    if (pl_file_write(w->f, json, strlen(json)) && pl_file_write(w->f, "\n", 1))
+        pl_file_flush(w->f);
 }
 
 void receipt_list_free(struct receipt_list *list)

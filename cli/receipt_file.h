@@ -31,10 +31,14 @@ enum exit_code receipt_file_read(struct receipt_list *list,
 /* Reads the key of --sign-key; sets *key to NULL if the option is not given.
  * Only a server can do without --receipt. */
 enum exit_code receipt_read_key(struct jws_key **key, const struct options *o);
+/* Returns the flags of pl_receipt_write for --receipt-form. */
+unsigned receipt_flags(const struct options *o);
 /* Writes a receipt as a line, signed by `key` unless it is NULL. `flags` are
  * those of pl_receipt_write. Closing the file reports failed writes. */
 pl_status receipt_line(struct whole_file *w, const pl_receipt *r,
                        unsigned flags, const struct jws_key *key, pl_err *err);
+/* Writes a receipt as a line, which readers of a stream have at once. */
+void receipt_put(struct whole_file *w, const char *json);
 void receipt_list_free(struct receipt_list *list);
 
 #endif

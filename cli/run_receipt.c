@@ -71,11 +71,6 @@ static pl_receipt_end reason(const struct run *r, enum stop why)
 
 enum stop run_end_answer(struct run *r, enum stop why)
 {
-    static const unsigned flags[] = {
-#define FORM_FLAGS(form, text, flags) flags,
-        PL_RECEIPT_FORM_MAP(FORM_FLAGS)
-#undef FORM_FLAGS
-    };
     pl_status s;
 
     if (r->receipt == NULL || why == STOP_FAILED)
@@ -85,7 +80,7 @@ enum stop run_end_answer(struct run *r, enum stop why)
                            (const char *const *)r->o->stops.v, r->o->stops.n,
                            &r->err);
     if (s == PL_OK)
-        s = receipt_line(&r->receipts, r->receipt, flags[r->o->receipt_form],
+        s = receipt_line(&r->receipts, r->receipt, receipt_flags(r->o),
                          r->sign_key, &r->err);
     if (s == PL_OK)
         return why;

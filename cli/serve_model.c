@@ -350,6 +350,16 @@ static const enum request_reasoning reasonings[] = {
     [THOUGHTS_LEGACY] = REASONING_BOTH,
 };
 
+/* A service.keep_receipt; `user` is a struct serve_receipts. */
+static void keep_receipt(void *user, const char *json)
+{
+    struct serve_receipts *r = user;
+
+    pthread_mutex_lock(&r->lock);
+    receipt_put(&r->w, json);
+    pthread_mutex_unlock(&r->lock);
+}
+
 static pl_status open_service(struct service *v, const struct serve_entry *e,
                               const struct serve_models *all,
                               const volatile int *cancel, pl_err *err)
@@ -371,6 +381,11 @@ static pl_status open_service(struct service *v, const struct serve_entry *e,
             "the model has no tokenizer; `plait logits` takes token ids");
     v->defaults = json_incref(e->defaults);
     v->sign_key = e->sign_key;
+    if (all->receipts != NULL) {
+        v->keep_receipt = keep_receipt;
+        v->keep_user = all->receipts;
+        v->keep_flags = all->receipts->flags;
+    }
     s = set_pooling(v, o, err);
     if (s == PL_OK)
         s = check_grammar(v, err);
@@ -391,7 +406,9 @@ static pl_status open_service(struct service *v, const struct serve_entry *e,
     v->time_s = o->timeout_s;
     v->ping_s = o->ping_s > 0 ? o->ping_s : 0;
     s = open_tiers(v, o, all, err);
-    if (s == PL_OK && o->receipts) { /* hashes the weights before requests */
+    if (s == PL_OK &&
+        (o->receipts ||
+         all->receipts != NULL)) { /* hashes the weights before requests */
         s = pl_receipt_begin(&receipt, v->engine, NULL, 0, err);
         pl_receipt_free(receipt);
     }

@@ -214,6 +214,9 @@ PL_API pl_status pl_file_open(pl_file **out, const char *path, unsigned flags,
  * false if this write or an earlier one failed, or if the file was already
  * committed. pl_file_commit reports the error. */
 PL_API bool pl_file_write(void *file, const void *data, size_t n);
+/* Writes what is buffered, so that a reader of the stream has it. Returns as
+ * pl_file_write. */
+PL_API bool pl_file_flush(pl_file *f);
 /* Returns the file descriptor, to read or write at any offset, or -1 if `f` is
  * NULL. pl_file_write buffers, so that bytes it appended may not be in the file
  * yet. */

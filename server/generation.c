@@ -456,30 +456,47 @@ static pl_receipt_end receipt_end(const struct choice *c,
                                        : PL_RECEIPT_OTHER;
 }
 
-/* Completes and signs the receipt of a choice. Sets *json to its text, which
- * the caller frees; NULL if there is none. */
+/* Sets *json to the text of a receipt, signed if the server has a key. The
+ * caller frees it. */
+static bool receipt_text(const struct service *v, const pl_receipt *r,
+                         unsigned flags, char **json)
+{
+    char *plain;
+
+    if (pl_receipt_write(r, flags, json, NULL) != PL_OK)
+        return false;
+    if (!v->sign_key)
+        return true;
+    plain = *json;
+    *json = jws_sign(v->sign_key, plain);
+    free(plain);
+    return *json != NULL;
+}
+
+/* Completes the receipt of a choice, and keeps it if the server does. Sets
+ * *json to its text for the response, which the caller frees; NULL if there is
+ * none. */
 static bool write_receipt(const struct choice *c,
                           const struct task_report *report, char **json)
 {
     const struct request *a = &c->of->request;
-
-    const struct jws_key *key = c->of->service->sign_key;
-    char *plain;
+    const struct service *v = c->of->service;
+    char *kept;
 
     *json = NULL;
     if (!report->receipt)
         return true;
     if (pl_receipt_set_end(report->receipt, receipt_end(c, report),
-                           a->max_tokens, a->stop, a->n_stop, NULL) != PL_OK ||
-        pl_receipt_write(report->receipt, a->receipt_flags, json, NULL) !=
-            PL_OK)
+                           a->max_tokens, a->stop, a->n_stop, NULL) != PL_OK)
         return false;
-    if (!key)
-        return true;
-    plain = *json;
-    *json = jws_sign(key, plain);
-    free(plain);
-    return *json != NULL;
+    if (v->keep_receipt) {
+        if (!receipt_text(v, report->receipt, v->keep_flags, &kept))
+            return false;
+        v->keep_receipt(v->keep_user, kept);
+        free(kept);
+    }
+    return !a->receipt ||
+           receipt_text(v, report->receipt, a->receipt_flags, json);
 }
 
 static bool send_end(struct choice *c, const struct task_report *report)
@@ -717,7 +734,8 @@ static bool make_task_params(struct generation *g, struct making *m,
         m->params[i].prompt = g->ids[p];
         m->params[i].n_prompt = n;
         m->params[i].grammar = g->grammar;
-        m->params[i].receipt = g->request.receipt;
+        m->params[i].receipt =
+            g->request.receipt || g->service->keep_receipt != NULL;
         m->params[i].client = http_client(g->r);
         m->params[i].time_s = g->service->time_s;
         m->params[i].listener =

@@ -48,7 +48,12 @@ struct service {
                              requests (request_rules.defaults); owned; NULL if
                              none */
     const struct jws_key *sign_key; /* signs receipts; borrowed; NULL if none */
-    int64_t max_tokens; /* limit of generated tokens for requests that set
+    /* Keeps the receipt of each output, a JSON text; NULL if none is kept. It
+     * is called by threads of several models at once. */
+    void (*keep_receipt)(void *user, const char *json);
+    void *keep_user;
+    unsigned keep_flags; /* PL_RECEIPT_* of these */
+    int64_t max_tokens;  /* limit of generated tokens for requests that set
                              none; -1 for no limit */
     enum request_reasoning reasoning; /* where reasoning is returned, for
                                          requests that do not say it */

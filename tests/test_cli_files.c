@@ -28,7 +28,7 @@ static const char *const that_read[] = {"-m",         "-f",
                                         "--trust",    NULL};
 static const char *const that_write[] = {"-o",      "--svg",     "--state-save",
                                          "--trace", "--receipt", NULL};
-/* serve writes no file that an option names; test_server_slots.c has slots. */
+/* serve begins in none of these cases: it waits for clients. */
 static const char *const commands[] = {
     "run",      "plan",   "inspect", "devices", "perplexity", "logits",
     "tokenize", "render", "bench",   "synth",   "verify"};

@@ -303,6 +303,11 @@ bool pl_file_write(void *file, const void *data, size_t n)
     return true;
 }
 
+bool pl_file_flush(pl_file *f)
+{
+    return f && !f->done && flush(f);
+}
+
 /* ---- commit and close ---------------------------------------------------- */
 
 /* Syncs a directory to disk, because a rename within the directory is otherwise

@@ -678,6 +678,7 @@ static void file(struct walk *w)
     written = pl_file_write(f, data, n);
     assert_int_equal(written, f && (data || n == 0));
     assert_int_equal(pl_file_fd(f) >= 0, f != NULL);
+    assert_int_equal(pl_file_flush(f), f != NULL);
     for (int i = 0; i < 2; i++) {
         s = pl_file_commit(f, walk_err(w));
         if (!f)
@@ -1393,6 +1394,7 @@ static const struct walk_row rows[] = {
     {"pl_file_open", file},
     {"pl_file_write", file},
     {"pl_file_fd", file},
+    {"pl_file_flush", file},
     {"pl_file_commit", file},
     {"pl_file_close", file},
     {"pl_host_memory", host_memory},

@@ -151,6 +151,40 @@ TEST(serve_receipts_hold_in_every_protocol)
     must_say(sh(0, line), said);
 }
 
+/* The server keeps receipts that no client asked for: the same, byte for byte,
+ * whatever the devices. */
+TEST(serve_keeps_receipts_in_a_file)
+{
+    static const char *const devices[] = {"cpu*2 -ts 3,1",
+                                          "sim*3 --rank-split 3,1"};
+    char more[400], line[400], name[32];
+    const char *path[2];
+
+    for (int i = 0; i < 2; i++) {
+        struct serve_try s;
+
+        snprintf(name, sizeof name, "kept-%d.jsonl", i);
+        path[i] = test_temp(name);
+        snprintf(more, sizeof more,
+                 "-a fable -dev %s --receipt-form full --receipt '%s'",
+                 devices[i], path[i]);
+        serve_try_start(&s, "", more);
+        for (int k = 0; k < 4; k++) {
+            char *body = request(&asks[k], k % 2, "");
+            char *answer = serve_try_post(&s, asks[k].path, body, 200);
+
+            assert_null(strstr(answer, "\"receipt"));
+            free(answer);
+            free(body);
+        }
+        serve_try_stop(&s);
+    }
+    snprintf(line, sizeof line, "cmp '%s' '%s'", path[0], path[1]);
+    sh(0, line);
+    snprintf(line, sizeof line, "plait verify " MODEL "-dev emu '%s'", path[0]);
+    must_say(sh(0, line), "6 receipts: 6 hold");
+}
+
 /* A request asks for a receipt, or for none, and for its form. */
 TEST(serve_receipts_are_what_the_request_asks_for)
 {
