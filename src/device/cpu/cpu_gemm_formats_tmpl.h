@@ -51,9 +51,10 @@ TMPL void gemm_unpack(uint8_t *dst, const struct pack *p, const uint8_t *panel,
                 if (has_two_d(f))
                     put(dst + ROW16 + 4 * W * h, (vi)w.d1);
             }
-            /* Prefetches this panel's data of the next pass. If this pass is
-             * the last, prefetches the next block's instead. The data is loaded
-             * while the current pass is multiplied. */
+            /* Prefetches the packed weights of this panel that the next pass
+             * over k will unpack. In the last pass, prefetches those of the
+             * next block of two panels. They are loaded while the current pass
+             * is multiplied. */
             for (int b = 0; b < rule->tile_bytes; b += 64)
                 __builtin_prefetch(tile + ahead + b, 0, 2);
         }
