@@ -13,8 +13,8 @@
 #define CPU_OPS_INIT cpu_ops_init_generic
 #endif
 
-/* X(name, function that returns the scratch size, or NULL). The kernel is
- * name##_run. */
+/* X(name, scratch): `name` is a kernel whose function is name##_run. `scratch`
+ * is the function that returns its scratch size, or NULL. */
 #define CPU_OPS_MAP(X)                                                         \
     X(rms_norm, rms_norm_scratch)                                              \
     X(rope, rope_scratch)                                                      \
