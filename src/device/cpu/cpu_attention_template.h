@@ -62,7 +62,7 @@ enum {
     SPAN_BLOCKS = 256 / PAGE_TOKENS,
 };
 
-/* ---- the softmax of one row ---------------------------------------------- */
+/* ---- softmax of one query head of one token ------------------------------ */
 
 /* State of the online softmax of one query head of one token, over a span of
  * 256 positions or over several merged spans. The weighted sum of values, float
@@ -448,7 +448,7 @@ static inline void add_values(const struct view *v, int64_t first, int n,
         all.lo += all.lo & 1;
         all.hi -= all.hi & 1;
     }
-    if (all.lo >= all.hi) /* no position is visible to all rows */
+    if (all.lo >= all.hi) /* no position is visible to all n rows */
         all.lo = all.hi = PAGE_TOKENS;
     for (int i = 0; i < n; i++, one.a += one.lda, one.c += one.ldc) {
         one.lo = row[i].lo;
@@ -662,7 +662,7 @@ static inline void task_run(struct view *v, int64_t t0, int64_t t1,
         row_finish(v, &v->row[i]);
 }
 
-/* ---- scratch ------------------------------------------------------------- */
+/* ---- layout of a thread's scratch ---------------------------------------- */
 
 /* Initializes *v for the call and lays out its arrays in c->scratch. Sets *q to
  * the array for queries. Returns the size in bytes of the scratch that the
@@ -905,7 +905,7 @@ static inline void group_run(struct view *v, const struct group *g,
         row_gather(v, g, i);
 }
 
-/* ---- the kernel ---------------------------------------------------------- */
+/* ---- the kernel, and how threads divide it ------------------------------- */
 
 /* Returns the number of positions visible to token t. This is taken as the cost
  * of computing one query head of the token. */

@@ -115,7 +115,7 @@ static bool touches(struct reach *r, const struct insn *s)
     return true;
 }
 
-/* ---- small instructions ------------------------------------------------ */
+/* ---- small instructions, which one thread executes --------------------- */
 
 /* If an instruction computes at most FEW_VALUES values, or a contraction at
  * most FEW_MACS multiply-adds, one thread computes it in no more time than two
@@ -186,7 +186,7 @@ static bool is_small(const struct insn *s, const struct prog_tensor *t)
     }
 }
 
-/* ---- barriers ---------------------------------------------------------- */
+/* ---- barriers that each instruction needs ------------------------------ */
 
 /* The ranges of memory accessed since the last barrier of all threads, for
  * steps of a single token. In these, the first thread executes small
@@ -195,7 +195,8 @@ struct singles {
     /* all: ranges that all threads accessed; alone: ranges that only the first
      * thread accessed, in the instructions it executes alone */
     struct hazards all, alone;
-    /* all threads have executed an instruction since the last barrier */
+    /* true if all threads have executed an instruction since the last
+     * barrier */
     bool shared;
     /* The first thread has synchronized with other devices while the other
      * threads of this device have not yet waited for it. */

@@ -6,7 +6,8 @@
 
 #include "program/program.h"
 
-/* Flags of an instruction. */
+/* Flags of one instruction of a program, which cpu_barriers() computes and the
+ * threads of a device read. */
 enum {
     /* The threads of the device synchronize before this instruction. One reason
      * is a conflict with an instruction after the previous barrier: that one

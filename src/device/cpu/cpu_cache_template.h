@@ -18,7 +18,7 @@
  * or 5 bits */
 enum { Q8_SIZE = 32 };
 
-/* ---- cache write --------------------------------------------------------- */
+/* ---- writing of keys and values to a cache ------------------------------- */
 
 /* Encodes x[32] as one block of Q8_0 at dst: the scale max|x| / 127 as F16,
  * followed by 32 bytes round(x * 127 / max|x|). If the scale rounds to 0, all
@@ -251,7 +251,7 @@ static inline void cache_write_run(const struct cpu_call *c)
     }
 }
 
-/* ---- blocks of K and V --------------------------------------------------- */
+/* ---- tiles of K and V as operands of products ---------------------------- */
 
 /* Types of elements of a tile of K [d][64] or V [64][e] when it is an operand
  * of a product. With few rows of queries the product reads the elements as the
@@ -566,7 +566,7 @@ static inline void operand_to_pairs(struct operand *o, int64_t lo, int64_t hi,
     *o = (struct operand){.kind = KIND_PAIRS, .x = to, .ld = wide};
 }
 
-/* ---- chains of fused multiply-adds --------------------------------------- */
+/* ---- products of matrices, as chains of fmaf ----------------------------- */
 
 /* A product of matrices, c = c + a b, of which a part is computed: columns lo
  * .. hi - 1 of a [n_row][lda] times rows lo .. hi - 1 of b, for columns first
@@ -575,7 +575,9 @@ struct product {
     /* the left matrix as floats; if `by_pairs`, as BF16 pairs of columns 2i and
      * 2i + 1 */
     const float *a;
-    int64_t lda; /* length of a row of `a`, in floats or pairs */
+    /* distance from a row of `a` to the next, in floats or, if by_pairs, in
+     * BF16 pairs */
+    int64_t lda;
     bool by_pairs;
     const struct operand *b;
     int64_t lo, hi;
@@ -764,11 +766,11 @@ LANES_INLINE void chain_all(int n_row, const struct product *p, bool by_pairs)
             break;
         case KIND_CODE_KEYS:
         case KIND_CODE_VALUES:
-            r = n_row; /* does not occur: tiles of codes are converted before */
+            r = n_row; /* does not occur: codes are converted before */
             break;
         case KIND_PAIRS:
             r = by_pairs ? r + chain_pass(KIND_PAIRS, n_row - r, p, r, true)
-                         : n_row; /* BF16 pairs occur only if by_pairs */
+                         : n_row; /* not by_pairs: no operand is pairs then */
         }
     }
 }

@@ -11,7 +11,7 @@
 #include "device/cpu/cpu_device.h"
 #include "device/cpu/cpu_ops.h"
 
-/* ---- capabilities ------------------------------------------------------ */
+/* ---- scratch sizes and cache encoding ---------------------------------- */
 
 static size_t scratch(const struct device_desc *d,
                       const struct device_options *opt, const struct program *p)
@@ -31,7 +31,7 @@ void device_cache_rows(pl_format f, int64_t d, int64_t n, const float *x,
         cpu_cache_encode_row(f, (char *)rows + (size_t)i * bytes, x + i * d, d);
 }
 
-/* ---- the backend ------------------------------------------------------- */
+/* ---- opening and closing of the backend -------------------------------- */
 
 /* Returns true if the devices of this backend are on several NUMA nodes, so
  * that each device's memory must be bound to its node. On a single node no
@@ -79,7 +79,7 @@ static pl_status open_backend(struct backend *b, pl_err *err)
     return cpu_thread_map_fill(b, err);
 }
 
-/* ---- memory ------------------------------------------------------------ */
+/* ---- memory of devices ------------------------------------------------- */
 
 /* Returns true if kernels of some device in the set access host memory in
  * place. Host memory must then be allocated in whole pages. */

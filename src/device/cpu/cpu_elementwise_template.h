@@ -22,7 +22,7 @@ enum {
     GRAIN = 64,
 };
 
-/* ---- conversion ---------------------------------------------------------- */
+/* ---- conversion between floats and 16-bit formats ------------------------ */
 
 static inline void from_f16(float *dst, const uint16_t *src, int64_t n)
 {
@@ -78,7 +78,7 @@ static inline const float *floats(const struct cpu_tensor *t, int64_t i,
     }
 }
 
-/* ---- unary ops ----------------------------------------------------------- */
+/* ---- ops of one operand -------------------------------------------------- */
 
 typedef lanes unary_fn(lanes x, const struct graph_attr *a);
 
@@ -128,7 +128,7 @@ UNARY(gelu, lanes_gelu(x))
 UNARY(relu, lanes_max(lanes_set(0.0f), x))
 #undef UNARY
 
-/* ---- binary ops ---------------------------------------------------------- */
+/* ---- ops of two operands, with broadcasting ------------------------------ */
 
 typedef lanes binary_fn(lanes x, lanes y, const struct graph_attr *a);
 
@@ -281,7 +281,7 @@ BINARY(geglu, lanes_mul(lanes_gelu(x), y))
 BINARY(swiglu_oai, swiglu_oai_value(x, y, a))
 #undef BINARY
 
-/* ---- casts --------------------------------------------------------------- */
+/* ---- casts between float formats ----------------------------------------- */
 
 static inline void cast_run(const struct cpu_call *c)
 {

@@ -7,9 +7,9 @@
 #include "device/cpu/cpu_ops.h"
 
 /* Location of a table row: its index among the rows on this device, and
- * `entry`, the number of the call's result to which it is added. A call writes
- * one result for each subtree of the rank tree that it sums. `entry` is -1 if
- * this device does not have the row. */
+ * `entry`, the number of the result that receives it. A call writes one result
+ * for each subtree of the rank tree that it sums. `entry` is -1 if this device
+ * does not have the row. */
 struct place {
     int64_t row;
     int entry;

@@ -30,7 +30,8 @@
  * over 32 values are stored to memory, and added to 16 accumulators in
  * registers while the next tdpbssd runs. */
 
-/* The reason for MIN_ROWS: on an Emerald Rapids server, panel calls with 12
+/* The reason for MIN_ROWS, the number of rows of activations from which this
+ * GEMM replaces panel calls: on an Emerald Rapids server, panel calls with 12
  * rows take 0.8 to 1.0 times as long as this GEMM, and with 16 rows 1.0 to 1.9
  * times (4096 x 4096 weights, best of five measurements). */
 enum {
@@ -47,7 +48,7 @@ typedef int8_t vb __attribute__((vector_size(64), may_alias));
 typedef int16_t vh __attribute__((vector_size(64), may_alias));
 typedef uint16_t vuh __attribute__((vector_size(64), may_alias));
 
-/* ---- shapes -------------------------------------------------------------- */
+/* ---- layout of unpacked weights and of activations ----------------------- */
 
 TMPL int planes_of(struct shape f)
 {
@@ -133,7 +134,7 @@ TMPL int act_size(struct shape f)
     return act_sums(f) + TOK * sums_size(f);
 }
 
-/* ---- unpacking ----------------------------------------------------------- */
+/* ---- unpacking of weights ------------------------------------------------ */
 
 /* Interleaves the low bytes of the 16-bit values in `a` and `b`: those of `a`
  * become the even bytes, and those of `b` the odd bytes. */
@@ -200,7 +201,7 @@ TMPL void unpack_tile(uint8_t *unit, int i, int h, const uint8_t *low,
         unpack_minima(unit, w, i, f);
 }
 
-/* ---- activations --------------------------------------------------------- */
+/* ---- arranging of activations -------------------------------------------- */
 
 TMPL void deal_tile(uint8_t *unit, const struct q8_block *const x[TOK],
                     int64_t block, int i, struct shape f)
@@ -225,7 +226,7 @@ TMPL void deal_tile(uint8_t *unit, const struct q8_block *const x[TOK],
     }
 }
 
-/* ---- products of chunks -------------------------------------------------- */
+/* ---- products of chunks, for formats with super-blocks ------------------- */
 
 /* Arguments of one step: TOK rows of activations, over one chunk of k,
  * multiplied by two planes of one panel or by one plane of two panels. */
@@ -455,7 +456,7 @@ TMPL void run_chunks(const struct gemm_pass *p, struct shape f)
     }
 }
 
-/* ---- products of tiles --------------------------------------------------- */
+/* ---- products of tiles, for other formats -------------------------------- */
 
 /* Adds `sum`, the integer sums of a tile for one panel and 16 rows of
  * activations, to the accumulators acc, times the scales. `w` is the unpacked
@@ -518,7 +519,7 @@ TMPL void run_tiles(const uint8_t *w, const uint8_t *x, const uint8_t *x_d,
         put(to[t] + column, (vi)acc[t]);
 }
 
-/* ---- products of all rows ------------------------------------------------ */
+/* ---- products of all rows of activations --------------------------------- */
 
 TMPL void gemm_products(const struct gemm_pass *p, struct shape f)
 {

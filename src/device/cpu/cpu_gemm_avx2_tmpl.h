@@ -25,7 +25,7 @@
 
 enum { VECTORS = HALVES, TILE_PASS = 16, CHUNK_PASS = 2 };
 
-/* ---- shapes -------------------------------------------------------------- */
+/* ---- layout of unpacked weights and of activations ----------------------- */
 
 /* Returns the largest magnitude of the format's levels (codes minus bias, or
  * table entries), or of its codes if it has minima. The constants for formats
@@ -128,7 +128,7 @@ TMPL int act_size(struct shape f)
     return act_sums(f) + (has_half_min(f) ? 8 : 4) * TOK4;
 }
 
-/* ---- unpacking ----------------------------------------------------------- */
+/* ---- unpacking of weights ------------------------------------------------ */
 
 TMPL void unpack_codes(uint8_t *dst, const uint8_t *low, vu table,
                        struct shape f)
@@ -184,7 +184,7 @@ TMPL void unpack_tile(uint8_t *unit, int i, int h, const uint8_t *low,
         unpack_m(unit, w, i, f);
 }
 
-/* ---- activations --------------------------------------------------------- */
+/* ---- arranging of activations -------------------------------------------- */
 
 TMPL void deal_tile(uint8_t *unit, const struct q8_block *const x[TOK],
                     int64_t block, int i, struct shape f)
@@ -210,7 +210,7 @@ TMPL void deal_tile(uint8_t *unit, const struct q8_block *const x[TOK],
     }
 }
 
-/* ---- products ------------------------------------------------------------ */
+/* ---- products of weights and activations --------------------------------- */
 
 /* Stops the compiler from reordering additions across this point. It would
  * otherwise build trees of additions, with more sums than there are registers,

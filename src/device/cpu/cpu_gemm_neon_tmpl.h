@@ -17,7 +17,7 @@ enum { TOK = 4, MIN_ROWS = 16, TILE_PASS = 16, CHUNK_PASS = 2 };
 
 #include "device/cpu/cpu_gemm_units_tmpl.h"
 
-/* ---- shapes -------------------------------------------------------------- */
+/* ---- layout of unpacked weights and of activations ----------------------- */
 
 /* The layout of the unpacked weights of one panel and one unit (a tile of 32 k,
  * or a chunk of 256). Each field is for 16 rows, and fields in [] are optional.
@@ -187,7 +187,7 @@ TMPL void dots(int32x4_t dot[TOK][ROWS], const uint8_t *levels,
 
 #endif
 
-/* ---- unpacking ----------------------------------------------------------- */
+/* ---- unpacking of weights ------------------------------------------------ */
 
 TMPL void unpack_tile(uint8_t *unit, int i, int h, const uint8_t *low,
                       const struct scales *w, vu table, struct shape f)
@@ -213,7 +213,7 @@ TMPL void unpack_tile(uint8_t *unit, int i, int h, const uint8_t *low,
         put(dst + tile_m(f), w->m);
 }
 
-/* ---- activations --------------------------------------------------------- */
+/* ---- arranging of activations -------------------------------------------- */
 
 TMPL void deal_tile(uint8_t *unit, const struct q8_block *const x[TOK],
                     int64_t block, int i, struct shape f)
@@ -223,7 +223,7 @@ TMPL void deal_tile(uint8_t *unit, const struct q8_block *const x[TOK],
     deal_values(unit + i * 8 * TOK4, x, block);
 }
 
-/* ---- products ------------------------------------------------------------ */
+/* ---- products of weights and activations --------------------------------- */
 
 /* Multiplies row t of activations by the weight rows of vector h, over dwords
  * first .. first + n - 1 (four values each) of a tile. Adds the sum, times the

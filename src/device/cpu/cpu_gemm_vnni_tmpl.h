@@ -25,7 +25,7 @@
 
 enum { VECTORS = 2, TILE_PASS = 96, CHUNK_PASS = 12 };
 
-/* ---- shapes -------------------------------------------------------------- */
+/* ---- layout of unpacked weights and of activations ----------------------- */
 
 TMPL int lift_of(struct shape f)
 {
@@ -130,7 +130,7 @@ TMPL int act_size(struct shape f)
     return act_sums(f) + (has_half_min(f) ? 8 : 4) * TOK4;
 }
 
-/* ---- unpacking ----------------------------------------------------------- */
+/* ---- unpacking of weights ------------------------------------------------ */
 
 /* Unpacks a packed tile of one vector of weight rows to dst: its codes minus
  * the lift, the start values of its folds' sums, and its integer scales. */
@@ -201,7 +201,7 @@ TMPL void unpack_tile(uint8_t *unit, int i, int h, const uint8_t *low,
         unpack_sums(unit, w, i, f);
 }
 
-/* ---- activations --------------------------------------------------------- */
+/* ---- arranging of activations -------------------------------------------- */
 
 TMPL void deal_tile(uint8_t *unit, const struct q8_block *const x[TOK],
                     int64_t block, int i, struct shape f)
@@ -227,7 +227,7 @@ TMPL void deal_tile(uint8_t *unit, const struct q8_block *const x[TOK],
     }
 }
 
-/* ---- products ------------------------------------------------------------ */
+/* ---- products of weights and activations --------------------------------- */
 
 /* Sets dot[t][g] to the start value `init` plus the products of row t of
  * activations with the weight rows of vector g, over dwords first .. first + n

@@ -195,7 +195,7 @@ void cpu_image_count(const struct cpu_image *m, struct device *d,
     device_count(d, st, &m->sizes[st->micro], rows, bytes);
 }
 
-/* ---- scratch ----------------------------------------------------------- */
+/* ---- scratch sizes ----------------------------------------------------- */
 
 /* Returns the scratch size in bytes that each thread needs for the instruction.
  * This is the largest size for any number of threads from `least` to `most`

@@ -62,7 +62,7 @@ LANES_INLINE lanes lanes_add_pairs(lanes s, pairs a, pairs b)
     return _mm512_dpbf16_ps(s, (__m512bh)a, (__m512bh)b);
 }
 
-#else /* plain C: the specification */
+#else /* plain C, which is the specification of AVX512_BF16's form */
 
 #if defined(LANES_AVX512) || defined(LANES_AVX2) || defined(LANES_NEON)
 enum { LANES_HAVE_BF16 = 0 };
@@ -142,7 +142,8 @@ LANES_INLINE pairs pairs_of_bf16(const uint16_t *lower, const uint16_t *upper)
     return r;
 }
 
-/* Returns bf16_pair_add(s, a, b) for each lane. */
+/* Adds the products of two BF16 pairs to s, in each lane, as bf16_pair_add(s,
+ * a, b) of base/bf16.h does. */
 LANES_CALLED lanes lanes_add_pairs(lanes s, pairs a, pairs b)
 {
     float v[LANES];

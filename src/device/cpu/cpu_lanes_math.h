@@ -101,7 +101,8 @@ LANES_INLINE lanes lanes_gelu(lanes x)
     lanes x2 = lanes_mul(x, x);
     lanes z = lanes_fma(x2, lanes_set(0.044715f), lanes_set(1.0f));
 
-    z = lanes_mul(lanes_mul(z, x), lanes_set(1.5957691f)); /* 2 sqrt(2/pi) */
+    z = lanes_mul(lanes_mul(z, x),
+                  lanes_set(1.5957691f)); /* times 2 sqrt(2/pi) */
     return lanes_div(x, lanes_exp1(z));
 }
 

@@ -23,7 +23,7 @@ enum {
     MIN_DEPTH = 16,
 };
 
-/* ---- shapes -------------------------------------------------------------- */
+/* ---- weights and rows of activations ------------------------------------- */
 
 static int64_t min64(int64_t a, int64_t b)
 {
@@ -527,7 +527,7 @@ void cpu_matmul(const struct cpu_call *c, const struct cpu_matmul_isa *isa)
         }
 }
 
-/* ---- heads and experts --------------------------------------------------- */
+/* ---- head_matmul and expert_matmul --------------------------------------- */
 
 /* The assignment of rows of activations to experts. A pair is choice u of token
  * t, with index t * n_used + u. Pairs are sorted by expert, then by index.
@@ -703,8 +703,8 @@ static void expert_part(const struct cpu_call *c, const struct weight *w,
 
 /* Computes head_matmul or expert_matmul: the n_pair pairs of a row of
  * activations and its matrix, at most `most` of which have the same matrix.
- * Threads divide the panels of all matrices; a panel's weight in this division
- * is the number of its matrix's pairs. */
+ * Threads divide the panels of all matrices. In this division a panel counts
+ * once for each pair of its matrix. */
 static void routed_run(const struct cpu_call *c,
                        const struct cpu_matmul_isa *isa,
                        const struct routing *r, int64_t n_pair, int64_t most,

@@ -24,7 +24,7 @@ enum { PANELS = 4, MAX_PANELS = 4, AHEAD = 1024, FLOAT_AHEAD = 2048 };
 #define JOBS cpu_jobs_avx2
 #include "device/cpu/cpu_matmul_tmpl.h"
 
-/* ---- activations --------------------------------------------------------- */
+/* ---- quantizing of activations ------------------------------------------- */
 
 /* Returns a vector in which each int32 of a 128-bit lane is the sum of that
  * lane's four int32 in `a`. */

@@ -164,7 +164,7 @@ void cpu_panel_generic(const struct cpu_panel_args *s)
     }
 }
 
-/* ---- rows that are not packed -------------------------------------------- */
+/* ---- weight rows that are not packed ------------------------------------- */
 
 static void span_plain(const struct cpu_panel_args *s,
                        const struct rank_span *p)

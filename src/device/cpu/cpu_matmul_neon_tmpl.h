@@ -156,7 +156,7 @@ static const struct cpu_gemm gemm_table[PL_FORMAT_COUNT] = {
 
 #include "device/cpu/cpu_matmul_tmpl.h"
 
-/* ---- activations --------------------------------------------------------- */
+/* ---- quantizing of activations ------------------------------------------- */
 
 /* Returns the largest |src[i]|, as the bits of a float; n is a multiple of
  * 32. */

@@ -12,7 +12,9 @@
 #include "device/cpu/cpu_image.h"
 #include "program/copy_loops.h"
 
-enum { LINE = 64, BLOCK = 1024 /* number of floats */ };
+/* LINE is the size of a cache line in bytes, BLOCK the number of floats whose
+ * sums are computed at a time. */
+enum { LINE = 64, BLOCK = 1024 };
 
 /* A thread's iteration over its part of a copy descriptor. Each call of
  * walk_next moves to the next interval of bytes; the first and the last

@@ -1,7 +1,8 @@
-/* All kernels of cpu_ops.h for the instruction set that the including file is
- * compiled for. The macro CPU_OPS_INIT is the name of the function that writes
- * them into a kernel table. The plain C code is the specification; each
- * included file states it at its top. */
+/* The kernels other than matrix products with weights (cpu_ops.h), for the
+ * instruction set that the including file is compiled for. The macro
+ * CPU_OPS_INIT is the name of the function that writes them into a kernel
+ * table. The plain C code is the specification; each included file defines at
+ * its top in which order its kernels compute. */
 #ifndef DEVICE_CPU_CPU_OPS_TEMPLATE_H
 #define DEVICE_CPU_CPU_OPS_TEMPLATE_H
 

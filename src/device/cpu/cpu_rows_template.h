@@ -344,7 +344,7 @@ static inline void softmax_run(const struct cpu_call *c)
                     (const float *)c->in[0].data + r * d, d);
 }
 
-/* ---- routers ------------------------------------------------------------- */
+/* ---- routers, which choose experts --------------------------------------- */
 
 /* Computes the scores of all n experts from their logits, by the gating
  * function. For PL_GATING_SOFTMAX_SELECTED the scores are the logits. */
@@ -492,7 +492,7 @@ static inline void router_weights_run(const struct cpu_call *c)
     }
 }
 
-/* ---- sum ----------------------------------------------------------------- */
+/* ---- sum over the dimension before the last ------------------------------ */
 
 /* Returns one rank's addend of the op sum: the sum of the rows u that the rank
  * holds, in ascending order. Computes n <= 16 columns from x on. Rows are d

@@ -542,7 +542,7 @@ LANES_INLINE void lanes_to_f16(uint16_t *p, lanes a)
     vst1_u16(p + 12, vreinterpret_u16_f16(vcvt_f16_f32(a.d)));
 }
 
-#else /* plain C: the specification */
+#else /* no vector instructions: plain C, which is the specification */
 
 #define LANES_PLAIN
 
@@ -685,11 +685,11 @@ LANES_INLINE void lanes_to_f16(uint16_t *p, lanes a)
 }
 #endif
 
-/* ---- operations built on the above --------------------------------------- */
+/* ---- operations that use those above ------------------------------------- */
 
-/* Attributes of functions that are long and used in many places. They are
- * inlined, except in plain C, where each operation is a loop and inlining took
- * a minute to compile. */
+/* Attributes of functions that are long and called in many places. With vector
+ * instructions they are inlined. In plain C they are not: each operation is a
+ * loop there, and inlining took a minute to compile. */
 #ifdef LANES_PLAIN
 #define LANES_CALLED static __attribute__((noinline, unused))
 #else

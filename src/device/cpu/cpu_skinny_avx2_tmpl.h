@@ -47,7 +47,7 @@ TMPL bool lift_comes_first(struct shape f)
     return lift_of(f) != 0 && !lift_comes_last(f);
 }
 
-/* ---- scales of a tile ---------------------------------------------------- */
+/* ---- integer scales of a tile -------------------------------------------- */
 
 /* The integer scales s[] and minima m[] of a tile, as bytes; index 0 is for the
  * first 16 values of the tile, 1 for the last 16. Each vector has the bytes of
@@ -359,7 +359,7 @@ TMPL void few_clear(vi isum[CELLS][HALVES], int n)
     }
 }
 
-/* ---- integer sums to floats ---------------------------------------------- */
+/* ---- integer sums, scaled and added to accumulators ---------------------- */
 
 /* Adds the integer sums `isum` of a vector of weight rows, times their float
  * scales d, to the accumulators at `acc`. */
@@ -460,7 +460,7 @@ TMPL void few_chunk(float *const acc[CELLS], vi isum[CELLS][HALVES],
     }
 }
 
-/* ---- panel calls --------------------------------------------------------- */
+/* ---- panel calls: all tiles, panels and rows ----------------------------- */
 
 /* Multiplies tiles first .. first + n - 1 of a chunk for n_panel panels, from
  * `panel`, times n_row rows of activations, from `row`. If the format has

@@ -15,7 +15,7 @@ TMPL void fetch(const struct cpu_panel_args *s, int i, const uint8_t *p, int n)
         __builtin_prefetch(p + j);
 }
 
-/* ---- tiles --------------------------------------------------------------- */
+/* ---- products of a tile -------------------------------------------------- */
 
 /* Returns true if the sum of products of half a tile (16 values), before the
  * bias is subtracted, fits an int16. v_fold can then multiply this sum by its

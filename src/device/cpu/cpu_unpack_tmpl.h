@@ -63,7 +63,7 @@ TMPL const uint8_t *ahead_of(const struct cpu_panel_args *s, int i,
     return s->next + (size_t)i * panel + (ahead - (end - p));
 }
 
-/* ---- quantized weights --------------------------------------------------- */
+/* ---- unpacking of quantized weights -------------------------------------- */
 
 /* The properties of a format's packed form (quant/pack.h) that kernels need as
  * compile-time constants. The fields are those of struct pack_rule; `table` is
@@ -322,7 +322,7 @@ SHAPES(SHAPE)
 SHAPES_TWO_D(SHAPE)
 #undef SHAPE
 
-/* ---- float weights ------------------------------------------------------- */
+/* ---- loading of float weights -------------------------------------------- */
 
 TMPL vf float_load(const uint8_t *p, pl_format f)
 {

@@ -15,8 +15,8 @@ static inline vi v_fold(vi acc, vi a, vi b)
 static inline __attribute__((always_inline)) vi
 v_dot(vi acc, const vu *code, const int8_t *q, int n, int max)
 {
-    /* The largest code does not matter, because the instruction takes codes of
-     * all 8 bits. */
+    /* The parameter `max`, the largest code, is not needed, because the
+     * instruction takes codes of all 8 bits. */
     (void)max;
     UNROLL
     for (int i = 0; i < n; i++) {
