@@ -122,7 +122,7 @@ struct view {
     size_t soft_bytes;
     /* number of softmax states for which each row's stack has space */
     int depth;
-    /* threads may divide one token's 256-position spans among them */
+    /* true if threads may divide one token's 256-position spans among them */
     bool by_span;
     /* K and V of the current 64-position block, converted to floats or to BF16
      * pairs */

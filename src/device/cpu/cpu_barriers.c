@@ -65,7 +65,7 @@ enum { MAX_TOUCH = 512 };
 struct reach {
     const struct prog_tensor *t;
     int dev, micro;
-    struct touched *x; /* array of MAX_TOUCH ranges */
+    struct touched *x; /* the ranges, in an array with space for MAX_TOUCH */
     /* Number of ranges in x. It is above MAX_TOUCH if the instruction accesses
      * more ranges than are checked. */
     int n;
@@ -198,8 +198,8 @@ struct singles {
     /* true if all threads have executed an instruction since the last
      * barrier */
     bool shared;
-    /* The first thread has synchronized with other devices while the other
-     * threads of this device have not yet waited for it. */
+    /* true if the first thread has synchronized with other devices while the
+     * other threads of this device have not yet waited for it */
     bool ahead;
 };
 

@@ -584,7 +584,7 @@ struct product {
     float *c;
     int64_t ldc;
     int64_t first, end;
-    /* c is overwritten with the product instead of adding the product to it */
+    /* if true, the product overwrites c; if false, it is added to c */
     bool from_zero;
 };
 
@@ -699,10 +699,10 @@ LANES_INLINE void chain(enum kind kind, int n_row, int n_vec,
     }
 }
 
-/* Number of vectors of 16 columns chain() computes at a time for 6, 4, 2 and 1
- * rows. The sums must fit in registers along with the vectors of b and one of
- * a. With AVX-512, six rows and four vectors have 24 sums, and 10 loads for 24
- * multiply-adds. So the two multipliers are the limit, not the loads. */
+/* Number of vectors of 16 columns that chain() computes at a time for 6, 4, 2
+ * and 1 rows. The sums must fit in registers along with the vectors of b and
+ * one of a. With AVX-512, six rows and four vectors have 24 sums, and 10 loads
+ * for 24 multiply-adds. So the two multipliers are the limit, not the loads. */
 #ifdef LANES_AVX512
 enum { VECS_OF_6 = 4, VECS_OF_4 = 4, VECS_OF_2 = 8, VECS_OF_1 = 8 };
 #else

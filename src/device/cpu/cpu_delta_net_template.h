@@ -44,14 +44,15 @@ enum {
     DELTA_VECTORS = 2,
 };
 
-/* Arguments of a call, and the arrays of one thread in its scratch. Tokens are
- * processed in batches of up to DELTA_TOKENS. */
+/* Arguments of a call of the gated delta net, and the arrays of one thread in
+ * its scratch. Tokens are processed in batches of up to DELTA_TOKENS. */
 struct delta {
     const struct cpu_delta_net *a;
-    /* [DELTA_TOKENS, d_k]: normalized keys and queries of the batch's tokens */
+    /* [DELTA_TOKENS, d_k]: normalized keys and queries of the batch of up to
+     * DELTA_TOKENS tokens */
     float *kn, *qn;
-    /* [DELTA_TOKENS]: for each token of the batch, the dot product of its kn
-     * and qn */
+    /* [DELTA_TOKENS]: for each token of the batch, the dot product of its
+     * normalized key kn and query qn */
     float *kq;
     /* [DELTA_TOKENS]: for each token of the batch, the decay of the state of
      * the current value head */
@@ -59,7 +60,8 @@ struct delta {
     /* [d_k, CPU_DELTA_COLUMNS]: a copy of a block of columns of the state M,
      * which stays in the first-level cache */
     float *m;
-    /* first token of the current batch of tokens, and number of its tokens */
+    /* first token, and number of tokens, of the current batch of up to
+     * DELTA_TOKENS tokens */
     int64_t tok, n;
 };
 
@@ -167,7 +169,7 @@ LANES_INLINE void delta_fetch(const struct delta *x, int64_t t, int64_t head,
 }
 
 /* Sets kn, qn and gamma in *k to the normalized key, the normalized query and
- * the decay of token t of the batch. */
+ * the decay of token t of the current batch of up to DELTA_TOKENS tokens. */
 LANES_INLINE void delta_begin(const struct delta *x, int64_t t,
                               struct delta_token *k)
 {
@@ -176,9 +178,10 @@ LANES_INLINE void delta_begin(const struct delta *x, int64_t t,
     k->gamma = lanes_set(x->gamma[t]);
 }
 
-/* Computes the result of token t of the batch, and k->u, its update of the
- * state M, for n columns from `col` of value head `head`. k->pk and k->pq are
- * the products of M with the token's key and query. */
+/* Computes the result of token t of the batch (of up to DELTA_TOKENS tokens),
+ * and k->u, its update of the state M, for n columns from `col` of value head
+ * `head`. k->pk and k->pq are the products of M with the token's key and
+ * query. */
 LANES_INLINE void delta_end(const struct delta *x, int64_t t, int64_t head,
                             int64_t col, int64_t n, struct delta_token *k,
                             const int w)
@@ -212,9 +215,9 @@ static inline void delta_copy(const struct delta *x, struct delta_rows src,
                (size_t)n * sizeof(float));
 }
 
-/* Applies the recurrence of the gated delta net to all tokens of the batch, for
- * columns col .. col + n - 1 of value head `head`. The columns fill w vectors
- * of 16; the last vector may be partial. */
+/* Applies the recurrence of the gated delta net to all tokens of the batch (of
+ * up to DELTA_TOKENS tokens), for columns col .. col + n - 1 of value head
+ * `head`. The columns fill w vectors of 16; the last vector may be partial. */
 LANES_INLINE void delta_columns(const struct delta *x, int64_t head,
                                 int64_t col, int64_t n, const int w)
 {
@@ -280,9 +283,9 @@ static inline float delta_product(const float *x, const float *y, int64_t n)
     return (c[0] + c[1]) + (c[2] + c[3]);
 }
 
-/* Normalizes the keys and queries of key head `head`, for all tokens of the
- * batch, into x->kn and x->qn. Also computes x->kq, each token's dot product of
- * both. */
+/* Normalizes the keys and queries of key head `head` into x->kn and x->qn, for
+ * all tokens of the batch (of up to DELTA_TOKENS tokens). Also computes x->kq,
+ * each token's dot product of both. */
 static inline void delta_norm(const struct delta *x, int64_t head)
 {
     const struct cpu_delta_net *a = x->a;
@@ -310,8 +313,8 @@ static inline void delta_norm(const struct delta *x, int64_t head)
     }
 }
 
-/* Computes the decay gamma = exp(g) of each token of the batch for value head
- * `head`. */
+/* Computes the decay gamma = exp(g) of each token of the batch (of up to
+ * DELTA_TOKENS tokens) for value head `head`. */
 static inline void delta_decay(const struct delta *x, int64_t head)
 {
     const struct cpu_delta_net *a = x->a;
@@ -326,9 +329,10 @@ static inline void delta_decay(const struct delta *x, int64_t head)
     }
 }
 
-/* Applies the recurrence of the gated delta net to all tokens of the batch, for
- * items lo .. hi - 1 of key head key_head. An item is a block of
- * CPU_DELTA_COLUMNS columns of the state of one of its value heads. */
+/* Applies the recurrence of the gated delta net to all tokens of the batch (of
+ * up to DELTA_TOKENS tokens), for items lo .. hi - 1 of key head key_head. An
+ * item is a block of CPU_DELTA_COLUMNS columns of the state of one of its value
+ * heads. */
 static inline void delta_items(const struct delta *x, int64_t key_head,
                                int64_t lo, int64_t hi)
 {

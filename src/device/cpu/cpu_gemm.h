@@ -33,14 +33,14 @@ enum {
  * activation row j, one per weight row. They become the sums at from[j] plus
  * the products; if `from` is NULL, only the products. */
 struct gemm_pass {
-    /* unpacked weights of the block's first panel, for the n_unit units of this
-     * pass */
+    /* unpacked weights of the first of the block's two panels, for the n_unit
+     * units (ranges of k) of this pass */
     const void *weight;
-    /* distance in bytes from the unpacked weights of the first panel to those
-     * of the second */
+    /* distance in bytes from the unpacked weights of the block's first panel to
+     * those of its second */
     size_t stride;
     /* rows of activations, arranged in the order in which the GEMM reads them,
-     * from the first unit of this pass */
+     * from the first unit (range of k) of this pass */
     const void *act;
     /* Activations are arranged in groups of cpu_gemm.tok rows. This is the
      * distance in bytes from one group to the next. */

@@ -233,29 +233,31 @@ TMPL void deal_tile(uint8_t *unit, const struct q8_block *const x[TOK],
 struct step {
     const uint8_t *plane[2];
     /* The unpacked panel to which each of the two planes belongs. Both are the
-     * same panel if the format has two planes. */
+     * same panel if the format has two planes per panel. */
     const uint8_t *panel[2];
-    const uint8_t *x; /* TOK arranged rows of activations for this chunk */
-    /* [TOK]: for each row of activations, its sums before the step; NULL if
-     * they are 0 */
+    /* TOK rows of activations, arranged for the GEMM, over this step's chunk of
+     * k */
+    const uint8_t *x;
+    /* [TOK]: for each row of activations, its accumulators before the products
+     * of this chunk are added; NULL if they are 0 */
     float *const *from;
-    /* [TOK]: for each row of activations, where its sums after the step are
-     * written */
+    /* [TOK]: for each row of activations, where its accumulators are written
+     * after the products of this chunk are added */
     float *const *to;
     /* index of the first panel's first weight row in a row of GEMM_WIDTH
      * accumulators: 0 or 16 */
     int column;
-    /* there are more than 16 rows of activations, so that two tiles are used
-     * for them */
+    /* true if there are more than 16 rows of activations, so that they need two
+     * tile registers */
     bool both;
-    /* [n_soon] rows of the result that a later pass or step will write. This
-     * step prefetches at most the first TOK / 2 of them. */
+    /* [n_soon] rows of the result that a later step will write. The first TOK /
+     * 2 of them, at most, are prefetched while this step computes. */
     float *const *soon;
     int n_soon;
 };
 
-/* Integer sums that the tdpbssd of a step compute: [plane, or panel if there is
- * one plane][row of activations][weight row]. */
+/* Integer sums that one step computes with tdpbssd, for a chunk of k: [plane,
+ * or panel if there is one plane][row of activations][weight row]. */
 typedef int32_t step_sums[2][TOK][PACK_ROWS];
 
 TMPL vf float_at(const uint8_t *p)
@@ -308,9 +310,9 @@ TMPL vf chunk_added(vf sum, const struct head *h, const uint8_t *x, int t,
     return v_fma(h->dmin * d, v_int_f(msum), sum);
 }
 
-/* Scales `sum`, the integer sums of step `s` for rows t and t + 1 of
- * activations, and adds them to these rows' accumulators. `h` has the scales of
- * the step's panels. */
+/* Scales `sum`, the integer sums of rows t and t + 1 of activations over one
+ * chunk, and adds them to these rows' accumulators. Step `s` computed the sums,
+ * and `h` has the scales of its panels. */
 TMPL void take_rows(const struct step *s, const struct head h[2],
                     const step_sums sum, int t, struct shape f)
 {
@@ -344,10 +346,11 @@ TMPL void fetch_row(const float *row)
     __builtin_prefetch(row + PACK_ROWS, 0, 2);
 }
 
-/* Computes the integer products of step `s` into `sum` with tdpbssd. In
- * between, scales `old`, the integer sums of the previous step `before`, and
- * adds them to the accumulators, so that both overlap. If is_first, there is no
- * previous step. */
+/* Computes the integer products of one step into `sum` with tdpbssd: TOK rows
+ * of activations times two planes of weights, over one chunk. In between,
+ * scales `old`, the integer sums of the previous step `before`, and adds them
+ * to the accumulators, so that both overlap. If is_first, there is no previous
+ * step. */
 TMPL void run_step(const struct step *s, const struct step *before,
                    step_sums sum, const step_sums old, const bool is_first,
                    struct shape f)
@@ -395,11 +398,12 @@ TMPL void run_step(const struct step *s, const struct step *before,
     }
 }
 
-/* Selects rows of the result that step `s` prefetches, because they are not in
- * the caches when the last pass writes them. i is the step's first row of
- * activations. The TOK result rows from i are divided among the steps of the
- * passes before the last one. If there is only one pass, the steps of 32 rows
- * of activations prefetch the 32 result rows after theirs. */
+/* A step multiplies up to TOK rows of activations, from row i, by two planes of
+ * weights. Selects rows of the result that step `s` prefetches, because they
+ * are not in the caches when the last pass writes them. The TOK result rows
+ * from i are divided among the steps of the passes before the last one. If
+ * there is only one pass, a step prefetches the TOK result rows after its
+ * own. */
 TMPL void fetch_soon(struct step *s, const struct gemm_pass *p, int64_t i,
                      int g, struct shape f)
 {

@@ -75,7 +75,7 @@ LANES_CALLED lanes lanes_tanh(lanes x)
     return lanes_copysign(lanes_div(m, lanes_add(m, lanes_set(2.0f))), x);
 }
 
-/* Returns 1 + e^-x. Sigmoid is 1 and SiLU is x, divided by this sum. */
+/* Returns 1 + e^-x. Sigmoid is 1 / (1 + e^-x), and SiLU is x / (1 + e^-x). */
 LANES_INLINE lanes lanes_exp1(lanes x)
 {
     lanes e = lanes_exp(lanes_sub(lanes_set(0.0f), x));
@@ -101,8 +101,8 @@ LANES_INLINE lanes lanes_gelu(lanes x)
     lanes x2 = lanes_mul(x, x);
     lanes z = lanes_fma(x2, lanes_set(0.044715f), lanes_set(1.0f));
 
-    z = lanes_mul(lanes_mul(z, x),
-                  lanes_set(1.5957691f)); /* times 2 sqrt(2/pi) */
+    /* the factor is 2 sqrt(2/pi), so that z becomes the 2z of the formula */
+    z = lanes_mul(lanes_mul(z, x), lanes_set(1.5957691f));
     return lanes_div(x, lanes_exp1(z));
 }
 

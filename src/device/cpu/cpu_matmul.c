@@ -299,8 +299,9 @@ enum {
     /* expert_down by GEMM: maximum size in bytes of the accumulators that one
      * loop over the experts uses */
     DOWN_BYTES = 1 << 19,
-    /* Minimum number of rows of activations that a thread is given of a GEMM.
-     * With fewer rows, threads divide only the weight rows. */
+    /* Minimum number of rows of activations in a part, if the rows of a GEMM
+     * are divided among threads. With fewer rows, threads divide only the
+     * weight rows. */
     MANY_ROWS_A_PART = 96,
 };
 
@@ -771,7 +772,9 @@ struct down {
     /* [n_block + 1] index of each block's first pair; the last entry is the
      * number of pairs */
     int32_t *block;
-    int64_t n_block; /* number of blocks of pairs */
+    /* number of blocks; a block has up to 16 pairs of a row of activations and
+     * an expert */
+    int64_t n_block;
 };
 
 static size_t down_bytes(const struct cpu_call *c)

@@ -17,27 +17,29 @@
 enum { CPU_PANEL_TOK = 16 };
 
 struct cpu_panel_args {
-    /* The weights of a panel call: consecutive panels of a packed matrix, or
-     * rows of a plain matrix, one that is not packed. */
-    /* packed form of the matrix; NULL if it is plain */
+    /* The weights of a panel call: consecutive panels of a packed matrix, or up
+     * to 16 rows of a matrix that is not packed. */
+    /* packed form of the matrix; NULL if it is not packed */
     const struct pack *pack;
-    /* address of the first panel, or of the first of n_row rows of a plain
-     * matrix */
+    /* address of the call's first panel or, if the matrix is not packed, of its
+     * first row */
     const uint8_t *panel;
     /* address of the weights that the next call will multiply, so that this
      * call can prefetch them */
     const uint8_t *next;
     /* Number of consecutive packed panels: 1 to cpu_jobs.panels, and n_panel *
-     * n_tok is at most CPU_PANEL_TOK. For a plain matrix it is 1. */
+     * n_tok is at most CPU_PANEL_TOK. For a matrix that is not packed it is
+     * 1. */
     int n_panel;
-    /* [n_span] for a plain matrix: the intervals of k that this device holds,
-     * with the rank that owns each */
+    /* [n_span] for a matrix that is not packed: the intervals of k that this
+     * device holds, with the rank that owns each */
     const struct rank_span *span;
     int n_span;
-    /* for a plain matrix: number of rows of the call, 1 .. 16 */
+    /* for a matrix that is not packed: number of rows of the call, 1 .. 16 */
     int n_row;
-    int64_t k; /* for a plain matrix: number of values in a row */
-    /* for a plain matrix: format of its elements, F32, F16 or BF16 */
+    int64_t k; /* for a matrix that is not packed: number of values in a row */
+    /* for a matrix that is not packed: format of its elements, F32, F16 or
+     * BF16 */
     pl_format format;
     /* the call multiplies only the values of k that this rank owns */
     int32_t rank;
@@ -46,8 +48,9 @@ struct cpu_panel_args {
     /* number of rows of activations, 1 .. CPU_PANEL_TOK */
     int n_tok;
     const void *const *x; /* [n_tok] pointers to the rows of activations */
-    /* The accumulators of a panel call. Row j of activations has 16 for the
-     * rows of panel i, at acc + 16 * (at[j] + n_tok * i). */
+    /* The accumulators of a panel call. Row j of activations has 16
+     * accumulators for the 16 weight rows of panel i, at acc + 16 * (at[j] +
+     * n_tok * i). */
     float *acc;
     /* [n_tok] for each row of activations, the position of its accumulators in
      * `acc`, in units of 16 floats; all positions differ */
@@ -144,11 +147,12 @@ size_t cpu_expert_down_scratch(const struct cpu_call *c,
                                const struct cpu_matmul_isa *isa);
 
 /* Panel functions in plain C, which kernel sets without a faster one use. */
-/* for packed weights of any format */
+/* panel function in plain C for packed weights of any format */
 void cpu_panel_generic(const struct cpu_panel_args *s);
-/* for weights of any format that are not packed */
+/* panel function in plain C for weights of any format that are not packed */
 void cpu_panel_plain_generic(const struct cpu_panel_args *s);
-/* for 16-bit weights with attr.bf16, which multiplies BF16 values */
+/* panel function in plain C that multiplies BF16 values, for 16-bit weights
+ * with attr.bf16 */
 void cpu_panel_bf16_generic(const struct cpu_panel_args *s);
 void cpu_add_generic(float *out, const float *a, const float *b, int64_t n);
 

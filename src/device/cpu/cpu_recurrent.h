@@ -59,7 +59,8 @@ struct cpu_delta_net {
     const int32_t *head_map;
     /* [n_tok, n_head_k, d_k] queries and keys, which the kernel normalizes */
     const float *q, *k;
-    const float *v; /* [n_tok, n_head_v, d_v] values */
+    /* [n_tok, n_head_v, d_v] value vector of each token and value head */
+    const float *v;
     /* [n_tok, n_head_v] logarithm of the factor by which a token's state
      * decays; at most 0 */
     const float *g;
@@ -73,7 +74,7 @@ struct cpu_delta_net {
      * is 0 */
     const float *state_in;
     float *state_out;
-    float *out; /* [n_tok, n_head_v, d_v] results */
+    float *out; /* [n_tok, n_head_v, d_v] result of each token and value head */
     int64_t out_stride;
 };
 

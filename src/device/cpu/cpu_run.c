@@ -32,9 +32,9 @@
 #include "device/cpu/cpu_barriers.h"
 #include "device/cpu/cpu_device.h"
 
-/* with at most this number of threads in a device, each thread waits at a
- * barrier for the flags of all others; with more, only for the first
- * thread's */
+/* If a device has at most this number of threads, each waits at a barrier for
+ * the flags of all others. With more, the first thread waits for all and then
+ * releases the others. */
 enum { MAX_ALL_TO_ALL = 4 };
 
 /* The state of one thread of one device while it executes a step. */

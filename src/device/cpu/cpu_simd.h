@@ -550,8 +550,8 @@ typedef struct {
     float x[LANES];
 } lanes;
 
-/* Without vectors, sixteen floats are an array in memory, and unrolling loops
- * over it does not help. */
+/* UNROLL does nothing in plain C: sixteen floats are an array in memory there,
+ * and unrolling loops over it does not help. */
 #undef UNROLL
 #define UNROLL
 

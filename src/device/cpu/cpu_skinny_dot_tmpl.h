@@ -188,8 +188,11 @@ enum { MAX_CELLS = 8 };
 struct few {
     const struct cpu_panel_args *s;
     const struct q8_block *x[MAX_CELLS];
-    const uint8_t *panel; /* address of the first of these panels */
-    int first;            /* index of the first of these panels in the call */
+    /* address of the first of the n_panel panels that are computed together */
+    const uint8_t *panel;
+    /* index in the panel call of the first of the n_panel panels that are
+     * computed together */
+    int first;
     vu table;
 };
 
@@ -272,9 +275,9 @@ TMPL void few_close(const struct few *w, int p, const struct pack_chunk *c,
                 msum[t] +=
                     v_pairs(v_set(load_dword(w->x[t][block + i].sum)), k.m);
         }
-        /* Without minima the loop above did not run, so the float scale d has
-         * not been read yet. It is among the scales of the chunk's first
-         * tile. */
+        /* For formats without minima the loop above did not run, so the float
+         * scale d has not been read yet. It is among the scales of the chunk's
+         * first tile. */
         if (!has_min(f))
             scales_read(&k, sup, sup + rule->sup_bytes, h, f);
         UNROLL
@@ -286,7 +289,8 @@ TMPL void few_close(const struct few *w, int p, const struct pack_chunk *c,
 
 /* Multiplies n_panel panels by n_tok rows of activations, over all chunks of
  * the call's rank, and adds the products to the call's accumulators. If the
- * call has fewer than n_tok rows, the sums of the excess rows are discarded. */
+ * call has fewer than n_tok rows, the sums of the rows in excess are
+ * discarded. */
 TMPL void few_chunks(const struct few *w, const int n_panel, const int n_tok,
                      struct shape f)
 {

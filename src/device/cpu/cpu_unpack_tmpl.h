@@ -209,11 +209,11 @@ TMPL vf ue4m3_half(vi x)
 
 struct scales {
     vf d, dmin;
-    /* if each half of a tile has a float scale: that of the second half, with d
-     * for the first */
+    /* only in formats whose tile halves have a float scale each: the second
+     * half's, while d is the first half's */
     vf d1;
-    /* s: integer scale S of each half of the tile; m: minima M as int16 pairs
-     * (M0, M1), one for each half */
+    /* s: integer scale S of each half of the tile; m: integer minima M of both
+     * halves as int16 pairs (M0, M1) */
     vi s[2], m;
 };
 
