@@ -1,5 +1,5 @@
-/* Elementwise ops: unary, binary with broadcasting, casts. Included by
- * cpu_ops_template.h.
+/* Elementwise ops: ops of one operand, ops of two operands with broadcasting,
+ * and casts. Included by cpu_ops_template.h.
  *
  * Each element of a result depends only on the corresponding elements of the
  * operands, so results do not depend on how elements are divided into vectors,

@@ -2,11 +2,11 @@
  * Multiplies eight weight rows by four rows of activations and keeps the sums
  * in registers. Included by cpu_matmul_neon_tmpl.h.
  *
- * Both multiply signed bytes, so the unpacked weights are *levels*: codes minus
- * the format's bias. SDOT multiplies 4 values of each of four weight rows by 4
- * values of a row of activations. SMMLA multiplies 8 values of each of two
- * weight rows by 8 values of each of two rows of activations; its 2 x 2 results
- * are reordered before they are scaled.
+ * SDOT and SMMLA multiply signed bytes, so the unpacked weights are *levels*:
+ * codes minus the format's bias. SDOT multiplies 4 values of each of four
+ * weight rows by 4 values of a row of activations. SMMLA multiplies 8 values of
+ * each of two weight rows by 8 values of each of two rows of activations; its 2
+ * x 2 results are reordered before they are scaled.
  *
  * All integer operations are exact, so the results are those that cpu_matmul.h
  * defines. */

@@ -1,6 +1,6 @@
-/* Matrix products with BF16 products (graph_attr.bf16), for CPUs with
- * AVX512_BF16. Weights are 16-bit floats. A vector has, for each of the 16 rows
- * of a panel, a pair of adjacent values. Results have the bits of
+/* Matrix products with weights that multiply BF16 values (graph_attr.bf16), for
+ * CPUs with AVX512_BF16. Weights are 16-bit floats. A vector has, for each of
+ * the 16 rows of a panel, a pair of adjacent values. Results have the bits of
  * cpu_panel_bf16_generic. */
 #include <immintrin.h>
 #include <string.h>

@@ -1,5 +1,5 @@
-/* Matrix products with BF16 products (graph_attr.bf16) in plain C, which is the
- * specification of vector kernels. */
+/* Matrix products with weights that multiply BF16 values (graph_attr.bf16), in
+ * plain C, which is the specification of the vector kernels. */
 #include "base/bf16.h"
 #include "device/cpu/cpu_matmul.h"
 

@@ -5,9 +5,9 @@
  *
  *   panel_quantized   the panel function of quantized weights
  *   JOBS              the name of the set's struct cpu_jobs
- *   gemm_table        the set's GEMMs, by format
- *   PANELS            how many panels a call takes
- *   MAX_PANELS        at least PANELS
+ *   gemm_table        the set's GEMMs, by weight format
+ *   PANELS            maximum number of panels that a panel call multiplies
+ *   MAX_PANELS        greatest PANELS of the sets that use these functions
  *   FLOAT_AHEAD       prefetch distance of float weights, in bytes */
 
 /* ---- float weights ------------------------------------------------------- */

@@ -1,7 +1,8 @@
-/* The short convolution (cpu_recurrent.h). Included by cpu_ops_template.h.
+/* The short causal convolution of each channel (cpu_recurrent.h). Included by
+ * cpu_ops_template.h.
  *
- * Definition, for token t and channel c; inputs x before the run are in the
- * state:
+ * Definition, for token t and channel c of a call over consecutive tokens of
+ * one sequence. The state holds the inputs x of the tokens before the call:
  *
  *   y = chain of fmaf(w[c][j], x[t - n_tap + 1 + j][c], y) from 0, j ascending
  *   out = y, or silu(y) like op silu

@@ -1,9 +1,10 @@
-/* Sixteen floats at a time, with the same bits on every instruction set.
+/* A vector type of sixteen floats, `lanes`, and its operations, with the same
+ * bits on every instruction set.
  *
  * The instruction set is the one that the including file is compiled for:
  * AVX-512, AVX2 with FMA and F16C, or plain C, whose loops are the
  * specification. NEON, which every AArch64 processor has, is selected by
- * defining LANES_NEON. Every operation rounds once, like its plain form. min
+ * defining LANES_NEON. Every operation rounds once, like its plain C form. min
  * and max return the second operand if the comparison fails (equal or NaN), as
  * x86 does. Contains only the operations that the kernels of this folder
  * use. */

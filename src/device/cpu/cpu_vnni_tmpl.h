@@ -1,6 +1,6 @@
 /* The functions v_fold and v_dot that cpu_unpack_tmpl.h requires, for
- * instruction sets with VNNI. The including file defines its vector types
- * before, and
+ * instruction sets with VNNI. The including file first defines its vector types
+ * and two functions:
  *
  *   v_dot4        for each lane, acc + the dot product of four unsigned bytes u
  *                 with four signed ones s

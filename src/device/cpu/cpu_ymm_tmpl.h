@@ -1,5 +1,6 @@
-/* Vectors of 256 bits for cpu_unpack_tmpl.h, with AVX2, FMA and F16C. Also
- * deal_dwords(), which arranges rows of activations for cpu_gemm_*_tmpl.h. */
+/* The vector functions that cpu_unpack_tmpl.h requires, with 256-bit vectors of
+ * AVX2, FMA and F16C. Also deal_dwords(), which arranges rows of activations
+ * for cpu_gemm_*_tmpl.h. */
 #include <immintrin.h>
 #include <stdint.h>
 
