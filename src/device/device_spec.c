@@ -166,8 +166,8 @@ static const struct {
     const char *key;
     enum unit unit;
     double least, most;
-    const char *bound; /* the bounds in words, for messages */
-    bool keyed;        /* the key may not be omitted */
+    const char *bound; /* least and most in words, for messages */
+    bool keyed;        /* a value for this field must have its key */
 } figures[DEVICE_FIGURES] = {
     [DEVICE_MEMORY] = {"memory", BYTES, 0, HUGE_VAL, "", false},
     [DEVICE_AVAILABLE] = {"available", BYTES, 1, HUGE_VAL, "at least 1B", true},
