@@ -141,7 +141,8 @@ static void load_passed(struct passed *p, const struct gpu_device *x,
 
 struct checking {
     struct gpu_device *gpu;
-    const bool *want; /* [GPU_KERNEL_COUNT] */
+    /* by kernel: whether it must be tested, [GPU_KERNEL_COUNT] */
+    const bool *want;
     const struct gpu_progress *progress;
     struct passed passed;
     bool tried[GPU_KERNEL_COUNT];

@@ -32,16 +32,18 @@ enum {
 struct attention {
     const struct gpu_call *c;
     int64_t n_head, n_kv, state_bytes;
-    /* heads: most query heads that share a KV head; per_kv: the number that
-     * share each KV head if they are adjacent and equally many, else 0 */
+    /* heads: the most query heads that share a KV head; per_kv: the number of
+     * query heads of each KV head, if they are adjacent and equally many for
+     * all, else 0 */
     int32_t heads, per_kv;
     enum gpu_kernel kernel;
-    bool codes;           /* keys or values have codes of 4 or 5 bits */
-    bool alone;           /* the rows of a work group are heads of one token */
-    int32_t rows;         /* rows of a work group */
-    int32_t wide;         /* columns of a stack entry of the tile kernels; 0 for
+    bool codes;   /* keys or values have codes of 4 or 5 bits */
+    bool alone;   /* the rows of a work group are heads of one token */
+    int32_t rows; /* rows of a work group */
+    int32_t wide; /* columns of a stack entry of the tile kernels; 0 for
                              other kernels */
-    int64_t n_span, part; /* most spans of a row; most tokens of a launch */
+    /* n_span: most spans of a row; part: most tokens of a launch */
+    int64_t n_span, part;
 };
 
 static int64_t spans_for(int64_t n)

@@ -35,8 +35,9 @@ struct fiber_stack {
     void (*fn)(void *user, int i);
     void *user;
     int i;
-    unsigned char *bytes; /* owned, [STACK]; NULL for the thread's own stack */
-    const void *low;      /* bounds of the stack, for AddressSanitizer */
+    /* memory of the stack, [STACK]; NULL for the thread's own stack; owned */
+    unsigned char *bytes;
+    const void *low; /* bounds of the stack, for AddressSanitizer */
     size_t size;
     void *fake, *tsan;
 };
