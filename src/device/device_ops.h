@@ -83,8 +83,10 @@ struct device {
     size_t bytes[REGION_COUNT];
     /* result of backend_ops.scratch() in bytes; load() allocates this memory */
     size_t scratch_bytes;
-    /* [prog->n_event]: by event, the number of the last run in which it was
-     * posted. Raised by this device only; allocated like the inbox */
+    /* by event of the device: the number of the last run in which it was
+     * posted, [prog->n_event]. Only this device raises the flags. Like the
+     * inbox, they are allocated by the set, in memory that all processes
+     * share */
     struct device_flag *event;
     size_t event_bytes;
     /* ---- counters, updated by device_count() and device_trace_add() */

@@ -53,7 +53,8 @@ enum device_figure {
     DEVICE_INT8, /* "int8=800T": operations per second with quantized weights */
     DEVICE_LAUNCH, /* "launch=2us": time to start a kernel */
     DEVICE_P2P,    /* "p2p=450GB/s": transfers that bypass the host */
-    DEVICE_BRIDGE, /* "bridge=450GB/s": the same within a link domain */
+    /* "bridge=450GB/s": transfers inside a link domain that bypass the host */
+    DEVICE_BRIDGE,
     DEVICE_FIGURES
 };
 

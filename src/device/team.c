@@ -27,8 +27,9 @@ enum {
                              longer than any barrier */
     SPINS_SHARED = 20,
     LOOK_NS = 2 * 1000 * 1000,
-    LATE_NS = 4 * 1000 * 1000, /* a sched_yield() of this length let other
-                                  processes run, not only threads of this one */
+    /* a sched_yield() that takes this long, in ns, has let other processes run,
+     * not only other threads of this process */
+    LATE_NS = 4 * 1000 * 1000,
     SLEEP_FOR_NS = 100 * 1000 * 1000,
     /* nanoseconds requested for a short sleep; the system adds about as much */
     NAP_NS = 50 * 1000,

@@ -31,8 +31,8 @@ enum {
 _Static_assert(GPU_PULSE_MARK + GPU_PULSES <= GPU_MAX_MARKS, "marks");
 
 struct gpu_heartbeat {
-    /* index in the variant of the instruction that follows the heartbeat; 0 if
-     * none precedes it in the step */
+    /* index in the variant of the instruction after the heartbeat; 0 if no
+     * instruction of the step precedes the heartbeat */
     int step;
 };
 

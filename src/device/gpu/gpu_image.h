@@ -79,7 +79,8 @@ struct gpu_image {
     /* by device of the set and region, the device address at which kernels
      * access it; 0 if they cannot; owned */
     uint64_t *view;
-    /* memory of tables that are made here, not part of the program */
+    /* memory of tables that are made for the image and not part of the
+     * program */
     struct arena arena;
     struct gpu_tables tables;
     uint64_t tables_at;

@@ -85,8 +85,8 @@ static const double hz_gpu = 1e9, hz_core = 2e9;
  * bandwidth. Most cards of 2016 to 2024 have about this ratio; the extremes are
  * 6 (with HBM) and 40. */
 static const double macs_per_byte = 20;
-/* bytes per second of a device that uses the host's memory: two channels of
- * DDR5 */
+/* memory bandwidth, in bytes per second, that is assumed for a device in the
+ * host's memory: two channels of DDR5 */
 static const double shared_bytes_per_s = 50e9;
 static const double opencl_launch_s = 10e-6;
 

@@ -95,9 +95,9 @@ uint32_t trial_draw(struct selftest_case *t);
  * NULL. */
 uint64_t trial_at(const struct selftest_case *t, const void *p);
 
-/* Sets t->table to a token table with k->n_seq sequences, whose tokens are
- * contiguous. If `states`, each sequence has a state slot to read and one to
- * write. */
+/* Sizes of a token table with n_seq sequences, whose tokens are contiguous.
+ * trial_tokens() sets t->table to such a table. If `states`, each sequence has
+ * a state slot to read and one to write. */
 struct trial_tokens {
     /* first: position of the first token in its sequence */
     int n_tok, n_seq, first;

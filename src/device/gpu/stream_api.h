@@ -35,7 +35,8 @@ enum {
     API_NO_DEVICE = 100,
     API_NOT_FOUND = 500,
     API_NOT_READY = 600,
-    API_ALREADY_REACHED = 704, /* peer access is enabled already */
+    /* error code: peer access has been enabled before */
+    API_ALREADY_REACHED = 704,
     API_ALREADY_REGISTERED = 712,
 
     API_STREAM_NON_BLOCKING = 1,

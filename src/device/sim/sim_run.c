@@ -41,8 +41,8 @@ struct cursor {
     /* for how many more choices other queues are preferred to this one */
     int hold;
     bool pulling; /* the instruction at `head` is a transfer in progress */
-    /* index of the transfer's next copy descriptor, or of the next part of a
-     * PAGES instruction */
+    /* of the transfer at `head`, the index of the next copy descriptor, or of
+     * the next part if it is a PAGES instruction */
     int piece;
     int n_piece;  /* number of the transfer's copy descriptors, or of the parts
                      of a PAGES instruction */
@@ -598,7 +598,7 @@ static void play_head(struct sim *s, struct sim_thread *p, struct sim_device *d,
     }
     if (!run_head(s, p, d, l, st))
         return;
-    /* does not use `lock`, because counting may enter the guard */
+    /* counting may wait for the guard, so it must not hold `lock` */
     pthread_mutex_lock(&d->counting);
     cpu_image_count(&d->image, d->dev, st);
     pthread_mutex_unlock(&d->counting);

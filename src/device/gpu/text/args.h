@@ -69,12 +69,14 @@ struct rms_norm_args {
     /* if q8 is not 0: the result is also quantized, to blocks at q8. `span` is
      * the struct text_span [n_span] that quantize_args has, too */
     u64 q8, span;
-    u64 out_2, x_2, w_2; /* the second norm; 0 if there is none */
+    /* result, operand and weights of the second norm; 0 if there is none */
+    u64 out_2, x_2, w_2;
     s64 d;
     s32 format;
     float eps;
     s32 n_row;
-    s32 n_span, n_part; /* for q8: as in quantize_args */
+    /* for q8: numbers of spans and of units, as in quantize_args */
+    s32 n_span, n_part;
 };
 
 /* Arguments of the kernel softmax. A work group computes one row. */
@@ -243,7 +245,8 @@ struct rope_put {
     /* the cache and the values to write; cache is 0 if there is no write */
     u64 cache, x;
     s64 tile_bytes;
-    s32 n_head, d, format, values; /* as in cache_write_args */
+    /* shape and format of the cache, as in cache_write_args */
+    s32 n_head, d, format, values;
     s32 first, pad;
 };
 /* A work group of the kernel rope processes up to ROPE_HEADS heads of one

@@ -24,9 +24,9 @@ KERNEL_DENSE(ATTEND_NAME, struct attend_args, 256)
     LOCAL_ARRAY(s32, see_hi, TILE_ROWS);
     LOCAL_ARRAY(s64, row_q, TILE_ROWS);
     LOCAL_ARRAY(s64, row_state, TILE_ROWS);
-    /* number of the row's partial states on the stack */
+    /* number of partial softmax states of the row on the stack */
     LOCAL_ARRAY(s32, row_wait, TILE_ROWS);
-    /* number of these to merge with the present span */
+    /* number of partial states of the row that merge with this span */
     LOCAL_ARRAY(s32, row_merge, TILE_ROWS);
     /* this span is the last of the row's softmax state */
     LOCAL_ARRAY(s32, row_last, TILE_ROWS);

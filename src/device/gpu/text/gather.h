@@ -394,9 +394,9 @@ DEV s32 gather_entry(GLOBAL const struct text_item *item, s32 n_item, s32 rank)
     return at;
 }
 
-/* Returns the index in this device's part of the table of the row with this id.
- * Sets *entry to the index of the result to which the row's rank contributes,
- * or to -1 if the device does not have the row. */
+/* Returns the row with this id, as an index in this device's part of the table.
+ * Sets *entry to the index of the result to which the rank of this row
+ * contributes, or to -1 if the device does not have the row. */
 DEV s64 gather_row(GLOBAL const struct text_span *span, s32 n_span,
                    GLOBAL const struct text_item *item, s32 n_item, s64 n_row,
                    s64 id, s32 *entry)

@@ -152,10 +152,9 @@ DEV s32 dot4(u32 a, u32 b, s32 c)
     return c;
 }
 #endif
-/* AMD's matrix units, unless hip_source.c forbids them (NO_MATRIX). Which
- * elements each lane has is not fully documented. For CDNA 3 and RDNA 4 it is
- * as in AMD's library composable_kernel, for CDNA 2 and RDNA 3 as in other
- * projects. */
+/* AMD's matrix units, unless hip_source.c forbids them (NO_MATRIX). For CDNA 3
+ * and RDNA 4, AMD's library composable_kernel shows which elements each lane
+ * has. For CDNA 2 and RDNA 3, other programs that use these units show it. */
 #ifndef NO_MATRIX
 #if defined(__gfx942__) || defined(__gfx950__)
 #define HAVE_MFMA_I8 32
