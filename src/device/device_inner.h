@@ -34,7 +34,7 @@ struct device_set {
     struct device_shared *shared;
     int n, n_backend;
     struct device *dev; /* the set's devices, [n]; owned */
-    /* the backends of these devices, [n_backend]; owned */
+    /* the backends of the set's devices, [n_backend]; owned */
     struct backend *backend;
     struct device_options opt;
     /* this machine's topology; a counted reference */

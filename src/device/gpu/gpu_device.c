@@ -287,8 +287,8 @@ static pl_status check_kernels(struct gpu_device *x,
     return differs && device_set_options(x->set)->inexact ? PL_OK : s;
 }
 
-/* Sets x->want to the kernels that must be compiled and tested, and adds both
- * tasks of each kernel to p->total. */
+/* Sets x->want to the kernels that must be compiled and tested, and adds two
+ * tasks for each of them, compiling and testing, to p->total. */
 static pl_status foresee(struct gpu_device *x, struct gpu_progress *p,
                          pl_err *err)
 {

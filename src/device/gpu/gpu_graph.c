@@ -208,8 +208,9 @@ static bool is_small(const struct device_run *run)
     return true;
 }
 
-/* Returns the cached graphs for steps like this one. If there are none,
- * replaces the least recently used entry by a new one without graphs. */
+/* Returns the cached graphs of variant `c` at the sizes of the step in
+ * progress. If there are none, replaces the least recently used entry by a new
+ * one without graphs. */
 static struct gpu_cached_graph *find(struct gpu_device *x,
                                      const struct variant *c)
 {

@@ -10,8 +10,9 @@
 #include <stdint.h>
 
 struct gpu_table {
-    const void *key;  /* identifies the table: a pointer into the program */
-    const void *data; /* the contents; usually the same pointer */
+    const void *key; /* identifies the table: a pointer into the program */
+    /* contents of the table; usually the same pointer as `key` */
+    const void *data;
     size_t bytes;
     size_t at; /* offset in bytes in the allocation of all tables */
 };

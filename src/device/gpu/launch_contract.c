@@ -20,7 +20,8 @@ enum {
     /* a GEMM group takes as long as this many skinny groups of FEW_TOKENS
      * rows */
     FEW_IN_MANY = 16,
-    /* the same for skinny groups of one row, as experts have them */
+    /* a GEMM group takes as long as this many skinny groups of one row, as
+     * experts have them */
     ONE_IN_MANY = 24,
     MANY_FROM = 9, /* minimum rows of activations for GEMM kernels */
     MANY_EACH = 2  /* minimum average rows per expert for GEMM if n_unit is

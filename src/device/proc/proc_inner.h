@@ -24,7 +24,8 @@ struct proc_order {
     enum region region; /* WRITE, READ: region whose bytes are transferred */
     size_t offset, bytes;
     uint64_t run_number; /* RUN: the number of the run */
-    int fail_insn;       /* RUN: see struct device */
+    /* RUN: device.fail_insn, the instruction at which the device must fail */
+    int fail_insn;
 };
 
 struct proc_loaded {

@@ -314,8 +314,9 @@ struct attend_args {
     /* states [end - first, n_head, n_state, TEXT_SOFT + e] of floats */
     u64 part;
     u64 stack; /* tile kernels: [n_group, depth, TILE_ENTRY(wide)] of floats */
-    s64 page_stride, key_bytes, value_bytes; /* bytes of a cache tile */
-    s32 first, end;                          /* tokens first .. end - 1 */
+    /* sizes in bytes of a cache tile of keys and one of values */
+    s64 page_stride, key_bytes, value_bytes;
+    s32 first, end; /* tokens first .. end - 1 */
     s32 n_head, n_kv, d, e;
     s32 key_format, value_format;
     s32 window; /* positions that a token attends to; 0: all up to its own */
