@@ -12,8 +12,8 @@
 /* ---- segments ------------------------------------------------------------ */
 
 /* The segment that is being collected: consecutive instructions of a queue
- * which need only launches, no copies by the thread. It becomes a device
- * graph. */
+ * which need only launches, no copies by the issuing thread. It becomes a
+ * device graph. */
 struct draft {
     struct gpu_device *x;
     struct gpu_cached_graph *to;

@@ -13,10 +13,11 @@
 #include "program/cache_tile.h"
 
 enum {
-    MAX_ROWS = 16,          /* most rows of a work group */
-    PART_BYTES = 128 << 20, /* size in bytes that the scratch memory of a part
-                               should not exceed */
-    TILE_COLUMNS = 128,     /* most columns of V for the tile kernels */
+    MAX_ROWS = 16, /* most rows of a work group */
+    /* most bytes of scratch memory that the launches of one part of the tokens
+     * should use */
+    PART_BYTES = 128 << 20,
+    TILE_COLUMNS = 128, /* most columns of V for the tile kernels */
     /* with up to this many tokens, the rows of a work group belong to one
      * token */
     ALONE = 8,

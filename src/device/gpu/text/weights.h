@@ -28,7 +28,8 @@ enum {
     /* dwords from one block of activations to the next in shared memory: rows
      * that a warp reads together begin in different banks */
     X_STRIDE = 12,
-    /* X_STRIDE for matmul, which reads 16 or 8 rows together */
+    /* dwords from one block of activations to the next in matmul's shared
+     * memory, where 16 or 8 rows are read together */
     MANY_STRIDE = STEP == 16 ? 10 : 12,
     /* weights that a lane of matvec loads ahead, float formats */
     FLOAT_AHEAD = 48,
