@@ -12,19 +12,24 @@
 
 enum {
     MOST_REPEATS = 16
-}; /* maximum number of repetition signs of one item,
-                               as in "a"*?+ */
+    /* Maximum number of repetition signs after one item; "a"*?+ has three. */
+};
 
 struct parser {
     struct rules *r;
     const char *start, *at, *end;
     const char *name;
-    const char *rule_at;  /* start of the rule parsed last */
+    const char *rule_at;  /* start of the definition of the rule that was parsed
+                             last */
     int64_t line, column; /* line and column of rule_at */
-    const char **used;    /* [r->n]: where each rule was first named */
+    /* In the arena, [r->n]: position in the text where each rule was first
+     * named. */
+    const char **used;
     uint32_t cap_rule;
-    uint32_t *slot, n_slot; /* owned: hash table of rule numbers + 1 by name */
-    const struct grammar_tokens *tokens; /* NULL if there is no vocabulary */
+    /* Owned: hash table of rules by name. An entry is 1 + the rule's number, or
+     * 0. */
+    uint32_t *slot, n_slot;
+    const struct grammar_tokens *tokens; /* NULL if tokens cannot be named */
     uint32_t n_tree;
     int depth;
     pl_err *err;
@@ -62,8 +67,8 @@ static pl_status wrong(struct parser *p, const char *what)
     return wrong_at(p, p->at, what);
 }
 
-/* Fails like wrong_at. The message consists of `before`, the rule's name and
- * `after`. */
+/* Fails at `at` with a message of the text `before`, the rule's name and the
+ * text `after`. The line and the column of `at` precede it. */
 static pl_status wrong_rule(struct parser *p, const char *at, const char *name,
                             const char *before, const char *after)
 {
@@ -95,9 +100,10 @@ static pl_status tree_new(struct parser *p, enum tree_kind kind, uint32_t n,
     return PL_OK;
 }
 
-/* The children of a sequence or of alternatives so far. */
+/* The subtrees of a sequence, or of a list of alternatives, that were parsed so
+ * far. */
 struct children {
-    const struct tree **item; /* in the arena, [n], with capacity `cap` */
+    const struct tree **item; /* in the rules' arena, [n], capacity `cap` */
     uint32_t n, cap;
 };
 
@@ -120,8 +126,8 @@ static pl_status children_add(struct parser *p, struct children *c,
     return PL_OK;
 }
 
-/* Sets *out to a tree of the children: the child itself if there is only one,
- * and the empty text if there is none. */
+/* Sets *out to a tree of type `kind` with these children. A single child
+ * becomes the tree itself; no children become the empty text. */
 static pl_status children_tree(struct parser *p, const struct children *c,
                                enum tree_kind kind, const struct tree **out)
 {
@@ -169,8 +175,8 @@ static uint32_t *slot_of(const struct parser *p, const char *s, size_t len)
     return &p->slot[i];
 }
 
-/* Doubles the capacity for rules. The hash table has four slots for each
- * rule. */
+/* Doubles the number of rules that fit into p->r, and the hash table of their
+ * names, which has four entries for each rule that fits. */
 static pl_status grow_rules(struct parser *p)
 {
     uint32_t cap = p->cap_rule ? 2 * p->cap_rule : 16;
@@ -198,8 +204,8 @@ static pl_status grow_rules(struct parser *p)
     return PL_OK;
 }
 
-/* Sets *out to the rule with this name. Adds it, without a body, if it is
- * new. */
+/* Sets *out to the number of the rule named s[0 .. len). If the rule is not
+ * known yet, adds it without a body. */
 static pl_status rule_of(struct parser *p, const char *s, size_t len,
                          uint32_t *out)
 {
@@ -227,7 +233,7 @@ static pl_status rule_of(struct parser *p, const char *s, size_t len,
 
 /* ---- characters ---------------------------------------------------------- */
 
-/* Skips blanks and comments, and also line ends if `lines`. */
+/* Skips spaces, tabs and comments; if `lines`, also ends of lines. */
 static void skip_blanks(struct parser *p, bool lines)
 {
     while (p->at < p->end) {
@@ -291,7 +297,8 @@ static pl_status read_escape(struct parser *p, uint32_t *c)
     return PL_OK;
 }
 
-/* Reads a character of the literal or class that begins at `open`. */
+/* Reads one character, perhaps an escape, of the literal or character class
+ * that begins at `open`. Fails if the line ends first. */
 static pl_status read_char(struct parser *p, const char *open, uint32_t *c)
 {
     size_t n;
@@ -320,7 +327,8 @@ static pl_status read_literal(struct parser *p, const struct tree **out)
 
     while (p->at + n < p->end && p->at[n] != '"' && p->at[n] != '\n')
         n += p->at[n] == '\\' && p->at + n + 1 < p->end ? 2 : 1;
-    /* The text is never longer than its notation. */
+    /* n is the length of the literal as written; without escapes it is
+     * shorter. */
     bytes = arena_alloc(&p->r->memory, n + 4, 1);
     if (!bytes)
         return no_memory(p);
@@ -360,7 +368,8 @@ static pl_status class_tree(struct parser *p, const char *open,
     return PL_OK;
 }
 
-/* Returns an upper bound of the number of characters that a class names. */
+/* Returns an upper bound of the number of characters between the brackets of a
+ * character class, to allocate its ranges. */
 static size_t class_room(const struct parser *p)
 {
     size_t n = 0;
@@ -459,8 +468,8 @@ static bool is_repeat(char c)
     return c == '*' || c == '+' || c == '?' || c == '{';
 }
 
-/* Reads all repetition signs after *item and wraps the item in a tree for each
- * of them. */
+/* Reads all repetition signs (* + ? {...}) after *item. Each sign replaces
+ * *item by a TREE_REPEAT with the former *item as its child. */
 static pl_status read_repeats(struct parser *p, bool lines,
                               const struct tree **item)
 {
@@ -526,8 +535,8 @@ static pl_status read_name(struct parser *p, const struct tree **out)
     return PL_OK;
 }
 
-/* Parses <[ID]> or <TEXT> at `open`. Sets *id to the token with this id, or
- * with this text, which includes < and >. */
+/* Parses <[ID]> or <TEXT> at `open`. Sets *id to the token of the vocabulary
+ * with this id, or with this text, of which < and > are a part. */
 static pl_status find_token(struct parser *p, const char *open, int32_t *id)
 {
     const char *close = memchr(open, '>', (size_t)(p->end - open));
@@ -563,8 +572,8 @@ static pl_status find_token(struct parser *p, const char *open, int32_t *id)
     return PL_OK;
 }
 
-/* Reads a token of the vocabulary, <[ID]> or <TEXT>; after '!' it stands for
- * any other token. */
+/* Reads a token of the vocabulary, <[ID]> or <TEXT>. After '!', it matches
+ * every other token instead. */
 static pl_status read_token(struct parser *p, const struct tree **out)
 {
     const char *open = p->at;

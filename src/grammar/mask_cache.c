@@ -1,4 +1,4 @@
-/* A hash table of masks, linked in order of their last use; see
+/* A hash table of token masks with a list in the order of their last use; see
  * mask_cache.h. */
 #include "grammar/mask_cache.h"
 
@@ -74,8 +74,8 @@ const struct mask_entry *mask_cache_find(struct mask_cache *c, int kind,
     return e;
 }
 
-/* Returns the number of set bits. Stops soon after n_word, because larger
- * numbers need not be exact. */
+/* Returns the number of ones in a mask of n_word words, exact up to n_word.
+ * Beyond that the mask is stored as words, so the count may stop early. */
 static uint32_t count_bits(const uint32_t *bits, uint32_t n_word)
 {
     uint32_t n = 0;
