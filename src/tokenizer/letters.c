@@ -38,7 +38,8 @@ int letter_base(uint32_t c, uint32_t out[LETTER_MAX_BASE])
     const uint32_t *row;
 
     out[0] = c;
-    if (c < 0xc0) /* the first character with a base */
+    /* No character below U+00C0 has marks that could be removed. */
+    if (c < 0xc0)
         return 1;
     if (c - SYLLABLE < N_SYLLABLE) {
         uint32_t i = c - SYLLABLE;
