@@ -34,8 +34,8 @@ struct maker {
      * node */
     uint32_t *seen;
     uint32_t *stack; /* owned, [n_node]: nodes that fill_state has yet to
-                         * visit */
-    /* Owned, [n_rule]: the place of each rule, its rank in the order of
+                        * visit */
+    /* Owned, [n_rule]: the place of each rule, its position in the order of
      * automaton.h. */
     uint32_t *place_of;
     uint32_t *rule_of; /* owned, [n_state]: rule to which each state belongs */

@@ -24,7 +24,7 @@ struct byte_edge {
 };
 
 struct call_edge {
-    uint32_t place; /* place of the called rule in the order above */
+    uint32_t place; /* place of the called rule in the order of rules */
     /* The state to which the called rule returns. STATE_NONE if it returns to
      * the caller of the calling rule. */
     uint32_t to;
@@ -34,7 +34,7 @@ struct state {
     /* Index, in automaton.byte and automaton.call, of the state's first edge of
      * each type. The state's edges end where those of the next state begin. */
     uint32_t byte, call;
-    uint32_t place; /* place of the rule to which the state belongs */
+    uint32_t place; /* the state's rule, by its place in the order of rules */
     bool final;
 };
 
@@ -43,12 +43,12 @@ struct byte_set {
 };
 
 struct automaton {
-    struct state *state;    /* owned, [n_state + 1]; the last one only ends the
-                               edges */
+    struct state *state;    /* owned, [n_state + 1]; the last one marks the end
+                               of the edges */
     struct byte_edge *byte; /* owned, [n_byte]: all edges that take a byte */
     struct call_edge *call; /* owned, [n_call]: all edges that call a rule */
-    uint32_t *entry;        /* owned, [n_place]: entry state of the rule at each
-                               place */
+    uint32_t *entry;        /* owned, [n_place]: entry state of each rule, by
+                               the rule's place */
     /* Owned, [n_place]: for the rule at each place, the bytes that may follow
      * its texts. The set may contain bytes that cannot follow, too. */
     struct byte_set *after;

@@ -128,8 +128,8 @@ int decimal_compare(const struct decimal *a, const struct decimal *b)
     return a->negative ? -c : c;
 }
 
-/* Adds 1 to the number of which `s` has the digits if `up`, else subtracts 1.
- * The number must not be 0 if 1 is subtracted. */
+/* If `up`, adds 1 to the number whose digits are in `s`. Else subtracts 1 from
+ * it; it must not be 0 then. */
 static void step(char *s, bool up)
 {
     size_t n = strlen(s), i = n;
@@ -317,7 +317,8 @@ static void put_between(struct gbnf_text *t, const char *low, const char *high,
 
 /* ---- magnitudes ---------------------------------------------------------- */
 
-/* An interval of magnitudes, with the fields of struct interval. */
+/* An interval of magnitudes of numbers; the fields are those of struct
+ * interval. */
 struct span_of {
     const struct decimal *low, *high;
     bool above, below;
@@ -472,9 +473,9 @@ bool decimal_put(struct gbnf_text *t, const struct interval *in)
 {
     const struct decimal *low = in->low, *high = in->high;
     struct decimal zero = {.whole = "0"};
-    /* The magnitudes of the positive and of the negative numbers in the
-     * interval. The lower bound of the interval is the upper bound of the
-     * latter. */
+    /* The intervals of the magnitudes of the positive and of the negative
+     * numbers. The magnitude of a negative number is limited by the lower
+     * bound. */
     struct span_of plus = {.high = high, .below = in->below},
                    minus = {.high = low, .below = in->above};
     size_t n = t->n;

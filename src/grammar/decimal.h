@@ -30,9 +30,11 @@ int decimal_compare(const struct decimal *a, const struct decimal *b);
 
 struct interval {
     const struct decimal *low, *high; /* bounds; NULL if there is none */
-    bool above, below; /* the bounds themselves do not belong to the interval */
+    bool above, below; /* above: `low` itself is excluded; below: `high` itself
+                          is */
     bool integer;
-    int places; /* maximum number of digits after the point, at least 1 */
+    int places; /* maximum number of digits that a number may have after the
+                   point, at least 1 */
     /* If true, numbers have at most `places` digits after the point, which
      * suffice for both bounds, and the bounds belong to the interval. If false,
      * numbers may have one digit more after the point than the longer bound,

@@ -327,8 +327,8 @@ static pl_status read_literal(struct parser *p, const struct tree **out)
 
     while (p->at + n < p->end && p->at[n] != '"' && p->at[n] != '\n')
         n += p->at[n] == '\\' && p->at + n + 1 < p->end ? 2 : 1;
-    /* n is the length of the literal as written; without escapes it is
-     * shorter. */
+    /* The text of the literal has at most as many bytes as its notation, n,
+     * because no escape is shorter than its character. */
     bytes = arena_alloc(&p->r->memory, n + 4, 1);
     if (!bytes)
         return no_memory(p);
@@ -536,7 +536,7 @@ static pl_status read_name(struct parser *p, const struct tree **out)
 }
 
 /* Parses <[ID]> or <TEXT> at `open`. Sets *id to the token of the vocabulary
- * with this id, or with this text, of which < and > are a part. */
+ * with this id, or with the text <TEXT>, including < and >. */
 static pl_status find_token(struct parser *p, const char *open, int32_t *id)
 {
     const char *close = memchr(open, '>', (size_t)(p->end - open));

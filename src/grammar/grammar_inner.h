@@ -10,7 +10,7 @@ struct grammar {
     struct token_symbol *symbol; /* owned, [n_symbol]: tokens that the grammar
                                     names */
     uint32_t n_symbol;
-    char *notes; /* owned: see grammar_notes */
+    char *notes; /* owned: the result of grammar_notes */
 };
 
 #endif

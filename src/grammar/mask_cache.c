@@ -74,8 +74,9 @@ const struct mask_entry *mask_cache_find(struct mask_cache *c, int kind,
     return e;
 }
 
-/* Returns the number of ones in a mask of n_word words, exact up to n_word.
- * Beyond that the mask is stored as words, so the count may stop early. */
+/* Returns the number of ones in a mask of n_word words, exact up to n_word. The
+ * count may stop early beyond that, because a mask with more ones is stored as
+ * words, not as ids. */
 static uint32_t count_bits(const uint32_t *bits, uint32_t n_word)
 {
     uint32_t n = 0;

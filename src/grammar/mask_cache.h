@@ -34,8 +34,8 @@ struct mask_entry {
     /* MASK_TOP: greatest number of states on a stack while the mask was
      * computed. */
     uint16_t depth;
-    /* Number of words or ids in data[]. Number of positions (struct pop) after
-     * them, which only MASK_TOP has. */
+    /* n: number of words or ids in data[]. n_pop: number of positions (struct
+     * pop) after them; 0 except for MASK_TOP. */
     uint32_t n, n_pop;
     size_t bytes;
     struct mask_entry *chain, *newer, *older;

@@ -61,7 +61,8 @@ struct grammar_masks {
 };
 
 struct grammar_state {
-    struct grammar_masks *m; /* the masks of which this is a state; borrowed */
+    struct grammar_masks *m; /* the masks for which the state was created;
+                                borrowed */
     struct grammar_state *next, **link;
     uint32_t set;
     bool ended;

@@ -29,13 +29,14 @@ struct nfa_row {
 
 struct nfa {
     uint32_t *first; /* owned, [n_node]: first edge of each node, or NFA_NONE */
-    struct nfa_edge *edge; /* owned, [n_edge]: a list of edges for each node */
+    struct nfa_edge *edge; /* owned, [n_edge]: edges; `next` links those of a
+                              node */
     /* Owned, [n_rule]: each rule's first and last node, NFA_NONE for rules that
      * are inlined everywhere. No edge leads to a first node, and none leaves a
      * last node. */
     uint32_t *entry, *end;
     bool *nullable; /* owned, [n_rule]: true for rules that match the empty
-                          * text */
+                       * text */
     /* Owned, [n_row]: expanded repetitions, inner ones before outer ones. */
     struct nfa_row *row;
     uint32_t n_node, cap_node, n_edge, cap_edge, n_row, cap_row;

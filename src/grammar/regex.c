@@ -429,7 +429,7 @@ struct dfa {
      * the surrogates, which are not characters. */
     uint32_t *of;
     uint32_t n_bound, n_symbol, n_state;
-    uint32_t one[MOST_SYMBOLS]; /* a character of each symbol */
+    uint32_t one[MOST_SYMBOLS]; /* one of the characters of each symbol */
     /* owned, [n_state]: node of the texts that complete a match from each
      * state */
     uint32_t *node;

@@ -17,7 +17,8 @@
 enum regex_failure {
     REGEX_FINE,
     REGEX_WRONG,       /* the text is not a regular expression */
-    REGEX_UNSUPPORTED, /* it has a construct that is not supported */
+    REGEX_UNSUPPORTED, /* the expression has a construct that is not
+                          supported */
     REGEX_TOO_LARGE,
     REGEX_NO_MEMORY,
 };
@@ -34,12 +35,13 @@ enum {
 struct regex_node {
     uint8_t kind;
     bool empty; /* the node matches the empty text */
-    bool plain; /* no intersection or complement below */
+    bool plain; /* The node and its operands, at any depth, are neither
+                   intersections nor complements. */
     /* Numbers of the operands' nodes. If the node is a class, `a` is the number
      * of the class. */
     uint32_t a, b;
     uint32_t min, max; /* of a repetition: least and greatest count */
-    /* ^While an automaton is built: 1 + the number of the node's state, 0 if it
+    /* While an automaton is built: 1 + the number of the node's state, 0 if it
      * has none. */
     uint32_t state;
 };

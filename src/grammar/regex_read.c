@@ -26,14 +26,14 @@ struct reader {
     struct regex *r;
     const char *at, *end;
     int depth, n_property;
-    /* While a lookaround is read: it stands at the beginning of the text, so
-     * that ^ in it holds. */
+    /* While a lookaround is read: the lookaround is at the beginning of the
+     * text, so that ^ in it holds. */
     bool begins;
 };
 
 /* The characters of a class that is being read, as ranges in any order. */
 struct ranges {
-    struct char_range *r; /* owned, [n], with capacity cap */
+    struct char_range *r; /* owned: array of n ranges, capacity cap */
     uint32_t n, cap;
 };
 

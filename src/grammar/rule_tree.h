@@ -28,11 +28,12 @@ struct tree {
     enum tree_kind kind;
     uint32_t n; /* number of elements of bytes, range or child */
     union {
-        const char *bytes; /* [n], of TREE_BYTES */
-        /* [n], of TREE_CLASS: ascending and with gaps between them, n >= 1;
-         * without surrogates */
+        const char *bytes; /* [n]: the text of TREE_BYTES */
+        /* [n], n >= 1: the ranges of TREE_CLASS, ascending and with gaps
+         * between them, without surrogates */
         const struct char_range *range;
-        const struct tree *const *child; /* [n], n >= 1, of SEQ, ALT, REPEAT */
+        const struct tree *const *child; /* [n], n >= 1: children of TREE_SEQ,
+                                            TREE_ALT and TREE_REPEAT */
         uint32_t rule;
     };
     /* Of TREE_REPEAT: least and greatest number of texts of the child; max may
@@ -59,8 +60,8 @@ struct token_symbol {
 
 struct rules {
     struct arena memory;         /* owns all memory of the rules and trees */
-    struct rule *rule;           /* [n], in the arena */
-    struct token_symbol *symbol; /* [n_symbol], in the arena */
+    struct rule *rule;           /* [n], in the arena: all rules */
+    struct token_symbol *symbol; /* [n_symbol], in the arena: named tokens */
     uint32_t n, root, n_symbol;
 };
 

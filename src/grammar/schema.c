@@ -590,8 +590,8 @@ struct items {
     /* list of schemas for the first items; schema of all others; NULL if
      * absent */
     json_t *prefix, *other;
-    /* n: length of `prefix`; min and max: least and greatest number of items of
-     * the array, where max is -1 if there is no limit */
+    /* n: number of first items with a schema each. min, max: least and greatest
+     * number of items of the array; max is -1 if there is no limit. */
     int64_t n, min, max;
     bool more;                 /* further items may follow the first n */
     char rest[16];             /* name of the rule for the other items */
@@ -842,7 +842,7 @@ static pl_status put_array(struct part *p)
  * n_count. The last of these stands for greater numbers, too. */
 struct members {
     size_t n, n_count;
-    const char **key; /* owned, [n]: borrowed names */
+    const char **key; /* owned, [n]: names of the members, borrowed */
     uint32_t *rule;   /* owned, [n]: rule for name and value */
     bool *needed;     /* owned, [n]: the member is required */
     /* owned, [n + 1, n_count]: rule of the tail from member i on after c
@@ -851,7 +851,8 @@ struct members {
     /* Owned: alternatives for members whose names are not in `properties`;
      * empty if there may be none. */
     struct gbnf_text other;
-    /* Least and greatest number of members; max is -1 if there is no limit. */
+    /* Least and greatest number of members of the object; max is -1 if there is
+     * no limit. */
     int64_t min, max;
 };
 
@@ -1198,8 +1199,9 @@ static pl_status read_members(struct part *p, struct members *m)
     return PL_OK;
 }
 
-/* Adds the rules of all tails (struct members) if the number of members is not
- * limited. A comma precedes each member in a tail. */
+/* Adds the rules of all tails if the number of members is not limited. A tail
+ * is the rest of an object from a certain member on (struct members); a comma
+ * precedes each member in it. */
 static pl_status put_tails(struct part *p, struct members *m)
 {
     for (size_t i = m->n + 1; i-- > 0;) {
@@ -1275,9 +1277,9 @@ static void put_counted(const struct members *m, size_t i, size_t count,
         gbnf_print(t, "%ss%u", t->n ? " | " : "", (unsigned)after[count]);
 }
 
-/* Adds the rules of all tails (struct members) if the schema limits the number
- * of members. Goes from the last tail to the first, because a tail refers to
- * later ones. */
+/* Adds the rules of all tails if the schema limits the number of members. A
+ * tail is the rest of an object from a certain member on (struct members). Goes
+ * from the last tail to the first, because a tail refers to later ones. */
 static pl_status put_counted_tails(struct part *p, struct members *m)
 {
     pl_status s = PL_OK;

@@ -41,14 +41,14 @@ void schema_put_common(struct gbnf_text *out, const struct schema_strings *how);
 /* Returns true if `key` is a keyword that does not constrain values, such as
  * "title". */
 bool schema_is_note(const char *key);
-/* Totals over the schemas added to one grammar so far, which its limits
- * bound. */
+/* Totals over all schemas that were added to one grammar so far. The limits of
+ * conversion apply to these. */
 struct schema_sums {
     uint32_t n_rule;
     int n_note;
     /* Steps of searches and comparisons; their number is limited. */
     int64_t n_step;
-    /* ^Characters of strings whose length is limited; a grammar has a copy of a
+    /* Characters of strings whose length is limited. A grammar has a copy of a
      * rule for each, so their number is limited, too. */
     int64_t n_copy;
 };

@@ -366,8 +366,9 @@ static uint32_t set_of_any(struct stacks *s, size_t base, bool ends)
 
 /* ---- returns and calls --------------------------------------------------- */
 
-/* Records that the rule at `place` is called with the set `over` below it. If
- * it was called before, `over` is joined with the set recorded then. */
+/* Records a call of the rule at `place` (automaton.h) with the set of stacks
+ * `over` below it. If the rule was called before, the set recorded then is
+ * replaced by its union with `over`. */
 static bool call(struct stacks *s, uint32_t place, uint32_t over)
 {
     uint64_t *word = &s->called[place / 64], bit = 1ull << place % 64;
@@ -381,8 +382,9 @@ static bool call(struct stacks *s, uint32_t place, uint32_t over)
     return true;
 }
 
-/* Pushes an item of `state` and `below` if an edge of the state takes a byte,
- * and records all calls of the state. */
+/* Visits a state with the set of stacks `below` under it: pushes them as an
+ * item if an edge of the state takes a byte, and records the rules that the
+ * state calls. */
 static bool visit(struct stacks *s, uint32_t state, uint32_t below)
 {
     const struct state *q = &s->a->state[state];

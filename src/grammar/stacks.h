@@ -54,7 +54,8 @@ struct stack_row {
 };
 
 struct stack_set {
-    struct stack_item *item; /* [n], in the arena, ascending by state */
+    struct stack_item *item; /* the items of the set: [n], in the arena,
+                                ascending by state */
     /* Cached steps, in the arena. NULL until a step from or to this set is
      * computed. */
     struct stack_row *row;

@@ -24,7 +24,9 @@ struct char_kinds {
 };
 
 enum other_kind {
-    OTHER_TWO = 1, /* characters of 2 bytes; then of 3 and 4 */
+    /* Characters of 2 bytes in UTF-8; the next two are those of 3 and 4
+     * bytes. */
+    OTHER_TWO = 1,
     OTHER_THREE = 2,
     OTHER_FOUR = 4,
     OTHER_BAD = 8, /* bytes that are not valid UTF-8 */
@@ -71,7 +73,7 @@ enum {
 };
 
 struct grammar_vocab {
-    struct trie_node *node; /* owned, [n_node] */
+    struct trie_node *node; /* owned, [n_node]: the nodes of all tries */
     uint8_t *node_byte; /* owned, [n_node]: last byte of each node's prefix */
     /* Owned, [n_leaf]: the byte that follows the node's prefix in each leaf. */
     uint8_t *leaf_byte;
@@ -79,7 +81,7 @@ struct grammar_vocab {
      * first. */
     uint32_t *rest_at;
     uint8_t *rest;    /* owned: the bytes of all leaves after their first */
-    int32_t *leaf_id; /* owned, [n_leaf]: token of each leaf */
+    int32_t *leaf_id; /* owned, [n_leaf]: id of each leaf's token */
     int32_t *end; /* owned, [n_end]: ids of tokens that end the generation */
     char *bytes;  /* owned: all tokens' texts, concatenated */
     /* Owned, [n_token + 1]: where the text of each token begins in `bytes`. */

@@ -248,8 +248,8 @@ void kv_commit(struct kv *kv, int seq, int64_t n, bool past)
         struct kv_pool *p = &kv->pool[k];
         int from = first_needed(p, kv->length[seq], n, past);
 
-        /* Keeps all pages if the new tokens were computed, or if a page from
-         * before is still needed. */
+        /* All pages stay if the new tokens were computed, or if the next token
+         * attends to a page from before. */
         if (!past || from < have)
             continue;
         drop_range(kv, p, seq, p->first[seq], have);
@@ -269,9 +269,9 @@ void kv_trim_windows(struct kv *kv, int seq)
             continue;
         if (keep < p->first[seq])
             keep = p->first[seq];
-        /* `from` becomes the index of the first page to keep. A restored
-         * sequence lacks pages to which no later token attends; the search ends
-         * there. */
+        /* Searches from the last page backwards for the first page to keep. It
+         * ends at a missing page: a restored sequence lacks the pages to which
+         * no later token attends. */
         while (from > keep && row(kv, p, seq)[from - 1] >= 0)
             from--;
         drop_range(kv, p, seq, p->first[seq], from);

@@ -42,7 +42,7 @@ struct kv_pool {
     /* Data of the prefix cache (prefix.h). The two pointers are NULL if it is
      * off. */
     int32_t *holder; /* owned, [n_page] prefix tree node that references
-                              the page, or -1 */
+                        the page, or -1 */
     struct lru_link
         *evictable; /* owned, [n_page + 1] LRU ring of evictable pages */
     int n_evictable;

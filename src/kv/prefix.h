@@ -77,7 +77,7 @@ struct prefix {
     struct prefix_node *node;
     int *bucket; /* owned, [mask + 1]: first node in each bucket, or -1 */
     struct prefix_seq *seq; /* owned, [2 * kv->n_seq]: one per sequence or
-                                 shadow */
+                               shadow */
 };
 
 /* Turns the prefix cache on. All sequences must be empty. If it was not called,

@@ -32,8 +32,8 @@ static inline void fifth_bits(uint8_t *qh, uint8_t *c, bool put)
         bits(qh + l / 8, 1, l % 8, 1, c + l, 4, put);
 }
 
-/* A tile of Q8_0, to or from a lane. Block: f16 d; s8 q[32]. A code is q +
- * 128. */
+/* Copies tile t of a Q8_0 block to lane l, or back if `put`. The block is f16
+ * d; s8 q[32]. A code is q + 128. */
 void quant_move_q8_0(void *block, int t, struct quant_lane *l, bool put)
 {
     uint8_t *b = block;
@@ -48,7 +48,8 @@ void quant_move_q8_0(void *block, int t, struct quant_lane *l, bool put)
             l->c[i] = b[2 + i] ^ 128;
 }
 
-/* A tile of Q4_0 or IQ4_NL, to or from a lane. Block: f16 d; u8 qs[16]. */
+/* Copies tile t of a Q4_0 or IQ4_NL block to lane l, or back if `put`. The
+ * block is f16 d; u8 qs[16]. */
 void quant_move_q4_0(void *block, int t, struct quant_lane *l, bool put)
 {
     uint8_t *b = block;
@@ -58,7 +59,8 @@ void quant_move_q4_0(void *block, int t, struct quant_lane *l, bool put)
     nibbles(b + 2, l->c, put);
 }
 
-/* A tile of Q4_1, to or from a lane. Block: f16 d, m; u8 qs[16]. */
+/* Copies tile t of a Q4_1 block to lane l, or back if `put`. The block is f16
+ * d, m; u8 qs[16]. */
 void quant_move_q4_1(void *block, int t, struct quant_lane *l, bool put)
 {
     uint8_t *b = block;
@@ -69,7 +71,8 @@ void quant_move_q4_1(void *block, int t, struct quant_lane *l, bool put)
     nibbles(b + 4, l->c, put);
 }
 
-/* A tile of Q5_0, to or from a lane. Block: f16 d; u32 qh; u8 qs[16]. */
+/* Copies tile t of a Q5_0 block to lane l, or back if `put`. The block is f16
+ * d; u32 qh; u8 qs[16]. */
 void quant_move_q5_0(void *block, int t, struct quant_lane *l, bool put)
 {
     uint8_t *b = block;
@@ -80,7 +83,8 @@ void quant_move_q5_0(void *block, int t, struct quant_lane *l, bool put)
     nibbles(b + 6, l->c, put);
 }
 
-/* A tile of Q5_1, to or from a lane. Block: f16 d, m; u32 qh; u8 qs[16]. */
+/* Copies tile t of a Q5_1 block to lane l, or back if `put`. The block is f16
+ * d, m; u32 qh; u8 qs[16]. */
 void quant_move_q5_1(void *block, int t, struct quant_lane *l, bool put)
 {
     uint8_t *b = block;
@@ -92,8 +96,8 @@ void quant_move_q5_1(void *block, int t, struct quant_lane *l, bool put)
     nibbles(b + 8, l->c, put);
 }
 
-/* A tile of MXFP4, to or from a lane. Block: u8 e, the exponent of the scale;
- * u8 qs[16]. */
+/* Copies tile t of an MXFP4 block to lane l, or back if `put`. The block is u8
+ * e, the exponent of the scale; u8 qs[16]. */
 void quant_move_mxfp4(void *block, int t, struct quant_lane *l, bool put)
 {
     uint8_t *b = block;
@@ -103,8 +107,9 @@ void quant_move_mxfp4(void *block, int t, struct quant_lane *l, bool put)
     nibbles(b + 1, l->c, put);
 }
 
-/* A tile of Q2_K, to or from a lane. Block: u8 sc[16], qs[64]; f16 d, dmin. The
- * low nibble of a byte of sc is S, the high nibble M. */
+/* Copies tile t of a Q2_K block to lane l, or back if `put`. The block is u8
+ * sc[16], qs[64]; f16 d, dmin. The low nibble of a byte of sc is S, the high
+ * nibble M. */
 void quant_move_q2_k(void *block, int t, struct quant_lane *l, bool put)
 {
     uint8_t *b = block;
@@ -116,10 +121,11 @@ void quant_move_q2_k(void *block, int t, struct quant_lane *l, bool put)
     half(b + 82, &l->sup[1], put);
 }
 
-/* A tile of Q3_K, to or from a lane. Block: u8 hmask[32], qs[64], sc[12]; f16
- * d. There are sixteen 6-bit scales. The low nibbles of sc[0..7] are the lower
- * four bits of scales 0..7, the high nibbles those of scales 8..15. Each byte
- * of sc[8..11] has the upper two bits of four scales. */
+/* Copies tile t of a Q3_K block to lane l, or back if `put`. The block is u8
+ * hmask[32], qs[64], sc[12]; f16 d. There are sixteen 6-bit scales. The low
+ * nibbles of sc[0..7] are the lower four bits of scales 0..7, the high nibbles
+ * those of scales 8..15. Each byte of sc[8..11] has the upper two bits of four
+ * scales. */
 void quant_move_q3_k(void *block, int t, struct quant_lane *l, bool put)
 {
     uint8_t *b = block, *sc = b + 96;
@@ -158,8 +164,8 @@ static inline void scales_k(uint8_t *b, int t, struct quant_lane *l, bool put)
     scale(sc + t, 6, 3, &l->sub[1], 4, put);
 }
 
-/* A tile of Q4_K, to or from a lane. Block: f16 d, dmin; u8 sc[12] as in
- * scales_k(); u8 qs[128]. */
+/* Copies tile t of a Q4_K block to lane l, or back if `put`. The block is f16
+ * d, dmin; u8 sc[12] as in scales_k(); u8 qs[128]. */
 void quant_move_q4_k(void *block, int t, struct quant_lane *l, bool put)
 {
     uint8_t *b = block;
@@ -168,8 +174,8 @@ void quant_move_q4_k(void *block, int t, struct quant_lane *l, bool put)
     bits(b + 16 + 32 * (t / 2), 32, 4 * (t % 2), 15, l->c, 0, put);
 }
 
-/* A tile of Q5_K, to or from a lane. Block: f16 d, dmin; u8 sc[12] as in
- * scales_k(); u8 qh[32], qs[128]. */
+/* Copies tile t of a Q5_K block to lane l, or back if `put`. The block is f16
+ * d, dmin; u8 sc[12] as in scales_k(); u8 qh[32], qs[128]. */
 void quant_move_q5_k(void *block, int t, struct quant_lane *l, bool put)
 {
     uint8_t *b = block;
@@ -179,8 +185,8 @@ void quant_move_q5_k(void *block, int t, struct quant_lane *l, bool put)
     bits(b + 16, 32, t, 1, l->c, 4, put);
 }
 
-/* A tile of Q6_K, to or from a lane. Block: u8 ql[128], qh[64]; s8 sc[16]; f16
- * d. */
+/* Copies tile t of a Q6_K block to lane l, or back if `put`. The block is u8
+ * ql[128], qh[64]; s8 sc[16]; f16 d. */
 void quant_move_q6_k(void *block, int t, struct quant_lane *l, bool put)
 {
     uint8_t *b = block;
@@ -193,8 +199,9 @@ void quant_move_q6_k(void *block, int t, struct quant_lane *l, bool put)
     half(b + 208, &l->sup[0], put);
 }
 
-/* A tile of IQ4_XS, to or from a lane. Block: f16 d; u16 sh; u8 sl[4], qs[128].
- * The lower four bits of a 6-bit scale are in sl, the upper two in sh. */
+/* Copies tile t of an IQ4_XS block to lane l, or back if `put`. The block is
+ * f16 d; u16 sh; u8 sl[4], qs[128]. The lower four bits of a 6-bit scale are in
+ * sl, the upper two in sh. */
 void quant_move_iq4_xs(void *block, int t, struct quant_lane *l, bool put)
 {
     uint8_t *b = block;
@@ -208,9 +215,9 @@ void quant_move_iq4_xs(void *block, int t, struct quant_lane *l, bool put)
     nibbles(b + 8 + 16 * t, l->c, put);
 }
 
-/* A tile of NVFP4, to or from a lane. Block: u8 d[4], a UE4M3 scale per 16
- * values; u8 qs[32], 8 bytes per 16 values. The low nibbles of 8 bytes are the
- * first 8 values, the high nibbles the others. */
+/* Copies tile t of an NVFP4 block to lane l, or back if `put`. The block is u8
+ * d[4], a UE4M3 scale per 16 values; u8 qs[32], 8 bytes per 16 values. The low
+ * nibbles of 8 bytes are the first 8 values, the high nibbles the others. */
 void quant_move_nvfp4(void *block, int t, struct quant_lane *l, bool put)
 {
     uint8_t *b = block;
@@ -224,7 +231,8 @@ void quant_move_nvfp4(void *block, int t, struct quant_lane *l, bool put)
     }
 }
 
-/* A tile of TQ2_0, to or from a lane. Block: u8 qs[64]; f16 d. */
+/* Copies tile t of a TQ2_0 block to lane l, or back if `put`. The block is u8
+ * qs[64]; f16 d. */
 void quant_move_tq2_0(void *block, int t, struct quant_lane *l, bool put)
 {
     uint8_t *b = block;
@@ -257,10 +265,10 @@ static void digit(uint8_t *b, int n_digit, int at, uint8_t *c, bool put)
     *b = (uint8_t)((number * 256 + 242) / 243);
 }
 
-/* A tile of TQ1_0, to or from a lane. Block: u8 qs[48], qh[4]; f16 d. In qs[0
- * .. 31], digit t of byte i is value 32 t + i. In qs[32 .. 47], digit n of byte
- * i (from 0) is value 160 + 16 n + i. In qh, digit n of byte i is value 240 + 4
- * n + i, n = 0 .. 3. */
+/* Copies tile t of a TQ1_0 block to lane l, or back if `put`. The block is u8
+ * qs[48], qh[4]; f16 d. In qs[0 .. 31], digit t of byte i is value 32 t + i. In
+ * qs[32 .. 47], digit n of byte i (from 0) is value 160 + 16 n + i. In qh,
+ * digit n of byte i is value 240 + 4 n + i, n = 0 .. 3. */
 void quant_move_tq1_0(void *block, int t, struct quant_lane *l, bool put)
 {
     uint8_t *b = block;

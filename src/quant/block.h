@@ -15,7 +15,7 @@
 
 struct quant_lane {
     uint8_t c[32]; /* codes as unsigned integers, before the bias is
-                        subtracted */
+                      subtracted */
     /* Sub scales of the 32 values, each a byte or an f16; see enum pack_sub. */
     uint16_t sub[2];
     uint16_t sup[2]; /* f16 d and dmin of the super-block */
@@ -43,7 +43,7 @@ quant_move quant_move_mxfp4;
 quant_move quant_move_nvfp4;
 quant_move quant_move_tq1_0;
 quant_move quant_move_tq2_0;
-/* These are in block_grid.c. */
+/* The formats IQ1, IQ2 and IQ3; defined in block_grid.c. */
 quant_move quant_move_iq1_s;
 quant_move quant_move_iq1_m;
 quant_move quant_move_iq2_xxs;

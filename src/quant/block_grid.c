@@ -114,12 +114,12 @@ static inline void even_signs(uint8_t *b, size_t bytes, int shift,
         *signs |= (x & 1) << 7;
 }
 
-/* A tile of IQ1_S, to or from a lane. Block: f16 d; u8 qs[32]; u16 qh[8]. A
- * tile has four groups and one word of qh. The index of a group has 8 bits in
- * qs and 3 in qh. The upper 4 bits of qh are 3 bits s and a bit `down`. A value
- * is d (2 s + 1) (code - 1 + 1/8), or with - 1/8 instead if `down` is set. In
- * units of d / 8, S is 8 (2 s + 1), and M is 7 (2 s + 1) or, if `down`, 9 (2 s
- * + 1). */
+/* Copies tile t of an IQ1_S block to lane l, or back if `put`. The block is f16
+ * d; u8 qs[32]; u16 qh[8]. A tile has four groups and one word of qh. The index
+ * of a group has 8 bits in qs and 3 in qh. The upper 4 bits of qh are 3 bits s
+ * and a bit `down`. A value is d (2 s + 1) (code - 1 + 1/8), or with - 1/8
+ * instead if `down` is set. In units of d / 8, S is 8 (2 s + 1), and M is 7 (2
+ * s + 1) or, if `down`, 9 (2 s + 1). */
 void quant_move_iq1_s(void *block, int t, struct quant_lane *l, bool put)
 {
     uint8_t *b = block, *qh = b + 34 + 2 * t;
@@ -144,10 +144,11 @@ void quant_move_iq1_s(void *block, int t, struct quant_lane *l, bool put)
     }
 }
 
-/* A tile of IQ1_M, to or from a lane. Block: u8 qs[32], qh[16]; u16 sc[4]. A
- * group has a nibble of qh: 3 bits of its index, and a bit `down` as in IQ1_S,
- * which becomes the sign of its codes here. Each word of sc has four scales of
- * 3 bits. The upper 4 bits of the four words form the f16 d. */
+/* Copies tile t of an IQ1_M block to lane l, or back if `put`. The block is u8
+ * qs[32], qh[16]; u16 sc[4]. A group has a nibble of qh: 3 bits of its index,
+ * and a bit `down` as in IQ1_S, which becomes the sign of its codes here. Each
+ * word of sc has four scales of 3 bits. The upper 4 bits of the four words form
+ * the f16 d. */
 void quant_move_iq1_m(void *block, int t, struct quant_lane *l, bool put)
 {
     uint8_t *b = block, *sc = b + 48;
@@ -185,9 +186,10 @@ static inline void one_scale(uint8_t *b, size_t bytes, int shift,
     l->sub[0] = (uint16_t)(s | s << 4);
 }
 
-/* A tile of IQ2_XXS, to or from a lane. Block: f16 d; then for each of 8 tiles
- * u8 qs[4] and u32 w. qs has the indices of four groups. The word w has 7 bits
- * of signs for each of four groups, and a scale of 4 bits. */
+/* Copies tile t of an IQ2_XXS block to lane l, or back if `put`. The block is
+ * f16 d; then for each of 8 tiles u8 qs[4] and u32 w. qs has the indices of
+ * four groups. The word w has 7 bits of signs for each of four groups, and a
+ * scale of 4 bits. */
 void quant_move_iq2_xxs(void *block, int t, struct quant_lane *l, bool put)
 {
     uint8_t *b = block, *qs = b + 2 + 8 * t;
@@ -206,9 +208,9 @@ void quant_move_iq2_xxs(void *block, int t, struct quant_lane *l, bool put)
     }
 }
 
-/* A tile of IQ2_XS, to or from a lane. Block: f16 d; u16 qs[32]; u8 sc[8]. A
- * word of qs has the 9-bit index and 7 signs of a group. A byte of sc has a
- * scale of 4 bits for each half of a tile. */
+/* Copies tile t of an IQ2_XS block to lane l, or back if `put`. The block is
+ * f16 d; u16 qs[32]; u8 sc[8]. A word of qs has the 9-bit index and 7 signs of
+ * a group. A byte of sc has a scale of 4 bits for each half of a tile. */
 void quant_move_iq2_xs(void *block, int t, struct quant_lane *l, bool put)
 {
     uint8_t *b = block;
@@ -228,9 +230,9 @@ void quant_move_iq2_xs(void *block, int t, struct quant_lane *l, bool put)
     }
 }
 
-/* A tile of IQ2_S, to or from a lane. Block: f16 d; u8 qs[32], signs[32],
- * qh[8], sc[8]. The index of a group has 8 bits in qs and 2 in qh. A byte of sc
- * has a scale of 4 bits for each half of a tile. */
+/* Copies tile t of an IQ2_S block to lane l, or back if `put`. The block is f16
+ * d; u8 qs[32], signs[32], qh[8], sc[8]. The index of a group has 8 bits in qs
+ * and 2 in qh. A byte of sc has a scale of 4 bits for each half of a tile. */
 void quant_move_iq2_s(void *block, int t, struct quant_lane *l, bool put)
 {
     uint8_t *b = block;
@@ -250,9 +252,10 @@ void quant_move_iq2_s(void *block, int t, struct quant_lane *l, bool put)
     }
 }
 
-/* A tile of IQ3_XXS, to or from a lane. Block: f16 d; u8 qs[64], the indices of
- * groups; u32 w[8]. A word w has four times 7 bits of signs, each for the eight
- * values of two groups, and a scale of 4 bits. */
+/* Copies tile t of an IQ3_XXS block to lane l, or back if `put`. The block is
+ * f16 d; u8 qs[64], the indices of groups; u32 w[8]. A word w has four times 7
+ * bits of signs, each for the eight values of two groups, and a scale of 4
+ * bits. */
 void quant_move_iq3_xxs(void *block, int t, struct quant_lane *l, bool put)
 {
     uint8_t *b = block, *w = b + 66 + 4 * t;
@@ -278,9 +281,9 @@ void quant_move_iq3_xxs(void *block, int t, struct quant_lane *l, bool put)
     }
 }
 
-/* A tile of IQ3_S, to or from a lane. Block: f16 d; u8 qs[64], qh[8],
- * signs[32], sc[4]. The index of a group has 8 bits in qs and one in qh. sc has
- * a scale of 4 bits for each tile. */
+/* Copies tile t of an IQ3_S block to lane l, or back if `put`. The block is f16
+ * d; u8 qs[64], qh[8], signs[32], sc[4]. The index of a group has 8 bits in qs
+ * and one in qh. sc has a scale of 4 bits for each tile. */
 void quant_move_iq3_s(void *block, int t, struct quant_lane *l, bool put)
 {
     uint8_t *b = block;

@@ -39,9 +39,8 @@ CODEC_BLOCK_MAP(CODEC_DECODE)
 void quant_decode_f32(float *dst, const void *src, int64_t n);
 void quant_decode_f16(float *dst, const void *src, int64_t n);
 void quant_decode_bf16(float *dst, const void *src, int64_t n);
-void quant_decode_i32(float *dst, const void *src,
-                      /* Rounds each integer to a float. */
-                      int64_t n);
+/* Rounds each integer to the nearest float. */
+void quant_decode_i32(float *dst, const void *src, int64_t n);
 
 void quant_encode_f32(void *dst, const float *src, int64_t n);
 void quant_encode_f16(void *dst, const float *src, int64_t n);

@@ -11,7 +11,7 @@
 
 #include "pl.h"
 
-struct pack_rule; /* in pack.h */
+struct pack_rule; /* defined in pack.h */
 
 struct format_info {
     const char *name; /* name of the format, such as "Q4_K" */
@@ -25,7 +25,7 @@ struct format_info {
     /* Encodes n floats to blocks, rounding ties to even; NULL for most
      * formats. */
     void (*encode)(void *dst, const float *src, int64_t n);
-    const struct pack_rule *pack; /* how weights are packed; NULL for I32 */
+    const struct pack_rule *pack; /* rule for packing weights; NULL for I32 */
     /* KV caches may have this format: a float format, or one with blocks of 32
      * values whose scales are F16 (PACK_SUB_F16, PACK_SUB_F16_MIN). */
     bool cache;

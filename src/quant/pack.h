@@ -66,29 +66,36 @@ enum { PACK_ROWS = 16 };
 /* The super scales at the start of a chunk, which has those of 16 rows. */
 enum pack_sup {
     PACK_SUP_NONE,
-    PACK_SUP_D, /* u16 d[16] (f16) */
+    PACK_SUP_D, /* an f16 d for each row: u16 d[16] */
     /* As PACK_SUP_D, but d and dmin of a row are both an eighth of the stored
      * number. */
     PACK_SUP_D_8TH,
-    PACK_SUP_D_DMIN, /* u16 d[16], u16 dmin[16] (f16) */
+    PACK_SUP_D_DMIN, /* an f16 d and dmin for each row: u16 d[16], dmin[16] */
 };
 
 /* The sub scales of a tile, which has those of 16 rows. f16 numbers are stored
  * as u16; s8 and u8 are signed and unsigned bytes. d, S and M are those of the
  * formula at the top of this file. */
 enum pack_sub {
-    PACK_SUB_NONE,     /* no sub scales: TQ1_0, TQ2_0 */
-    PACK_SUB_F16,      /* u16 d[16]: Q8_0, Q4_0, Q5_0, IQ4_NL */
-    PACK_SUB_F16_MIN,  /* u16 d[16], m[16]; value = d * code + m: Q4_1, Q5_1 */
-    PACK_SUB_E8M0,     /* u8 e[16]; d = 2^(e-128), levels doubled: MXFP4 */
-    PACK_SUB_S8,       /* s8 sc[16]: IQ4_XS */
-    PACK_SUB_S8X2,     /* s8 sc[2][16], for each half of a tile: Q6_K, Q3_K */
-    PACK_SUB_U8_MIN,   /* u8 sc[16], u8 m[16]: Q4_K, Q5_K, IQ1_S */
-    PACK_SUB_U8X2_MIN, /* u8 s[2][16]: low nibble S[h], high M[h]: Q2_K */
-    /* u8 s[16]; S[h] = 2 n + 1, where n is the low nibble of s for half h = 0
-     * of a tile and the high nibble for h = 1: IQ1_M, IQ2, IQ3 */
+    PACK_SUB_NONE,    /* no sub scales: TQ1_0, TQ2_0 */
+    PACK_SUB_F16,     /* an f16 d for each row, u16 d[16]: Q8_0, Q4_0, Q5_0,
+                         IQ4_NL */
+    PACK_SUB_F16_MIN, /* An f16 d and m for each row, u16 d[16], m[16]: Q4_1,
+                         Q5_1. A value is d * code + m. */
+    PACK_SUB_E8M0,    /* An exponent for each row, u8 e[16]: MXFP4. d is
+                         2^(e-128), because levels are doubled. */
+    PACK_SUB_S8,      /* S for each row, s8 sc[16]: IQ4_XS */
+    PACK_SUB_S8X2, /* S[h] for each half h and row, s8 sc[2][16]: Q6_K, Q3_K */
+    PACK_SUB_U8_MIN,   /* S and M for each row, u8 sc[16], m[16]: Q4_K, Q5_K,
+                          IQ1_S */
+    PACK_SUB_U8X2_MIN, /* For each half h and row a byte, u8 s[2][16]: Q2_K. The
+                          low nibble is S[h], the high nibble M[h]. */
+    /* A byte for each row, u8 s[16]: IQ1_M, IQ2, IQ3. S[h] is 2 n + 1, where n
+     * is the low nibble for half h = 0 of a tile and the high nibble for h =
+     * 1. */
     PACK_SUB_ODD4X2,
-    PACK_SUB_UE4M3X2, /* u8 d[2][16] as UE4M3, for each half: NVFP4 */
+    PACK_SUB_UE4M3X2, /* d[h] for each half h and row as UE4M3, u8 d[2][16]:
+                         NVFP4 */
 };
 
 /* The packing rule of one format (format_info.pack). */

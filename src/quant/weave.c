@@ -285,8 +285,8 @@ INLINE void scales_k(const uint8_t *const *row, size_t at, uint8_t *sup,
                      uint8_t *tile, int step)
 {
     const uint32_t low6 = 0x3F3F3F3F, top2 = 0x30303030;
-    uint8_t s[4][PLANE]; /* a row each: S of tiles 0..3, S of 4..7, M of 0..3, M
-                            of 4..7 */
+    uint8_t s[4][PLANE]; /* scales: S of tiles 0..3, S of 4..7, M of 0..3, M of
+                            4..7 */
 
     for (int i = 0; i < 4; i++) {
         struct quad x = load4(row + 4 * i, at);

@@ -37,7 +37,7 @@ struct pl_receipt {
     /* Index in the output of the first token to which the grammar applied. */
     int64_t grammar_from;
     bool recorded;   /* pl_sampler_record was called */
-    int64_t n_vocab; /* vocabulary of the engine; 0 if parsed */
+    int64_t n_vocab; /* tokens of the engine's vocabulary; 0 if parsed */
     /* Arrays for pl_receipt_options, made by pl_receipt_parse. The arrays are
      * owned; `doc` owns the strings in them. */
     const char **keep, **layout, **overrides;

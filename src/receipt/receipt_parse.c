@@ -457,7 +457,7 @@ pl_status pl_receipt_parse(pl_receipt **out, const char *json, size_t len,
                            pl_err *err)
 {
     char shown[ERR_SHOWN];
-    /* Initialized, because some failures do not set it. */
+    /* Initialized, because jansson does not set it in every failure. */
     json_error_t why = {.line = -1};
     locale_t before;
     pl_receipt *r;

@@ -382,7 +382,10 @@ static pl_status compare_next(struct check *c, const float *row)
 
 /* ---- steps --------------------------------------------------------------- */
 
-enum { ROW_BYTES = 64 << 20 }; /* memory for logits in bytes */
+enum {
+    ROW_BYTES = 64 << 20
+}; /* greatest size of a buffer for logits, in
+      bytes */
 
 /* Computes the next tokens of `seq`, as many as have at most `most` rows of
  * logits to compare, and compares them. `seq` has the tokens of prompt and

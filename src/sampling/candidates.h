@@ -52,9 +52,9 @@ void candidates_top_p(struct candidates *a, double mass);
 /* Keeps the candidates whose probability is at least `share` times that of the
  * most likely one. */
 void candidates_min_p(struct candidates *a, double share);
-/* Locally typical sampling: keeps candidates in the order of how near their
- * surprise -ln p is to the entropy, until their probabilities add up to at
- * least `mass`. */
+/* Locally typical sampling: keeps the candidates whose surprise -ln p is
+ * nearest to the entropy, as few as have a sum of probabilities of at least
+ * `mass`. */
 void candidates_typical(struct candidates *a, double mass);
 /* Keeps the candidates whose logit is at most n standard deviations below the
  * greatest logit. The deviation is that of all candidates' logits. */

@@ -50,7 +50,7 @@ struct dry {
      * back[0] on, so the length of the match that ended i tokens ago. */
     int32_t *match;
     int32_t *hit; /* owned, [cap], n_hit of them used: tokens that have a
-                       penalty */
+                     penalty */
     int32_t n_hit;
     float *penalty; /* owned, [n_vocab]: 0 except for the tokens in hit[] */
 };

@@ -26,7 +26,8 @@ struct record_token {
     int32_t id;
     /* Last 16 bits of the hash of the logits; 0 if the token was forced. */
     uint16_t row;
-    uint16_t how; /* bits RECORD_FORCED, _NO_EOG, _GRAMMAR */
+    /* Bits RECORD_FORCED, RECORD_NO_EOG and RECORD_GRAMMAR. */
+    uint16_t how;
 };
 
 struct sampling_record {

@@ -33,8 +33,8 @@ struct sampler {
     int32_t n_lead;
     bool leads[PL_N_STEP];
 
-    struct candidates left; /* candidates that no filter dropped; left.c: owned,
-                               [cap] */
+    struct candidates left; /* Candidates that no filter has dropped yet. left.c
+                               is owned, [cap]. */
     /* Capacity of `left`: top_k if top-k is applied while logits are read, else
      * n_vocab. */
     int32_t cap;

@@ -50,8 +50,8 @@ struct sampling_options {
     /* [n_dry_breaker] strings, borrowed until sampling_create returns */
     const char *const *dry_breaker;
     int32_t n_dry_breaker;
-    /* writes the text of a token, in which DRY searches breakers; NULL if there
-     * are none */
+    /* Writes the text of a token, so that DRY finds breakers in it. NULL if DRY
+     * has no breakers. */
     sampling_spell_fn *spell;
     const void *spell_user; /* first argument of `spell`, borrowed until the
                                sampler is freed */
@@ -66,8 +66,9 @@ struct sampling_options {
      * enum. */
     int32_t n_step;
 
-    const struct sampling_bias *bias; /* [n_bias], borrowed until
-                                         sampling_create returns */
+    /* [n_bias]: biases of single tokens, borrowed until sampling_create
+     * returns. */
+    const struct sampling_bias *bias;
     int64_t n_bias;
 };
 

@@ -158,7 +158,7 @@ struct file {
     int fd;
     int error; /* errno of the first read that failed, else 0 */
     unsigned char *buffer;
-    size_t at, end; /* buffer[at .. end) is not yet consumed */
+    size_t at, end; /* buffer[at .. end) was read but not used yet */
 };
 
 static int64_t file_read(void *user, void *data, size_t n)
@@ -239,8 +239,8 @@ static int open_to_read(const char *path)
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
 
     if (fd >= 0)
-        (void)fcntl(fd, F_SETFL, 0); /* reads wait for data; only the open did
-                                        not */
+        /* Clears O_NONBLOCK, so that reads wait for data. */
+        (void)fcntl(fd, F_SETFL, 0);
     return fd;
 }
 

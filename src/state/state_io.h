@@ -54,8 +54,8 @@ struct state_source {
      * stream may then continue after the state. */
     bool (*rewind)(void *user);
     void *user;
-    /* *note becomes a malloc'ed copy of the caller's data in the state. NULL if
-     * it is not wanted. */
+    /* Where to store a malloc'ed copy of the caller's data in the state. NULL
+     * if the data is not wanted. */
     void **note;
     size_t *note_bytes;
 };

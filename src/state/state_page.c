@@ -157,7 +157,8 @@ static pl_status take(struct carrier *c, int32_t *token, int64_t *n,
     for (; (node = prefix_next_dirty(kv)) >= 0; *n = 0) {
         const struct prefix_node *v = &kv->prefix->node[node];
 
-        /* Even if the export fails, so that it is not tried for ever. */
+        /* The node becomes clean even if the export fails; otherwise every
+         * later call would try it again. */
         prefix_mark_clean(kv, node);
         *n = prefix_path(kv, node, token);
         c->seq = (struct state_seq){0, 0, *n - v->n_tok, v->n_tok, 0};

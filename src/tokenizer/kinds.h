@@ -59,7 +59,7 @@ struct tokenizer {
      * Other kinds: the token "<0xXX>", or the token whose text is the byte. -1
      * if there is none. */
     int32_t byte_id[256];
-    int32_t bos, eos, unknown; /* ids of tokens; -1 if there is none */
+    int32_t bos, eos, unknown; /* ids of these tokens; -1 if there is none */
     /* Tokens for filling in the middle, indexed like tokenizer_fim; -1 if there
      * is none. */
     int32_t fim[TOKENIZER_N_FIM];

@@ -6,8 +6,9 @@
 
 #include <stdlib.h>
 
-/* Hangul syllables: leading consonant, vowel and optionally a trailing
- * consonant. The Unicode Standard, 3.12, "Conjoining Jamo Behavior". */
+/* Numbers by which a Hangul syllable is decomposed: the first code points of
+ * syllables, leading consonants, vowels and trailing consonants, and how many
+ * there are of each. The Unicode Standard, 3.12, "Conjoining Jamo Behavior". */
 enum {
     SYLLABLE = 0xac00,
     LEAD = 0x1100,

@@ -10,7 +10,8 @@ struct merge_sym {
     uint32_t start, len; /* the symbol is bytes [start, start + len) of the
                             text */
     int32_t id;          /* the caller's id of the symbol, -1 for none */
-    int32_t prev, next;  /* neighbours, -1 at the ends */
+    int32_t prev, next;  /* indices of the neighbouring symbols, -1 at the
+                            ends */
     /* The following fields belong to the pair of this symbol and the next
      * one. */
     int32_t pos;    /* position of the pair in the heap; -1 if its symbols do

@@ -140,7 +140,8 @@ static const struct rule rules[] = {
      .expr = {"[\\r\\n]", "[" WS "]?" CASED,
               "[" WS "]?[!-/:-~\\x{ff01}-\\x{ff0f}\\x{ff1a}-\\x{ff5e}"
               "\\x{2018}-\\x{201f}\\x{3000}-\\x{3002}]+",
-              /* \s+$, but tried only where a sequence of white space begins */
+              /* \s+$, white space at the end, but tried only where a sequence
+               * of white space begins */
               "(?<![" WS "])[" WS "]++\\z", CJK, "\\p{N}+"}},
     {.names = "deepseek-v3 hunyuan-dense joyai-llm hy_v4",
      .expr = {"\\p{N}{1,3}", "[" KANA "]+", DEEPSEEK_V3}},

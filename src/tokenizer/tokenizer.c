@@ -59,7 +59,7 @@ static const char *const eog_texts[] = {
     "<|calls|>",
     "<end_of_utterance>",
     "[e~[",
-    /* the bars are U+FF5C and the blanks U+2581 */
+    /* in the next text bars are U+FF5C and blanks U+2581 */
     ("<\xef\xbd\x9c"
      "end\xe2\x96\x81of\xe2\x96\x81sentence\xef\xbd\x9c>"),
 };
@@ -120,8 +120,8 @@ int bpe_char_of_byte(unsigned byte, char out[2])
 {
     unsigned c = byte;
 
-    /* 33-126, 161-172 and 174-255 are printable; the other 68 bytes are
-     * represented by U+0100 and the following characters, in order */
+    /* Bytes 33-126, 161-172 and 174-255 are printable. The other 68 bytes are
+     * represented by U+0100 and the following characters, in order. */
     if (byte < 33)
         c = 256 + byte;
     else if (byte >= 127 && byte < 161)

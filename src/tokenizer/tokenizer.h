@@ -17,7 +17,7 @@ struct tokenizer;
 /* A list of tokens and a text that grow as needed. A zeroed struct is empty. A
  * call that fails leaves the contents unchanged. */
 struct token_list {
-    int32_t *id; /* owned, [n] */
+    int32_t *id; /* owned, [n]: the tokens */
     int64_t n, cap;
 };
 

@@ -196,7 +196,7 @@ static pl_status normalise(struct encoder *e, const char *s, size_t len,
 struct unigram_step {
     double score;
     int32_t id;   /* last token; -1: a character without a token */
-    int32_t from; /* where it begins; -1 if no division was found */
+    int32_t from; /* where that begins; -1 if no division was found */
 };
 
 static void improve(struct unigram_step *s, double score, int32_t id,

@@ -52,7 +52,7 @@ struct vocab {
     int32_t n_token, n_symbol, cap;
     bool has_same;             /* several tokens have the same text */
     struct vocab_slot *slot;   /* hash table of symbols by text */
-    uint32_t n_slot;           /* its number of entries, a power of two */
+    uint32_t n_slot;           /* number of entries of `slot`, a power of two */
     struct vocab_merge *merge; /* hash table of merges by pair */
     /* Number of entries of the table of merges, a power of two, or 0 without
      * merges. */
