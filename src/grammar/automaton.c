@@ -58,7 +58,7 @@ static pl_status too_large(struct maker *m)
                    m->name);
 }
 
-/* ---- states -------------------------------------------------------------- */
+/* ---- states of the automaton and their edges ----------------------------- */
 
 static uint32_t state_of(struct maker *m, uint32_t node, uint32_t rule)
 {
@@ -291,8 +291,7 @@ static void shorten_calls(struct automaton *a)
     }
 }
 
-/* ---- bytes that may follow a text of a rule
- * -------------------------------- */
+/* ---- bytes that may follow a text of a rule ------------------------------ */
 
 static bool join(struct byte_set *to, const struct byte_set *from)
 {
@@ -371,7 +370,7 @@ static pl_status find_after(struct maker *m)
     return first && next && a->after ? PL_OK : no_memory(m);
 }
 
-/* ---- equivalent states --------------------------------------------------- */
+/* ---- states that short tokens cannot distinguish ------------------------- */
 
 /* Returns how many copies of a repeated item may still follow before copy i of
  * the row: the required copies if at_least, else the most that are allowed. Any
@@ -436,8 +435,7 @@ static pl_status list_alike(struct maker *m)
     return PL_OK;
 }
 
-/* ---- classes of bytes that no edge distinguishes
- * --------------------------- */
+/* ---- classes of bytes that no edge distinguishes ------------------------- */
 
 static void find_classes(struct automaton *a)
 {

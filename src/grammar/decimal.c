@@ -28,7 +28,7 @@ static void pad(char *out, const char *digits, char more, size_t n)
     out[n] = '\0';
 }
 
-/* ---- decimals ------------------------------------------------------------ */
+/* ---- conversion of JSON numbers to decimals ------------------------------ */
 
 /* Writes the shortest text in exponent notation that is read as the double
  * x. */
@@ -146,7 +146,7 @@ static void step(char *s, bool up)
         memmove(s, s + 1, n);
 }
 
-/* ---- digits before the point --------------------------------------------- */
+/* ---- expressions for the digits before the point ------------------------- */
 
 static void put_digits(struct gbnf_text *t, char first, char last)
 {
@@ -216,7 +216,7 @@ static void put_integers(struct gbnf_text *t, const char *a, const char *b)
     }
 }
 
-/* ---- digits after the point ---------------------------------------------- */
+/* ---- expressions for the digits after the point -------------------------- */
 
 static bool are_zeros(const char *s)
 {
@@ -315,7 +315,7 @@ static void put_between(struct gbnf_text *t, const char *low, const char *high,
     gbnf_put(t, stops ? ")?" : ")");
 }
 
-/* ---- magnitudes ---------------------------------------------------------- */
+/* ---- expressions for the numbers of an interval -------------------------- */
 
 /* An interval of magnitudes of numbers; the fields are those of struct
  * interval. */

@@ -29,7 +29,8 @@ bool decimal_of(struct decimal *d, const json_t *v, int inward);
 int decimal_compare(const struct decimal *a, const struct decimal *b);
 
 struct interval {
-    const struct decimal *low, *high; /* bounds; NULL if there is none */
+    const struct decimal *low, *high; /* bounds of the interval; NULL where
+                                         there is none */
     bool above, below; /* above: `low` itself is excluded; below: `high` itself
                           is */
     bool integer;

@@ -11,8 +11,8 @@
 #include <string.h>
 
 enum {
-    MOST_REPEATS = 16
     /* Maximum number of repetition signs after one item; "a"*?+ has three. */
+    MOST_REPEATS = 16
 };
 
 struct parser {
@@ -21,7 +21,7 @@ struct parser {
     const char *name;
     const char *rule_at;  /* start of the definition of the rule that was parsed
                              last */
-    int64_t line, column; /* line and column of rule_at */
+    int64_t line, column; /* line and column of rule_at, from 1 */
     /* In the arena, [r->n]: position in the text where each rule was first
      * named. */
     const char **used;
@@ -29,13 +29,14 @@ struct parser {
     /* Owned: hash table of rules by name. An entry is 1 + the rule's number, or
      * 0. */
     uint32_t *slot, n_slot;
-    const struct grammar_tokens *tokens; /* NULL if tokens cannot be named */
+    /* The tokens that the grammar may name; NULL for none. */
+    const struct grammar_tokens *tokens;
     uint32_t n_tree;
     int depth;
     pl_err *err;
 };
 
-/* ---- messages ------------------------------------------------------------ */
+/* ---- error messages with line and column --------------------------------- */
 
 /* Advances *line and *column from position `from` to the later position `at`.
  * Columns count characters. */
@@ -84,7 +85,7 @@ static pl_status no_memory(struct parser *p)
     return err_no_memory(p->err, "a grammar");
 }
 
-/* ---- trees --------------------------------------------------------------- */
+/* ---- building syntax trees ----------------------------------------------- */
 
 static pl_status tree_new(struct parser *p, enum tree_kind kind, uint32_t n,
                           struct tree **out)
@@ -103,7 +104,8 @@ static pl_status tree_new(struct parser *p, enum tree_kind kind, uint32_t n,
 /* The subtrees of a sequence, or of a list of alternatives, that were parsed so
  * far. */
 struct children {
-    const struct tree **item; /* in the rules' arena, [n], capacity `cap` */
+    const struct tree **item; /* the subtrees: [n], capacity `cap`, in the
+                                 arena */
     uint32_t n, cap;
 };
 
@@ -146,7 +148,7 @@ static pl_status children_tree(struct parser *p, const struct children *c,
     return PL_OK;
 }
 
-/* ---- names --------------------------------------------------------------- */
+/* ---- names of rules ------------------------------------------------------ */
 
 static bool is_name_char(char c)
 {
@@ -231,7 +233,7 @@ static pl_status rule_of(struct parser *p, const char *s, size_t len,
     return PL_OK;
 }
 
-/* ---- characters ---------------------------------------------------------- */
+/* ---- reading characters, escapes and literals ---------------------------- */
 
 /* Skips spaces, tabs and comments; if `lines`, also ends of lines. */
 static void skip_blanks(struct parser *p, bool lines)
@@ -351,7 +353,7 @@ static pl_status read_literal(struct parser *p, const struct tree **out)
     return PL_OK;
 }
 
-/* ---- classes ------------------------------------------------------------- */
+/* ---- reading character classes, as [a-z] --------------------------------- */
 
 static pl_status class_tree(struct parser *p, const char *open,
                             struct char_range *range, uint32_t n, bool negate,
@@ -416,7 +418,7 @@ static pl_status read_any(struct parser *p, const struct tree **out)
     return class_tree(p, p->at++, all, 0, true, out);
 }
 
-/* ---- repetitions --------------------------------------------------------- */
+/* ---- reading repetitions, as {2,5} --------------------------------------- */
 
 static pl_status read_count(struct parser *p, uint32_t *out)
 {
@@ -501,7 +503,7 @@ static pl_status read_repeats(struct parser *p, bool lines,
     return PL_OK;
 }
 
-/* ---- items, sequences, alternatives -------------------------------------- */
+/* ---- reading items, sequences and alternatives --------------------------- */
 
 static pl_status read_alternatives(struct parser *p, bool lines,
                                    const struct tree **out);
@@ -673,7 +675,7 @@ static pl_status read_alternatives(struct parser *p, bool lines,
     return children_tree(p, &c, TREE_ALT, out);
 }
 
-/* ---- rules --------------------------------------------------------------- */
+/* ---- reading rules and the whole grammar --------------------------------- */
 
 static pl_status read_rule(struct parser *p)
 {

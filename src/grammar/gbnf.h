@@ -21,15 +21,15 @@
 #include "grammar/grammar.h"
 #include "grammar/rule_tree.h"
 
-/* Limits of a grammar. */
+/* Limits of a grammar in GBNF. One that exceeds them is rejected. */
 enum {
     GBNF_BYTES = 1 << 20,
     GBNF_RULES = 4096,
     /* Limit of the number of nodes of all rule trees: literals, character
      * classes, sequences and so on. */
     GBNF_TREES = 65536,
-    GBNF_DEPTH = 64,    /* maximum nesting of groups */
-    GBNF_TIMES = 10000, /* the largest count of a repetition */
+    GBNF_DEPTH = 64,    /* maximum nesting of groups, as ((...)) */
+    GBNF_TIMES = 10000, /* greatest n or m of {n,m} */
 };
 
 /* Comments of a grammar that begin with this text name requirements of a JSON

@@ -78,7 +78,7 @@ pl_status grammar_from_gbnf(struct grammar **out, const char *text, size_t len,
 
 /* GBNF rules written so far for a regular expression. */
 struct regex_rules {
-    struct gbnf_text text; /* owned: the rules' text */
+    struct gbnf_text text; /* owned: text of the rules */
     uint32_t n;
 };
 

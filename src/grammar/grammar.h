@@ -64,7 +64,7 @@ enum { GRAMMAR_TOKEN_BYTES = 4096 };
 struct grammar_token {
     /* The token's text, [len]. Borrowed until grammar_vocab_create returns. */
     const char *s;
-    uint32_t len; /* in bytes, at most GRAMMAR_TOKEN_BYTES */
+    uint32_t len; /* length of `s` in bytes, at most GRAMMAR_TOKEN_BYTES */
     enum grammar_token_kind kind;
 };
 

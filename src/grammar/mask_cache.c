@@ -29,7 +29,7 @@ static struct mask_entry **bucket_of(const struct mask_cache *c, int kind,
     return &c->bucket[(MASK_KINDS * (size_t)set + (size_t)kind) % c->n_bucket];
 }
 
-/* ---- LRU order ----------------------------------------------------------- */
+/* ---- the list of masks in the order of their last use -------------------- */
 
 static void unlink_use(struct mask_cache *c, struct mask_entry *e)
 {
@@ -58,7 +58,7 @@ static void drop(struct mask_cache *c, struct mask_entry *e)
     free(e);
 }
 
-/* ---- entries ------------------------------------------------------------- */
+/* ---- finding, adding and renumbering masks ------------------------------- */
 
 const struct mask_entry *mask_cache_find(struct mask_cache *c, int kind,
                                          uint32_t set)

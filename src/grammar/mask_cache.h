@@ -11,7 +11,7 @@ enum mask_kind {
     /* MASK_TOP + r: the tokens of reach r (reach.h) that the states on top of
      * the stacks accept, whatever states are below them. */
     MASK_TOP,
-    MASK_WHOLE = MASK_TOP + REACHES, /* all tokens that a set of stacks
+    MASK_WHOLE = MASK_TOP + REACHES, /* all tokens that the set of stacks
                                         accepts */
     MASK_KINDS,
 };

@@ -50,7 +50,7 @@ struct grammar_masks {
     struct to_walk {
         struct stack_row *row;
         uint32_t node;
-    } * to_walk;    /* owned, [n_node]: stack of nodes to walk */
+    } * to_walk; /* owned, [n_node]: trie nodes that walk() has yet to visit */
     uint32_t *bits; /* owned, [n_word]: the mask that make_top computes */
     /* Owned, [2, n_top]: scratch for gather_top. Row 0 has the states of a top,
      * row 1 the states that represent them (automaton.alike). */
@@ -86,7 +86,7 @@ static pl_status failed(const struct grammar_masks *m, pl_err *err)
                    (int)STACKS_MOST_PUSHES, (int)(STACKS_MOST_BYTES >> 20));
 }
 
-/* ---- walks --------------------------------------------------------------- */
+/* ---- walks over the trie of tokens --------------------------------------- */
 
 /* A walk over the trie of tokens. It sets the bits of accepted tokens in the
  * mask `bits`. */
@@ -717,7 +717,7 @@ static bool make_mask(struct grammar_masks *m, uint32_t set, uint32_t *bits)
     return mask_cache_put(&m->cache, MASK_WHOLE, set, bits, NULL, 0, 0) != NULL;
 }
 
-/* ---- unused sets --------------------------------------------------------- */
+/* ---- freeing sets of stacks that nothing uses ---------------------------- */
 
 /* Copies the sets of stacks still in use to the pool `to`: the current sets of
  * all states, and those that are keys of cached masks of tops. Sets renamed[]
@@ -776,7 +776,7 @@ static pl_status tidy(struct grammar_masks *m, pl_err *err)
     return good ? PL_OK : no_memory(err);
 }
 
-/* ---- masks --------------------------------------------------------------- */
+/* ---- creating and freeing masks ------------------------------------------ */
 
 pl_status grammar_masks_create(struct grammar_masks **out,
                                const struct grammar *g,
@@ -818,7 +818,7 @@ void grammar_masks_free(struct grammar_masks *m)
     free(m);
 }
 
-/* ---- states -------------------------------------------------------------- */
+/* ---- creating and freeing the states of sequences ------------------------ */
 
 static pl_status state_new(struct grammar_state **out, struct grammar_masks *m,
                            uint32_t set, bool ended, pl_err *err)
@@ -952,7 +952,7 @@ static bool add_symbols(struct grammar_masks *m, uint32_t set, uint32_t *bits)
     return true;
 }
 
-/* ---- accepting ----------------------------------------------------------- */
+/* ---- advancing a state by a token or by text ----------------------------- */
 
 pl_status grammar_accept_text(struct grammar_state *s, const char *text,
                               size_t len, pl_err *err)

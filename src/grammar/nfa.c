@@ -54,7 +54,7 @@ static pl_status too_large(struct builder *b)
         err_shown(shown, r->name, strlen(r->name)));
 }
 
-/* ---- nodes and edges ----------------------------------------------------- */
+/* ---- adding nodes and edges to the graph --------------------------------- */
 
 static pl_status node_new(struct builder *b, uint32_t *out)
 {
@@ -111,7 +111,7 @@ static pl_status add_bytes(struct builder *b, uint32_t from, unsigned lo,
             .kind = NFA_BYTE, .lo = (uint8_t)lo, .hi = (uint8_t)hi, .to = to});
 }
 
-/* ---- characters as UTF-8 ------------------------------------------------- */
+/* ---- adding character classes as UTF-8 ----------------------------------- */
 
 /* The last nodes of a character class while its edges are added. All its
  * characters end at node `end`. rest[n] is NFA_NONE or the node from which any
@@ -199,7 +199,7 @@ static pl_status add_class(struct builder *b, const struct tree *t,
     return PL_OK;
 }
 
-/* ---- trees --------------------------------------------------------------- */
+/* ---- adding syntax trees to the graph ------------------------------------ */
 
 static pl_status add_tree(struct builder *b, const struct tree *t,
                           uint32_t from, uint32_t *to);
@@ -322,7 +322,7 @@ static pl_status add_tree(struct builder *b, const struct tree *t,
     return PL_OK;
 }
 
-/* ---- properties of rules ------------------------------------------------- */
+/* ---- rules that are empty, never end, or are inlined --------------------- */
 
 /* With `empty`, returns true if the tree matches the empty text. Without it,
  * returns true if the tree matches any text at all, so that it can end. of[i]

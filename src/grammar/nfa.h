@@ -23,7 +23,8 @@ struct nfa_edge {
  * size). The node before the first copy belongs to no copy. */
 struct nfa_row {
     uint32_t node, size, n;
-    uint32_t min; /* number of copies that are required */
+    uint32_t min; /* number of copies that are required, the others are
+                     optional */
     bool endless; /* any number of items may follow the copies, as in a{2,} */
 };
 

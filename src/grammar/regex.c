@@ -25,7 +25,7 @@ enum {
     DEAD = UINT32_MAX,
 };
 
-/* ---- failures ------------------------------------------------------------ */
+/* ---- recording failures -------------------------------------------------- */
 
 uint32_t regex_fail(struct regex *r, enum regex_failure f, const char *why)
 {
@@ -55,7 +55,7 @@ static bool step(struct regex *r)
     return r->failure == REGEX_FINE;
 }
 
-/* ---- nodes --------------------------------------------------------------- */
+/* ---- building the nodes of expressions ----------------------------------- */
 
 static bool same(const struct regex_node *x, const struct regex_node *y)
 {
@@ -352,7 +352,7 @@ uint32_t regex_clip(struct regex *r, uint32_t a, uint32_t min, uint32_t max)
     return low > high ? REGEX_NOTHING : regex_repeat(r, of, low, high);
 }
 
-/* ---- derivatives --------------------------------------------------------- */
+/* ---- derivatives of expressions ------------------------------------------ */
 
 static bool class_has(const struct regex_class *c, uint32_t character)
 {
@@ -417,7 +417,7 @@ bool regex_takes(struct regex *r, uint32_t a, const char *s, size_t len)
     return a && r->node[a].empty;
 }
 
-/* ---- automata ------------------------------------------------------------ */
+/* ---- deterministic automata of expressions ------------------------------- */
 
 /* A deterministic automaton of a node. It reads symbols: sets of characters
  * that no character class of the expression distinguishes. */
@@ -573,7 +573,7 @@ static bool build(struct regex *r, struct dfa *d, uint32_t a, uint32_t most)
     return true;
 }
 
-/* ---- GBNF ---------------------------------------------------------------- */
+/* ---- writing expressions as GBNF ----------------------------------------- */
 
 static void put_class(const struct regex_out *out, struct gbnf_text *t,
                       const struct char_range *range, uint32_t n)

@@ -26,10 +26,10 @@ enum regex_failure {
 /* Numbers of the nodes that exist from the beginning. 0 is not a node: a
  * function that returns it has failed, and struct regex has the reason. */
 enum {
-    REGEX_NOTHING = 1, /* matches no text */
-    REGEX_EMPTY,       /* matches the empty text only */
-    REGEX_ANY,         /* matches any single character */
-    REGEX_ALL,         /* matches any text */
+    REGEX_NOTHING = 1, /* the node that matches no text */
+    REGEX_EMPTY,       /* the node that matches only the empty text */
+    REGEX_ANY,         /* the node that matches any single character */
+    REGEX_ALL,         /* the node that matches any text */
 };
 
 struct regex_node {
@@ -40,14 +40,16 @@ struct regex_node {
     /* Numbers of the operands' nodes. If the node is a class, `a` is the number
      * of the class. */
     uint32_t a, b;
-    uint32_t min, max; /* of a repetition: least and greatest count */
+    uint32_t min, max; /* counts of a repetition; max may be RULES_UNLIMITED */
     /* While an automaton is built: 1 + the number of the node's state, 0 if it
      * has none. */
     uint32_t state;
 };
 
 struct regex_class {
-    struct char_range *range; /* owned, [n], ascending and disjoint */
+    /* Owned, [n]: the characters of the class, as ascending ranges with gaps
+     * between them. */
+    struct char_range *range;
     uint32_t n;
     uint32_t rule; /* 1 + number of the GBNF rule written for the class, 0 if
                       none was */
@@ -56,9 +58,9 @@ struct regex_class {
 /* The nodes and classes of one or several expressions that are combined with
  * each other. A zeroed struct is empty. */
 struct regex {
-    struct regex_node *node;   /* owned, [n_node] */
+    struct regex_node *node;   /* owned, [n_node]: all nodes */
     uint32_t *slot;            /* owned, [n_slot]: hash table of nodes */
-    struct regex_class *class; /* owned, [n_class] */
+    struct regex_class *class; /* owned, [n_class]: all character classes */
     uint32_t n_node, cap_node, n_slot, n_class, cap_class;
     int64_t n_step;
     enum regex_failure failure; /* reason of the first failure */

@@ -75,7 +75,7 @@ static bool take_text(struct reader *p, const char *s)
     return there;
 }
 
-/* ---- character classes, as [a-z] and \d --------------------------------- */
+/* ---- character classes, as [a-z] and \d ---------------------------------- */
 
 static const struct char_range digits[] = {{'0', '9'}};
 static const struct char_range word[] = {
@@ -371,14 +371,15 @@ static uint32_t read_class(struct reader *p)
     return node;
 }
 
-/* ---- expressions --------------------------------------------------------- */
+/* ---- reading expressions ------------------------------------------------- */
 
 /* Text that a match may have around it where an alternative does not begin with
  * ^ or does not end with $. */
 enum around {
     /* no text; in such an alternative ^ and $ are not supported */
     INNER,
-    WHOLE,  /* no text: the whole text must match */
+    /* No text: the expression must match the whole text. */
+    WHOLE,
     AHEAD,  /* any text after it: in a lookahead */
     SEARCH, /* any text before and after it */
 };

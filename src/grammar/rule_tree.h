@@ -42,7 +42,7 @@ struct tree {
 };
 
 struct rule {
-    const char *name; /* NUL-terminated */
+    const char *name; /* the rule's name, NUL-terminated */
     const struct tree *body;
     /* Where the rule's definition begins in the source text; both count from
      * 1. */

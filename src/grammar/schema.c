@@ -70,7 +70,7 @@ void schema_put_common(struct gbnf_text *out, const struct schema_strings *how)
         gbnf_put(out, rest[i]);
 }
 
-/* ---- messages and paths -------------------------------------------------- */
+/* ---- messages, notes and paths in the document --------------------------- */
 
 /* Fails with the message "NAME: PATH: KEYWORD WHAT". Keeps the message in
  * w->why, because a failure may be turned into a note in the grammar. */
@@ -423,7 +423,7 @@ pl_status schema_find_ref(struct writer *w, const json_t *ref, json_t **out)
     return s;
 }
 
-/* ---- alternatives -------------------------------------------------------- */
+/* ---- alternatives of oneOf that exclude each other ----------------------- */
 
 static const char *type_of(const json_t *v)
 {
@@ -535,7 +535,7 @@ pl_status schema_check_one_of(struct writer *w, json_t *list)
     return PL_OK;
 }
 
-/* ---- counts -------------------------------------------------------------- */
+/* ---- counts, as minItems ------------------------------------------------- */
 
 pl_status schema_count(struct writer *w, const json_t *all, const char *key,
                        int64_t usual, int64_t most, int64_t *out)
@@ -568,7 +568,7 @@ static void put_times(struct gbnf_text *t, int64_t min, int64_t max)
     gbnf_put(t, "}");
 }
 
-/* ---- arrays -------------------------------------------------------------- */
+/* ---- rules for arrays ---------------------------------------------------- */
 
 /* Writes the complete rule s<rule> with the body `text` to the grammar. */
 pl_status schema_rule_put(struct writer *w, uint32_t rule,
@@ -594,8 +594,8 @@ struct items {
      * number of items of the array; max is -1 if there is no limit. */
     int64_t n, min, max;
     bool more;                 /* further items may follow the first n */
-    char rest[16];             /* name of the rule for the other items */
-    uint32_t rule[MOST_ITEMS]; /* [n] rules for the first items */
+    char rest[16];             /* name of the rule for the further items */
+    uint32_t rule[MOST_ITEMS]; /* [n]: rules for the first n items */
 };
 
 static void name_rule(char out[16], uint32_t rule)
@@ -833,7 +833,7 @@ static pl_status put_array(struct part *p)
     return s;
 }
 
-/* ---- objects ------------------------------------------------------------- */
+/* ---- rules for objects --------------------------------------------------- */
 
 /* The members of an object in the order of `properties`, with a rule for each.
  * A *tail* is a rule for everything that may follow when the members before
@@ -843,7 +843,7 @@ static pl_status put_array(struct part *p)
 struct members {
     size_t n, n_count;
     const char **key; /* owned, [n]: names of the members, borrowed */
-    uint32_t *rule;   /* owned, [n]: rule for name and value */
+    uint32_t *rule;   /* owned, [n]: rule for each member's name and value */
     bool *needed;     /* owned, [n]: the member is required */
     /* owned, [n + 1, n_count]: rule of the tail from member i on after c
      * members */
@@ -1575,7 +1575,7 @@ static pl_status put_flat(struct part *p)
     return json_array_size(f->choices) > 0 ? put_choices(p) : put_single(p);
 }
 
-/* ---- schemas ------------------------------------------------------------- */
+/* ---- converting schemas -------------------------------------------------- */
 
 /* Returns the value of $ref if the schema has no other keyword that constrains
  * values, or NULL. */

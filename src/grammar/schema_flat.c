@@ -106,7 +106,7 @@ bool schema_flat_copy(struct flat *to, const struct flat *from)
     return to->all && to->choices && to->nots;
 }
 
-/* ---- types and constants ------------------------------------------------- */
+/* ---- merging types and constants ----------------------------------------- */
 
 static const struct {
     const char *name;
@@ -220,7 +220,7 @@ static pl_status merge_const(struct writer *w, struct flat *f, json_t *value)
     return s;
 }
 
-/* ---- keywords for one type of values ------------------------------------- */
+/* ---- merging keywords for one type of values ----------------------------- */
 
 /* Sets a keyword of the combined schema, f->all. Takes over the reference to
  * `value`; if `value` is NULL, fails for lack of memory. */
@@ -439,7 +439,7 @@ static pl_status merge_dependent(struct writer *w, struct flat *f,
     return PL_OK;
 }
 
-/* ---- schemas ------------------------------------------------------------- */
+/* ---- merging whole schemas ----------------------------------------------- */
 
 static pl_status merge_ref(struct writer *w, struct flat *f, json_t *ref,
                            int depth)

@@ -61,8 +61,8 @@ struct flat {
      * list. */
     json_t *choices;
     json_t *nots;   /* owned: schemas that must not fit */
-    unsigned types; /* types that values may have, enum type_bit */
-    bool typed;     /* a keyword limits the types */
+    unsigned types; /* bits (type_bit) of the types that a value may have */
+    bool typed;     /* a keyword such as "type" limits the types */
     bool never;     /* no value fits the combined schema */
     /* One of the schemas has additionalProperties false. */
     bool closed;
@@ -73,7 +73,7 @@ struct flat {
 #define WITHOUT_TEXTS    "\001texts"
 #define WITHOUT_PATTERNS "\001patterns"
 
-/* ---- messages ------------------------------------------------------------ */
+/* ---- messages and notes -------------------------------------------------- */
 
 /* schema_refuse fails because something is not supported or too large,
  * schema_wrong because the schema is invalid. A schema in which schema_refuse
@@ -94,7 +94,7 @@ bool schema_may_go_on(const struct writer *w);
 /* Returns the number of steps to count for comparing v with another value. */
 int64_t schema_weight(json_t *v);
 
-/* ---- schemas ------------------------------------------------------------- */
+/* ---- reading and combining schemas --------------------------------------- */
 
 /* Returns the types of values that the keyword `key` constrains, KEYWORD_NONE
  * if the keyword is not known. */

@@ -71,7 +71,7 @@ void gbnf_put_literal(struct gbnf_text *t, const char *s, size_t len)
     gbnf_put(t, "\"");
 }
 
-/* ---- characters ---------------------------------------------------------- */
+/* ---- characters of JSON strings ------------------------------------------ */
 
 /* Appends a character that JSON strings must escape, by its short escape, such
  * as \n, if it has one. */

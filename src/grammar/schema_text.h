@@ -9,10 +9,10 @@
  * or `too_large` is set, text that is appended is dropped, so callers check
  * these once at the end. */
 struct gbnf_text {
-    char *s; /* owned, [n] and a terminator */
+    char *s; /* owned: the text, [n] bytes and a NUL */
     size_t n, cap;
-    bool failed;    /* out of memory */
-    bool too_large; /* the text would exceed GBNF_BYTES */
+    bool failed;    /* memory ran out, so text was dropped */
+    bool too_large; /* the text exceeds GBNF_BYTES, so text was dropped */
 };
 
 void gbnf_text_fini(struct gbnf_text *t);

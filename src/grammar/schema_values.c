@@ -23,7 +23,7 @@ enum {
     USUAL_PLACES = 18,
 };
 
-/* ---- formats ------------------------------------------------------------- */
+/* ---- values of the keyword format ---------------------------------------- */
 
 #define DATE                                                                   \
     "\\d{4}-(?:(?:0[1-9]|1[0-2])-(?:0[1-9]|1\\d|2[0-8])|(?:0[13-9]|1[0-2])-"   \
@@ -142,7 +142,7 @@ static int width_of(const char *name)
     return -1;
 }
 
-/* ---- strings ------------------------------------------------------------- */
+/* ---- rules for strings --------------------------------------------------- */
 
 static pl_status add_rules(void *user, const struct gbnf_text *body,
                            uint32_t count, uint32_t *number)
@@ -183,8 +183,8 @@ static pl_status pass_over(struct writer *w, const struct regex *r,
 /* The conditions that a string must meet, as regular expressions (regex.h). */
 struct texts {
     struct regex r;
-    uint32_t node;    /* node of the texts that meet all of them */
-    uint32_t pattern; /* node of those that match the patterns */
+    uint32_t node;    /* node of the texts that meet all conditions */
+    uint32_t pattern; /* node of the texts that match the patterns */
 };
 
 /* Adds a condition for a string: it matches the regular expression s[0 .. len),
@@ -377,7 +377,7 @@ pl_status schema_text_fits(struct writer *w, const json_t *all, const char *s,
     return status == PL_NO_MEMORY ? schema_no_memory(w) : PL_OK;
 }
 
-/* ---- numbers ------------------------------------------------------------- */
+/* ---- rules for numbers --------------------------------------------------- */
 
 /* The interval that numbers must be in. low and high store its bounds. */
 struct bounds {

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- the pool ------------------------------------------------------------ */
+/* ---- the pool of sets ---------------------------------------------------- */
 
 static void add_constant(struct stacks *s, bool ends)
 {
@@ -175,7 +175,7 @@ static uint32_t set_of(struct stacks *s, size_t base, bool ends)
     return *slot = s->n_set++;
 }
 
-/* ---- unions -------------------------------------------------------------- */
+/* ---- unions and sorting of sets ------------------------------------------ */
 
 /* Returns the entry of the hash table of unions for the sets a and b, a < b, or
  * the free entry for a new one. */
@@ -364,7 +364,7 @@ static uint32_t set_of_any(struct stacks *s, size_t base, bool ends)
     return STACKS_FAILED;
 }
 
-/* ---- returns and calls --------------------------------------------------- */
+/* ---- returns and calls of rules ------------------------------------------ */
 
 /* Records a call of the rule at `place` (automaton.h) with the set of stacks
  * `over` below it. If the rule was called before, the set recorded then is
@@ -587,7 +587,7 @@ struct stack_row *stacks_step_new(struct stacks *s, struct stack_row *from,
     return row;
 }
 
-/* ---- copying between pools ----------------------------------------------- */
+/* ---- copying sets between pools ------------------------------------------ */
 
 uint32_t stacks_carry(struct stacks *to, const struct stacks *from,
                       uint32_t *known, uint32_t set)

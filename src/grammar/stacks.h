@@ -77,7 +77,7 @@ struct stack_set {
     /* The set after all returns and calls (stacks_closed), STACKS_FAILED if it
      * was not computed yet. */
     uint32_t closed;
-    bool ends; /* the set contains the empty stack */
+    bool ends; /* the empty stack is in the set: the text is complete */
 };
 
 /* A cached union: `both` is the union of sets a and b. */
@@ -87,7 +87,7 @@ struct stack_union {
 };
 
 struct stacks {
-    const struct automaton *a; /* borrowed */
+    const struct automaton *a; /* automaton of the grammar, borrowed */
     struct arena memory;   /* owns the items of sets and the rows of steps */
     struct stack_set *set; /* owned, [n_set]: sets by number */
     uint32_t *slot;        /* owned, [n_slot]: hash table of sets by items */

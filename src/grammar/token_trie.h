@@ -20,7 +20,7 @@
  * length in UTF-8: either all characters of 2, 3 or 4 bytes, or none. */
 struct char_kinds {
     uint64_t ascii[2];
-    uint8_t others; /* bits of enum other_kind */
+    uint8_t others; /* sets of longer characters: bits of enum other_kind */
 };
 
 enum other_kind {
@@ -83,7 +83,7 @@ struct grammar_vocab {
     uint8_t *rest;    /* owned: the bytes of all leaves after their first */
     int32_t *leaf_id; /* owned, [n_leaf]: id of each leaf's token */
     int32_t *end; /* owned, [n_end]: ids of tokens that end the generation */
-    char *bytes;  /* owned: all tokens' texts, concatenated */
+    char *bytes;  /* owned: texts of all tokens, one after another */
     /* Owned, [n_token + 1]: where the text of each token begins in `bytes`. */
     size_t *at;
     uint8_t *kind; /* owned, [n_token]: type of each token, enum

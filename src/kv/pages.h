@@ -79,7 +79,8 @@ struct kv {
 
     int states; /* index in pool[] of the pool of states, or -1 */
     int n_checkpoint, max_checkpoint;
-    struct kv_checkpoint *checkpoint; /* owned, [max_checkpoint] */
+    struct kv_checkpoint *checkpoint; /* owned, [max_checkpoint], n_checkpoint
+                                         of them used */
 
     struct prefix *prefix; /* owned: the prefix tree; NULL if it is off */
 };

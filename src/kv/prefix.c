@@ -21,8 +21,7 @@ static bool holds_all(const struct kv_pool *p)
     return !p->state && p->window == 0;
 }
 
-/* Pages: the LRU rings and the references of nodes
- * -------------------------- */
+/* Pages: the LRU rings and the references of nodes ------------------------- */
 
 /* Adds a page to the LRU ring of its pool. The ring is in the order of last
  * use, the page that was not used for the longest time first. Element n_page is
@@ -430,7 +429,8 @@ void prefix_insert_state(struct kv *kv, int seq)
     m = (int)(q->n % PAGE_TOKENS);
     node = m ? find(kv->prefix, q->node, q->token, m) : q->node;
     slot = node >= 0 ? kv->prefix->node[node].page[kv->states] : -1;
-    /* Marks the state slot as used just now. */
+    /* The state is cached already: makes its slot the one that was used
+     * last. */
     if (slot >= 0 && p->refs[slot] == 1) {
         prefix_lru_remove(p, slot);
         prefix_lru_add(p, slot);

@@ -69,7 +69,8 @@ struct prefix_seq {
 };
 
 struct prefix {
-    int n_node, unused; /* unused: first unused node, or -1 */
+    int n_node, unused; /* unused: first node of the list of unused nodes, or
+                           -1 */
     /* number of hash buckets - 1, all ones: hash & mask is a bucket */
     uint64_t mask;
     /* Owned, [n_node + 1]. The last one is the sentinel of the ring of dirty

@@ -29,7 +29,7 @@ struct quant_lane {
 typedef void quant_move(void *block, int t, struct quant_lane *l, bool put);
 
 quant_move quant_move_q8_0;
-quant_move quant_move_q4_0; /* the blocks of IQ4_NL are alike */
+quant_move quant_move_q4_0; /* also for IQ4_NL, whose blocks are alike */
 quant_move quant_move_q4_1;
 quant_move quant_move_q5_0;
 quant_move quant_move_q5_1;
@@ -62,7 +62,7 @@ typedef void quant_weave(const uint8_t *const *row, size_t at, int n,
 quant_weave quant_weave_16; /* elements of two bytes: F16, BF16 */
 quant_weave quant_weave_32; /* elements of four bytes: F32 */
 quant_weave quant_weave_q8_0;
-quant_weave quant_weave_q4_0; /* the blocks of IQ4_NL are alike */
+quant_weave quant_weave_q4_0; /* also for IQ4_NL, whose blocks are alike */
 quant_weave quant_weave_q4_k;
 quant_weave quant_weave_q5_k;
 quant_weave quant_weave_q6_k;

@@ -214,7 +214,7 @@ static void codes_put(const struct pack_rule *rule, uint8_t *tile, int lane,
         plane_put(high, lane, 1, rule->low_bits, c);
 }
 
-/* ---- rows ---------------------------------------------------------------- */
+/* ---- packing and unpacking one row --------------------------------------- */
 
 /* Copies n elements of `size` bytes. They are dst_step bytes apart in dst and
  * src_step bytes apart in src. In a panel, the elements of a row are PACK_ROWS
@@ -273,7 +273,7 @@ void pack_row(const struct pack *p, void *panel, int lane, const void *row)
     }
 }
 
-/* ---- panels -------------------------------------------------------------- */
+/* ---- packing panels of 16 rows ------------------------------------------- */
 
 enum {
     LINE = 64, /* size of a cache line in bytes */
@@ -435,7 +435,7 @@ void unpack_row(const struct pack *p, const void *panel, int lane, void *row)
     }
 }
 
-/* ---- values -------------------------------------------------------------- */
+/* ---- computing values from codes and scales ------------------------------ */
 
 /* Returns 2^(e - 128), or NaN for e = 255. The scale of MXFP4 is defined as
  * 2^(e - 127); half of it is used, because the table of levels is doubled. So a

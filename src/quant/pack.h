@@ -108,8 +108,10 @@ struct pack_rule {
     int high_bits; /* bits of each code in the high plane: 0, 1 or 2 */
     enum pack_sub sub;
     enum pack_sup sup;
-    int bias;            /* without a `table`: L(c) = c - bias */
-    const int8_t *table; /* [16]: level L(c) of each code c; or NULL */
+    /* If `table` is NULL, the level L(c) of code c is c - bias. */
+    int bias;
+    const int8_t *table; /* [16]: level L(c) of each code c; NULL to use
+                            `bias` */
     int tile_bytes, sup_bytes;
     /* Bytes of the sub scales and of the low plane of a tile. They come first,
      * so the low plane is at offset sub_bytes, the high plane at sub_bytes +
@@ -124,12 +126,12 @@ struct pack_rule {
 /* The position of a chunk (defined at the top of this file) in a row of the
  * whole matrix and in a packed panel. k counts values along a row. */
 struct pack_chunk {
-    int64_t k;     /* index of its first value in the whole row */
+    int64_t k;     /* index of the chunk's first value in the whole row */
     int32_t n;     /* number of values; a multiple of 32 if quantized */
     int32_t rank;  /* rank that owns its values; 0 if rows are not split */
     int64_t k_loc; /* index of its first value in the device's part of the
                       row */
-    size_t off;    /* offset in bytes in each panel */
+    size_t off;    /* offset of the chunk in each panel, in bytes */
 };
 
 /* The packed form of a device's part of a matrix. All experts of a weight have
@@ -141,9 +143,10 @@ struct pack {
     int64_t k;      /* number of values of each row on this device */
     int64_t n_full; /* number of values of a row of the whole matrix */
     int n_chunk;
-    const struct pack_chunk *chunk; /* [n_chunk], ascending by k_loc */
-    size_t panel_bytes;             /* bytes of a panel, a multiple of 64 */
-    size_t matrix_bytes;            /* bytes of all panels */
+    const struct pack_chunk *chunk; /* [n_chunk], ascending by k_loc: the chunks
+                                       of each row */
+    size_t panel_bytes;  /* size of a panel in bytes, a multiple of 64 */
+    size_t matrix_bytes; /* size of all panels in bytes */
 };
 
 /* Values k .. k + n - 1 of every row of a matrix, which this device has for one

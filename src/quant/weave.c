@@ -148,7 +148,7 @@ INLINE void split_halves(const uint8_t *x, uint8_t *out)
     store(out + 48, (dwords)d);
 }
 
-/* ---- floats -------------------------------------------------------------- */
+/* ---- packing float formats ----------------------------------------------- */
 
 /* Transposes 4 n dwords of each of 16 rows, from byte `at` of each row. Handles
  * four rows to their end before the next four. If the distance between rows is
@@ -205,7 +205,7 @@ void quant_weave_32(const uint8_t *const *row, size_t at, int n, uint8_t *out)
     transpose(row, at, 2 * n, out);
 }
 
-/* ---- blocks of 32 -------------------------------------------------------- */
+/* ---- packing formats with blocks of 32 values ---------------------------- */
 
 void quant_weave_q8_0(const uint8_t *const *row, size_t at, int n, uint8_t *out)
 {
@@ -247,7 +247,7 @@ void quant_weave_mxfp4(const uint8_t *const *row, size_t at, int n,
     }
 }
 
-/* ---- super-blocks -------------------------------------------------------- */
+/* ---- packing formats with super-blocks ----------------------------------- */
 
 /* Exchanges the bits of *y that `mask` selects with the bits of *x that are
  * `shift` positions further left. Source: Knuth, The Art of Computer

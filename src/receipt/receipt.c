@@ -20,7 +20,7 @@ static pl_status no_memory(pl_err *err)
     return err_no_memory(err, "a receipt");
 }
 
-/* ---- hashes -------------------------------------------------------------- */
+/* ---- hashes of tokens and texts ------------------------------------------ */
 
 static void add_token(struct sha256_ctx *c, int32_t id)
 {
@@ -233,7 +233,7 @@ void pl_receipt_free(pl_receipt *r)
     free(r);
 }
 
-/* ---- the sampler --------------------------------------------------------- */
+/* ---- recording a sampler and the end of the output ----------------------- */
 
 pl_status pl_sampler_record(pl_sampler *s, pl_receipt *r, pl_err *err)
 {
@@ -322,7 +322,7 @@ pl_status pl_receipt_set_end(pl_receipt *r, pl_receipt_end why,
     return PL_OK;
 }
 
-/* ---- the document -------------------------------------------------------- */
+/* ---- writing the document ------------------------------------------------ */
 
 static json_t *tokens(const int32_t *token, int64_t n)
 {

@@ -27,16 +27,17 @@ struct pl_receipt {
     /* The receipt was written without tokens: ids of sampled tokens in `record`
      * are -1. */
     bool no_tokens;
-    char output_hash[SHA256_TEXT]; /* hash of the output's tokens */
+    char output_hash[SHA256_TEXT]; /* SHA-256 of the output's tokens */
     /* Owned, [n_prompt]: the prompt's tokens; NULL if only their hash is
      * known. */
     int32_t *prompt;
     int64_t n_prompt;
     char prompt_hash[SHA256_TEXT];
-    char grammar_hash[SHA256_TEXT]; /* hash of the grammar's text; "" if none */
+    char grammar_hash[SHA256_TEXT]; /* SHA-256 of the grammar's text; "" if
+                                       none */
     /* Index in the output of the first token to which the grammar applied. */
     int64_t grammar_from;
-    bool recorded;   /* pl_sampler_record was called */
+    bool recorded;   /* pl_sampler_record was called for this receipt */
     int64_t n_vocab; /* tokens of the engine's vocabulary; 0 if parsed */
     /* Arrays for pl_receipt_options, made by pl_receipt_parse. The arrays are
      * owned; `doc` owns the strings in them. */
@@ -71,7 +72,7 @@ json_t *receipt_set(json_t *object, const char *name, json_t *value);
 pl_status receipt_describe_engine(json_t **model, json_t **numerics,
                                   pl_engine *e, pl_err *err);
 
-/* ---- receipt_sampling.c -------------------------------------------------- */
+/* ---- functions of receipt_sampling.c ------------------------------------- */
 
 /* A setting of a sampler that is one number: its name in receipts, and the
  * offset of its field in pl_sampling. */

@@ -63,7 +63,7 @@ const char *receipt_form_name(pl_grammar_form form)
     return forms[form];
 }
 
-/* ---- writing ------------------------------------------------------------- */
+/* ---- writing settings to JSON -------------------------------------------- */
 
 /* Returns v as the JSON number with the fewest digits that is read as the same
  * float. Infinities, which JSON lacks, become strings. */
@@ -165,7 +165,7 @@ pl_status receipt_write_sampling(json_t **out, const pl_sampling *s,
     return done ? PL_OK : err_no_memory(err, "a receipt");
 }
 
-/* ---- reading ------------------------------------------------------------- */
+/* ---- reading settings from JSON ------------------------------------------ */
 
 static bool read_number(const json_t *j, float *out)
 {

@@ -30,7 +30,7 @@ struct check {
     pl_sampling settings;
     pl_sampler *sampler;
     pl_grammar *grammar;
-    bool is_constrained;          /* the grammar was given to the sampler */
+    bool is_constrained; /* the sampler was given the receipt's grammar */
     struct sampling_record again; /* record of the sampler that samples again */
     /* Owned, [r->record.n]: 1 for each token of the output that is sampled
      * again. */
@@ -253,7 +253,7 @@ static pl_status check_before(struct check *c)
     return PL_OK;
 }
 
-/* ---- sampling again ------------------------------------------------------ */
+/* ---- sampling tokens again and comparing them ---------------------------- */
 
 static pl_status make_sampler(struct check *c)
 {
@@ -380,12 +380,10 @@ static pl_status compare_next(struct check *c, const float *row)
     return PL_OK;
 }
 
-/* ---- steps --------------------------------------------------------------- */
+/* ---- computing the tokens in steps of the engine ------------------------- */
 
-enum {
-    ROW_BYTES = 64 << 20
-}; /* greatest size of a buffer for logits, in
-      bytes */
+/* Greatest size in bytes of the buffer for logits. */
+enum { ROW_BYTES = 64 << 20 };
 
 /* Computes the next tokens of `seq`, as many as have at most `most` rows of
  * logits to compare, and compares them. `seq` has the tokens of prompt and

@@ -8,7 +8,7 @@
 
 #include <string.h>
 
-/* ---- the heap ---------------------------------------------------------- */
+/* ---- the heap of candidates ---------------------------------------------- */
 
 /* Returns true if candidate `a` comes before `b` in the order of a heap, whose
  * first candidate is at the root. */
@@ -113,7 +113,7 @@ void candidates_sort(struct candidates *a)
     a->sorted = true;
 }
 
-/* ---- functions that filters share -------------------------------------- */
+/* ---- functions that filters share ---------------------------------------- */
 
 static const struct candidate *greatest(const struct candidates *a)
 {
@@ -163,7 +163,7 @@ static void keep_one(struct candidates *a, const struct candidate *c)
     a->sorted = true;
 }
 
-/* ---- the filters ------------------------------------------------------- */
+/* ---- the filters --------------------------------------------------------- */
 
 void candidates_top_k(struct candidates *a, int32_t k)
 {

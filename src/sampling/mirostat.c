@@ -6,9 +6,8 @@
 
 static const double ln2 = 0x1.62e42fefa39efp-1;
 
-enum {
-    N_SLOPE = 100
-}; /* Zipf's exponent is estimated from this number of likeliest tokens. */
+/* Zipf's exponent is estimated from this number of likeliest tokens. */
+enum { N_SLOPE = 100 };
 
 /* Returns e^x for any x; for x > 700, where it would overflow, e^700. */
 static double power(double x)

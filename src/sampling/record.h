@@ -31,14 +31,15 @@ struct record_token {
 };
 
 struct sampling_record {
-    struct record_token *token; /* owned, [n], capacity `cap` */
+    struct record_token *token; /* owned, [n], capacity `cap`: a record for each
+                                   token */
     int64_t n, cap;
     int64_t n_row;      /* number of tokens that were sampled */
     uint64_t hash;      /* hash of the last row of logits */
     char *grammar;      /* owned: text of the last grammar */
     size_t grammar_len; /* length of `grammar` in bytes */
     pl_grammar_form form;
-    int n_grammar; /* number of record_grammar calls */
+    int n_grammar; /* number of calls of record_grammar */
     bool full;     /* out of memory, so the record is incomplete */
 };
 

@@ -351,8 +351,7 @@ void sampling_accept(struct sampler *s, int32_t id)
         s->count[id]++;
 }
 
-/* ---- reading logits
- * -------------------------------------------------------- */
+/* ---- reading logits and collecting candidates ---------------------------- */
 
 static float penalized(const struct sampler *s, int32_t id, float logit)
 {
@@ -524,7 +523,7 @@ static void collect(struct sampler *s, const float *logits)
         candidates_sort(a);
 }
 
-/* ---- the samplers: filters, temperature, penalties --------------------- */
+/* ---- the samplers: filters, temperature, penalties ----------------------- */
 
 /* Applies penalties or DRY after other samplers, to the logits of the remaining
  * candidates. First divides these by the temperature applied so far

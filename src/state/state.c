@@ -38,7 +38,7 @@ bool state_begins(const char b[8])
     return memcmp(b, magic, sizeof magic) == 0;
 }
 
-/* Sizes ------------------------------------------------------------------ */
+/* Sizes of heads, rows and chunks ------------------------------------------ */
 
 size_t state_head_bytes(const struct state_head *h)
 {
@@ -99,7 +99,7 @@ uint64_t state_bytes(const struct state_head *h)
     return all;
 }
 
-/* Numbers ---------------------------------------------------------------- */
+/* Integers as little-endian bytes ------------------------------------------ */
 
 static unsigned char *put4(unsigned char *p, uint64_t v)
 {
@@ -134,7 +134,7 @@ static uint64_t get8(const unsigned char **p)
     return le64toh(v);
 }
 
-/* Writing ---------------------------------------------------------------- */
+/* Writing heads and checksums ---------------------------------------------- */
 
 void state_writer_init(struct state_writer *w, pl_state_write_fn *write,
                        void *user)
@@ -220,7 +220,7 @@ pl_status state_put_head(struct state_writer *w, const struct state_head *h,
     return s == PL_OK ? state_put_sum(w, err) : s;
 }
 
-/* Reading ---------------------------------------------------------------- */
+/* Reading heads and checksums ---------------------------------------------- */
 
 void state_reader_init(struct state_reader *r, pl_state_read_fn *read,
                        void *user)

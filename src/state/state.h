@@ -70,7 +70,8 @@ enum {
     STATE_NAME = 96,
     STATE_MAX_CACHE = 1 << 17,
     STATE_MAX_SEQ = 1 << 16,
-    STATE_MAX_NOTE = 1 << 26, /* maximum size of the caller's data in bytes */
+    STATE_MAX_NOTE = 1 << 26, /* maximum size of a note, the caller's data, in
+                                 bytes */
 };
 
 struct state_cache {
@@ -126,13 +127,13 @@ int64_t state_chunk(const struct state_seq *s, int64_t pos);
 int64_t state_rows(const struct state_cache *c, const struct state_seq *s,
                    int64_t pos);
 
-/* Writing ---------------------------------------------------------------- */
+/* Writing a state to a stream ---------------------------------------------- */
 
 struct state_writer {
     pl_state_write_fn *write;
     void *user;
     struct hash64 sum; /* hash of the bytes written since the last checksum */
-    uint64_t at;       /* number of bytes written so far */
+    uint64_t at;       /* number of bytes written to the stream so far */
 };
 
 void state_writer_init(struct state_writer *w, pl_state_write_fn *write,
@@ -144,7 +145,7 @@ pl_status state_put(struct state_writer *w, const void *data, size_t n,
 /* Writes the checksum with which the head, or a chunk, ends. */
 pl_status state_put_sum(struct state_writer *w, pl_err *err);
 
-/* Reading ---------------------------------------------------------------- */
+/* Reading a state from a stream -------------------------------------------- */
 
 struct state_reader {
     pl_state_read_fn *read;

@@ -18,7 +18,7 @@
 
 enum { BUFFER_BYTES = 1 << 20 };
 
-/* Callbacks -------------------------------------------------------------- */
+/* Saving to callbacks and restoring from them ------------------------------ */
 
 pl_status pl_state_save(pl_engine *e, int seq, int64_t first, int64_t n,
                         pl_state_write_fn *write, void *user, pl_err *err)
@@ -51,7 +51,7 @@ pl_status pl_state_restore(pl_engine *e, int seq, pl_state_read_fn *read,
     return state_restore(e, seq, &from, flags, err);
 }
 
-/* Memory ----------------------------------------------------------------- */
+/* Saving to memory and restoring from it ----------------------------------- */
 
 struct memory {
     unsigned char *out;
@@ -151,7 +151,7 @@ pl_status pl_state_restore_memory(pl_engine *e, int seq, const void *data,
     return state_restore(e, seq, &from, flags, err);
 }
 
-/* Files ------------------------------------------------------------------ */
+/* Saving to files and restoring from them ---------------------------------- */
 
 /* A file that a state is read from, with a read buffer. */
 struct file {

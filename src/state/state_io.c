@@ -98,7 +98,7 @@ static struct state_place place_of(const struct trip *t, int c, int row,
         (int)(pos % PAGE_TOKENS)};
 }
 
-/* Saving ----------------------------------------------------------------- */
+/* Saving sequences --------------------------------------------------------- */
 
 static pl_status one_seq(struct trip *t, int seq, int64_t first, int64_t n,
                          pl_err *err)
@@ -257,7 +257,7 @@ pl_status state_save(pl_engine *e, const struct state_range *what,
     return s;
 }
 
-/* Restoring -------------------------------------------------------------- */
+/* Restoring sequences ------------------------------------------------------ */
 
 /* Returns the sequence of the engine to which saved sequence i is restored:
  * `seq`, or the one with the saved id if `seq` is -1. */

@@ -25,7 +25,7 @@ struct carrier {
     struct exec_caches io;
     struct state_head ours;
     struct state_seq seq;
-    /* Owned: the rows of one cache in one page. */
+    /* Owned: buffer for the rows that one cache has in the page. */
     unsigned char *rows;
 };
 

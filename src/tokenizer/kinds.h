@@ -59,7 +59,8 @@ struct tokenizer {
      * Other kinds: the token "<0xXX>", or the token whose text is the byte. -1
      * if there is none. */
     int32_t byte_id[256];
-    int32_t bos, eos, unknown; /* ids of these tokens; -1 if there is none */
+    int32_t bos, eos, unknown; /* ids of the BOS, EOS and unknown token, -1 for
+                                  none */
     /* Tokens for filling in the middle, indexed like tokenizer_fim; -1 if there
      * is none. */
     int32_t fim[TOKENIZER_N_FIM];
@@ -69,7 +70,8 @@ struct tokenizer {
     bool adds_bos, adds_eos;
     /* Encoding puts a blank before a text, and after special tokens. */
     bool adds_blank;
-    bool drops_blank; /* decoding drops the first blank of a text */
+    /* Decoding drops the blank at the beginning of a text. */
+    bool drops_blank;
     /* Phi-3: encoding drops white space that follows a special token. */
     bool eats_blank;
     /* A special token: encoding drops white space before it. -1 if there is

@@ -16,7 +16,7 @@ struct merge_sym {
      * one. */
     int32_t pos;    /* position of the pair in the heap; -1 if its symbols do
                        not join */
-    int32_t joined; /* id of the symbol that results from joining */
+    int32_t joined; /* id of the symbol that the pair becomes when it joins */
     double key;     /* the pair with the smallest key joins first; among equal
                        keys, the leftmost */
 };
@@ -24,7 +24,7 @@ struct merge_sym {
 /* Scratch memory of merger_run, kept between calls. A zeroed struct is
  * empty. */
 struct merger {
-    struct merge_sym *sym; /* owned, [n_sym], capacity `cap` */
+    struct merge_sym *sym; /* owned, [n_sym], capacity `cap`: the symbols */
     /* Owned, [n_heap], capacity `cap`: pairs that can join, as the indices of
      * their left symbols. */
     int32_t *heap;

@@ -201,7 +201,8 @@ struct pretok {
     const struct rule *rule;
     pcre2_general_context *memory;
     int n_code;
-    pcre2_code *code[PRETOK_MAX_EXPR]; /* never changed after create */
+    pcre2_code *code[PRETOK_MAX_EXPR]; /* the compiled expressions, never
+                                          changed after create */
 };
 
 static void *pcre_malloc(size_t size, void *user)

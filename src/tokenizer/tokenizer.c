@@ -22,7 +22,8 @@ static const struct model_row {
     enum tokenizer_kind kind;
     bool adds_bos, adds_eos, adds_blank;
     int32_t bos, eos, unknown;
-    const char *bos_key, *eos_key; /* KEY in tokenizer.ggml.KEY_token_id */
+    const char *bos_key, *eos_key; /* the part KEY of the keys
+                                      tokenizer.ggml.KEY_token_id */
 } models[] = {
     {"llama", KIND_SPM, true, false, true, 1, 2, 0, "bos", "eos"},
     {"gpt2", KIND_BPE, false, false, false, 11, 11, -1, "bos", "eos"},

@@ -66,7 +66,8 @@ enum tokenizer_flag {
     /* Encoding: text such as "<|im_end|>" becomes the special token of this
      * name. */
     TOKENIZER_PARSE_SPECIAL = 2,
-    TOKENIZER_SHOW_SPECIAL = 4, /* decoding: write the text of control tokens */
+    TOKENIZER_SHOW_SPECIAL = 4, /* decoding: write the text of control tokens,
+                                   too */
     /* Decoding: the tokens are a text from its beginning, so the blank that
      * encoding put there is dropped. */
     TOKENIZER_WHOLE = 8
@@ -97,7 +98,7 @@ size_t tokenizer_piece(const struct tokenizer *t, int32_t id, unsigned flags,
  * the text, if the model's kind of tokenizer does that. Text generated after a
  * prompt continues the prompt, so it is decoded without this flag. */
 struct tokenizer_stream {
-    const struct tokenizer *t; /* borrowed */
+    const struct tokenizer *t; /* the tokenizer, borrowed */
     unsigned flags;
     int n_held;
     char held[4];

@@ -25,7 +25,7 @@ static bool is_cut(const struct token *t)
            t->type == TOKEN_UNUSED;
 }
 
-/* ---- the map of characters ----------------------------------------------- */
+/* ---- the map of characters in a file ------------------------------------- */
 
 /* The format of the map of characters in a file: the size in bytes of a trie (4
  * bytes), the trie, and the replacement texts, each NUL-terminated. The trie is
@@ -111,7 +111,7 @@ static size_t map_start(const struct char_map *m, const char *s, size_t len,
     return found;
 }
 
-/* ---- normalising --------------------------------------------------------- */
+/* ---- normalising a text -------------------------------------------------- */
 
 static pl_status put(struct encoder *e, const char *s, size_t len, pl_err *err)
 {
@@ -189,7 +189,7 @@ static pl_status normalise(struct encoder *e, const char *s, size_t len,
     return PL_OK;
 }
 
-/* ---- Viterbi's algorithm ------------------------------------------------- */
+/* ---- finding the best division into tokens (Viterbi) --------------------- */
 
 /* The best division of the text up to a position: its sum of scores, and its
  * last token with the position where that begins. */

@@ -17,7 +17,7 @@ enum token_type {
     TOKEN_NORMAL = 1,
     TOKEN_UNKNOWN,
     TOKEN_CONTROL,
-    TOKEN_USER, /* user-defined: found in any text */
+    TOKEN_USER, /* defined by the model's author, found in any text */
     TOKEN_UNUSED,
     TOKEN_BYTE
 };
@@ -27,7 +27,7 @@ struct token {
      * vocab.memory. */
     const char *s;
     uint32_t len;
-    float score;  /* 0 if the file has no scores */
+    float score;  /* score of the token, 0 if the file has none */
     uint8_t type; /* type of the token: enum token_type */
     bool eog;     /* generation ends after this token */
 };
@@ -50,7 +50,7 @@ struct vocab {
      * others are strings that only merges mention. */
     struct token *token;
     int32_t n_token, n_symbol, cap;
-    bool has_same;             /* several tokens have the same text */
+    bool has_same;             /* at least two tokens have the same text */
     struct vocab_slot *slot;   /* hash table of symbols by text */
     uint32_t n_slot;           /* number of entries of `slot`, a power of two */
     struct vocab_merge *merge; /* hash table of merges by pair */
