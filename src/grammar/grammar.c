@@ -1,5 +1,5 @@
 /* Creates grammars from GBNF, from JSON Schemas and from regular expressions.
- * The latter two are converted to GBNF first. */
+ * Schemas and expressions are converted to GBNF first. */
 #include "grammar/grammar.h"
 
 #include "base/err.h"

@@ -721,7 +721,7 @@ static bool make_mask(struct grammar_masks *m, uint32_t set, uint32_t *bits)
 
 /* Copies the sets of stacks still in use to the pool `to`: the current sets of
  * all states, and those that are keys of cached masks of tops. Sets renamed[]
- * to the new numbers of the latter. */
+ * to the new numbers of the keys. */
 static bool carry(struct grammar_masks *m, struct stacks *to, uint32_t *known,
                   uint32_t *renamed)
 {

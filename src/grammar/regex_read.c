@@ -373,8 +373,8 @@ static uint32_t read_class(struct reader *p)
 
 /* ---- reading expressions ------------------------------------------------- */
 
-/* Text that a match may have around it where an alternative does not begin with
- * ^ or does not end with $. */
+/* Text that is allowed before an alternative that lacks ^, and after one that
+ * lacks $. */
 enum around {
     /* no text; in such an alternative ^ and $ are not supported */
     INNER,

@@ -340,8 +340,9 @@ static bool join_states(struct stacks *s, size_t base, uint32_t *low,
     return true;
 }
 
-/* Like set_of, for items in any order, several of which may have the same
- * state. */
+/* Returns the set that consists of the items from `base` to the end of the
+ * pile, and the empty stack if `ends`. The items may be in any order, and
+ * several may have the same state. Removes them from the pile. */
 static uint32_t set_of_any(struct stacks *s, size_t base, bool ends)
 {
     enum { FEW = 16 };

@@ -110,7 +110,7 @@ static inline int kv_first_visible(int64_t window, int64_t n)
                                      : 0;
 }
 /* Pools with windows keep this number of tokens in addition to the window. So a
- * sequence can be trimmed by up to this number of tokens. */
+ * sequence can be trimmed by up to this number of tokens at least once. */
 enum { KV_MIN_TRIM = PAGE_TOKENS };
 /* Returns the index in a table row of the first page that a sequence of n
  * tokens keeps, in a pool with this window. */
@@ -165,9 +165,9 @@ void kv_cancel_reserve(struct kv *kv, int seq, int64_t n);
  * If `past` (kv_pages_needed), pools with windows release the pages to which
  * the next token does not attend. */
 void kv_commit(struct kv *kv, int seq, int64_t n, bool past);
-/* Releases pages of `seq` that pools with windows no longer keep, and makes the
- * state that the last step wrote the current one. Called after the step that
- * computed the tokens. */
+/* Releases pages of `seq` that pools with windows no longer keep. In a pool of
+ * states, replaces the current state of `seq` by the one that the last step
+ * wrote. Called after the step that computed the tokens. */
 void kv_trim_windows(struct kv *kv, int seq);
 /* Keeps the current state of a sequence as a checkpoint, so that the sequence
  * can later be trimmed to its present length. If there are max_checkpoint

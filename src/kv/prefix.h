@@ -136,7 +136,7 @@ void prefix_detach_page(struct kv *kv, int pool, int32_t page);
 void prefix_lru_add(struct kv_pool *p, int32_t page);
 void prefix_lru_remove(struct kv_pool *p, int32_t page);
 void prefix_trim(struct kv *kv, int seq, int64_t n);
-/* Makes the recorded tokens of dst, an empty sequence, those of src. */
+/* Copies the recorded tokens of src to dst, which must be empty. */
 void prefix_copy(struct kv *kv, int dst, int src);
 void prefix_swap(struct kv *kv, int a, int b);
 

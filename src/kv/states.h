@@ -26,8 +26,8 @@ pl_status states_init(struct kv *kv, pl_err *err);
  * or a cached state if none is free. */
 pl_status states_reserve(struct kv *kv, int seq, pl_err *err);
 void states_unreserve(struct kv *kv, int seq);
-/* Makes the slot to which the last step wrote the slot of the sequence's
- * current state. */
+/* Replaces the sequence's current state slot by the one to which the last step
+ * wrote. */
 void states_commit(struct kv *kv, int seq);
 int64_t states_nearest(const struct kv *kv, int seq, int64_t n);
 void states_trim(struct kv *kv, int seq, int64_t n);
@@ -35,7 +35,7 @@ void states_trim(struct kv *kv, int seq, int64_t n);
  * src. */
 void states_copy(struct kv *kv, int dst, int src);
 void states_swap(struct kv *kv, int a, int b);
-/* Makes `slot` the state slot of an empty sequence: it has the state after n
+/* Gives an empty sequence the state in `slot`, which is the state after n
  * tokens. */
 void states_attach(struct kv *kv, int seq, int64_t n, int32_t slot);
 

@@ -369,7 +369,7 @@ static pl_status get_fixed(struct state_reader *r, struct state_head *h,
     uint32_t version, bytes, n_rank, flags, n_cache, n_seq;
     uint64_t note_bytes;
 
-    /* Reads only the first 8 bytes at first, to reject data that is not a saved
+    /* Reads the first 8 bytes alone, to reject data that is not a saved
      * state. */
     PL_TRY(state_get(r, b, sizeof magic, err));
     if (!state_begins((const char *)b))

@@ -31,9 +31,9 @@ struct trip {
     bool convert;
     /* Owned: the rows of a chunk of one cache, in the format of the state. */
     unsigned char *rows;
-    /* Owned: the same rows converted to the engine's cache format. */
+    /* Owned: the rows of a chunk converted to the engine's cache format. */
     unsigned char *own;
-    /* Owned: the same rows as floats, between the two conversions. */
+    /* Owned: the rows of a chunk as floats, while formats are converted. */
     float *wide;
 };
 

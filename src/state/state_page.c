@@ -242,8 +242,8 @@ static bool same_cache(const struct state_cache *a, const struct state_cache *b)
            a->window == b->window;
 }
 
-/* Returns true if head h lists the caches of this engine, either all of them or
- * all without recurrent states. Sets *states to true in the former case. */
+/* Returns true if head h lists the caches of this engine: all of them, or all
+ * without recurrent states. Sets *states to true if all are listed. */
 static bool same_caches(const struct carrier *c, const struct state_head *h,
                         bool *states)
 {

@@ -15,7 +15,7 @@ struct encoder {
     const struct tokenizer *t;
     struct token_list *out;
     struct merger merger;
-    const char *text; /* text of which the merger's symbols are parts */
+    const char *text; /* text to which the merger's symbols refer */
     /* Owned: scratch of bpe_piece for a piece of text in which characters stand
      * for bytes. */
     char *mapped;

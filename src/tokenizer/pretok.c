@@ -51,8 +51,8 @@ struct rule {
     "\\p{L}\\p{N}]+" more SPACES
 #define GPT4O(number)                                                          \
     CASES(UPPER, LOWER, "(?i:" SHORT ")?", number, "[\\r\\n/]*")
-/* UPPER and LOWER without Han characters, written as all characters that are in
- * none of the other categories. */
+/* A letter of an upper-case sequence, and one of a lower-case sequence, but no
+ * Han character. Both are written as the complement of all other categories. */
 #define UPPER_NO_HAN "[^\\p{Ll}\\p{N}\\p{P}\\p{S}\\p{Z}\\p{C}\\p{Han}]"
 #define LOWER_NO_HAN "[^\\p{Lu}\\p{Lt}\\p{N}\\p{P}\\p{S}\\p{Z}\\p{C}\\p{Han}]"
 #define DEEPSEEK_V3                                                            \

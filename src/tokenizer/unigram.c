@@ -15,8 +15,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The score of a character that is not a token is by this much less than that
- * of the worst token. */
+/* A character that is not a token scores this much less than the worst
+ * token. */
 static const double unknown_penalty = 10;
 
 static bool is_cut(const struct token *t)

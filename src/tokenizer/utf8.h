@@ -23,11 +23,11 @@ static inline int utf8_scan(const char *s, size_t n)
         return -1;
     more = b < 0xe0 ? 1 : b < 0xf0 ? 2 : 3;
     if (b == 0xe0)
-        lo = 0xa0; /* a lower second byte would be an overlong form */
+        lo = 0xa0; /* a lower second byte would make an overlong form */
     else if (b == 0xed)
-        hi = 0x9f; /* a higher second byte would be a surrogate */
+        hi = 0x9f; /* a higher second byte would encode a surrogate */
     else if (b == 0xf0)
-        lo = 0x90; /* a lower second byte would be an overlong form */
+        lo = 0x90; /* a lower second byte would make an overlong form */
     else if (b == 0xf4)
         hi = 0x8f; /* a higher second byte would exceed U+10FFFF */
     for (int i = 1; i <= more; i++) {
