@@ -1,4 +1,4 @@
-/* Writes receipts. See receipt.h. */
+/* Writes receipts as JSON documents. See receipt.h. */
 #include "receipt/receipt.h"
 
 #include "base/numeral.h"
@@ -21,7 +21,7 @@ static pl_status no_memory(pl_err *err)
     return err_no_memory(err, "a receipt");
 }
 
-/* ---- hashes -------------------------------------------------------------- */
+/* ---- hashes of tokens and texts ------------------------------------------ */
 
 static void add_token(struct sha256_ctx *c, int32_t id)
 {
@@ -61,7 +61,7 @@ void receipt_hash_text(char text[SHA256_TEXT], const char *s, size_t len)
     sha256_text(&c, text);
 }
 
-/* ---- the engine ---------------------------------------------------------- */
+/* ---- the engine: model and numerics -------------------------------------- */
 
 bool receipt_can_have(const char *s, size_t len)
 {
@@ -106,7 +106,8 @@ static json_t *strings(const char *const *s, int n)
     return list;
 }
 
-/* Returns the shares as "3,1"; equal shares as "1,1". */
+/* Returns the shares of the n ranks as a JSON string such as "3,1". Equal
+ * shares of two ranks are "1,1". */
 static json_t *shares(const double *share, int n)
 {
     char text[PL_MAX_RANKS * NUMERAL_SHORTEST], one[NUMERAL_SHORTEST];
@@ -157,8 +158,8 @@ pl_status receipt_describe_engine(json_t **model, json_t **numerics,
     return no_memory(err);
 }
 
-/* Fails if bits of the engine depend on something that a receipt cannot
- * name. */
+/* Fails if something that a receipt cannot describe decided bits of this
+ * engine's results, such as weights that the caller has set. */
 static pl_status check_engine(pl_engine *e, pl_err *err)
 {
     const char *why =
@@ -233,7 +234,7 @@ void pl_receipt_free(pl_receipt *r)
     free(r);
 }
 
-/* ---- the sampler --------------------------------------------------------- */
+/* ---- recording a sampler and the end of the output ----------------------- */
 
 pl_status pl_sampler_record(pl_sampler *s, pl_receipt *r, pl_err *err)
 {
@@ -343,8 +344,8 @@ int receipt_find_end(const char *name)
     return i < N_END ? i : -1;
 }
 
-/* Returns a stop string; "?" for bytes that are not UTF-8, which JSON cannot
- * have. */
+/* Returns a stop string as a JSON string. Strings with bytes that are not
+ * UTF-8, which JSON cannot contain, become "?". */
 static json_t *stop_text(const char *s)
 {
     return json_string(s && receipt_can_have(s, strlen(s)) ? s : "?");
@@ -375,7 +376,7 @@ pl_status pl_receipt_set_end(pl_receipt *r, pl_receipt_end why,
     return PL_OK;
 }
 
-/* ---- the document -------------------------------------------------------- */
+/* ---- writing the document ------------------------------------------------ */
 
 static json_t *tokens(const int32_t *token, int64_t n)
 {
@@ -386,8 +387,8 @@ static json_t *tokens(const int32_t *token, int64_t n)
     return list;
 }
 
-/* Returns the maximal ranges of tokens that have the bit `how`, as
- * [[first, count], ...]. */
+/* Returns the ranges of adjacent tokens that have the bit `how` (RECORD_*), as
+ * [[index of the first, count], ...]. */
 static json_t *ranges(const struct sampling_record *r, unsigned how)
 {
     json_t *list = json_array();
@@ -467,7 +468,8 @@ static json_t *write_prompt(const pl_receipt *r, unsigned flags)
     return j;
 }
 
-/* Returns the object "grammar", or null if none applied to a token. */
+/* Returns the object "grammar" of the document, or null if no grammar applied
+ * to any token. */
 static json_t *write_grammar(const pl_receipt *r, unsigned flags)
 {
     const struct sampling_record *a = &r->record;
@@ -488,7 +490,8 @@ static json_t *write_grammar(const pl_receipt *r, unsigned flags)
     return j;
 }
 
-/* Fails if the receipt cannot tell what happened. */
+/* Fails if the record cannot become a receipt: it is incomplete, no sampler was
+ * recorded, or a grammar was changed or ended before the last token. */
 static pl_status check_record(const pl_receipt *r, pl_err *err)
 {
     const struct sampling_record *a = &r->record;
@@ -510,8 +513,9 @@ static pl_status check_record(const pl_receipt *r, pl_err *err)
     return PL_OK;
 }
 
-/* Returns the document as text that the caller frees. json_dumps would drop a
- * character for which it has no memory. */
+/* Returns the document as JSON text, which the caller frees; NULL if out of
+ * memory. Does not use json_dumps, which silently leaves out characters when it
+ * runs out of memory. */
 static char *dump(const json_t *doc)
 {
     size_t flags = JSON_COMPACT | JSON_REAL_PRECISION(9), n, more;
@@ -545,7 +549,9 @@ pl_status pl_receipt_write(const pl_receipt *r, unsigned flags, char **json,
                        "PL_RECEIPT_NO_TOKENS exist",
                        flags);
     PL_TRY(check_record(r, err));
-    doc = json_object(); /* json_copy leaves out what it has no memory for */
+    /* Copies the members with checks; json_copy silently leaves some out when
+     * it runs out of memory. */
+    doc = json_object();
     if (json_object_update(doc, r->doc) != 0) {
         json_decref(doc);
         return no_memory(err);
