@@ -46,7 +46,9 @@ static void cut_middle(char *out, size_t size, const char *text, size_t len)
 
 pl_status err_set(pl_err *err, pl_status s, const char *fmt, ...)
 {
-    enum { LONGEST = 6144 }; /* space for a path of PATH_MAX and further text */
+    /* Size of `text` in bytes: a message may contain a path of PATH_MAX
+     * bytes and further text. */
+    enum { LONGEST = 6144 };
     const size_t size = sizeof err->message;
     char text[LONGEST];
     va_list ap;
