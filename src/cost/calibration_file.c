@@ -143,8 +143,8 @@ static bool link_domain_from_json(struct cost_rates *r, const json_t *o)
            (n == 0 || r->bridge_bytes_per_s > 0);
 }
 
-/* Reads the list of devices, which may be missing. Returns false if it is
- * invalid. */
+/* Reads the measured devices from the JSON list `all`, which is NULL if the
+ * file has no such list. Returns false if the list is invalid. */
 static bool to_devices(struct calibration *c, const json_t *all)
 {
     c->n_device = 0;
@@ -249,8 +249,8 @@ pl_status calibration_save(const struct calibration *c, pl_err *err)
     PL_TRY(cache_directories(path, err));
     PL_TRY(pl_file_open(&f, path, 0, err));
     o = calibration_json(c);
-    /* the text fits into the buffer of f, so this fails only if out of
-     * memory */
+    /* The JSON text is smaller than the write buffer of f, so no write to disk
+     * can fail here. dump fails only if out of memory. */
     if (o && dump(o, f))
         s = pl_file_commit(f, err);
     else

@@ -13,7 +13,7 @@ struct rates_basis {
                          description lacks them */
 };
 
-/* Loads the calibration of this machine into *c, unless the plan's devices
+/* Loads the calibration of this machine into *c, unless all devices of the plan
  * exist only as descriptions. Sets *kept to true if *c was loaded. A missing
  * calibration is not an error. */
 pl_status rates_find(const struct compiled *q, struct calibration *c,
