@@ -38,8 +38,9 @@ int place_layer_group(const struct placement *p, const pl_graph *g, int leaf)
         return p->input_group;
     if (n->role == PL_ROLE_OUTPUT)
         return p->layer_group[p->n_layer];
-    /* A tensor outside layers belongs to the output if it comes after the first
-     * layer, as the output's norm does, else to layer 0. */
+    /* A tensor outside of layers belongs to the output if it comes after the
+     * first layer in the graph, as the last norm does. Else it belongs to layer
+     * 0. */
     for (int i = 0; i < leaf; i++)
         if (g->node[i].layer >= 0)
             return p->layer_group[p->n_layer];
@@ -50,15 +51,15 @@ int place_layer_group(const struct placement *p, const pl_graph *g, int leaf)
 
 enum target { TO_GROUP, TO_DEVICE, MIRROR, SPLIT };
 
-/* A WHERE as interpreted: its type and the index of the group, the device or
- * the split dimension. */
+/* The parsed WHERE of an override: its type, and the index of the group or
+ * device, or of the dimension to split. */
 struct where {
     enum target to;
     int n;
 };
 
-/* Appends ", name" to a text of `size` bytes. If there is no space, appends ",
- * ..." once. */
+/* Appends ", name" to a text in a buffer of `size` bytes. If it does not fit,
+ * appends ", ..." instead, once. */
 static void list_name(char *text, size_t size, const char *name)
 {
     size_t at = strlen(text);
