@@ -62,7 +62,8 @@ void measure_attention(pl_graph *g, const struct measure_size *z)
     pl_output(g, x);
 }
 
-/* Outputs only the rows that the input `rows` selects, as a model does. */
+/* Makes one row of x, which the input `rows` selects, the only output of the
+ * graph, as a model does for a prompt. */
 static void one_row(pl_graph *g, pl_tensor x)
 {
     const pl_dim n_out = {1, PL_N_OUT};
