@@ -47,7 +47,8 @@ struct arena_block {
     struct arena_block *next;
     size_t size; /* size of data[] in bytes */
     size_t used;
-    bool huge; /* mapped by mmap, so initially zero; else allocated by malloc */
+    bool huge; /* the block was mapped by mmap, so its memory was zero; else it
+                  is from malloc */
     _Alignas(16) unsigned char data[];
 };
 

@@ -1,4 +1,4 @@
-/* See cache_place.h. */
+/* Implements cache_place.h: the paths of files in the cache directory. */
 #include "base/cache_place.h"
 
 #include "base/err.h"

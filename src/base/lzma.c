@@ -45,7 +45,7 @@ struct decoder {
     uint8_t *out;
     size_t at, n; /* number of output bytes written so far, and number requested
                      by the caller */
-    size_t base;  /* offset in `out` at which the dictionary begins */
+    size_t base;  /* offset in bytes in `out` at which the dictionary begins */
     uint32_t range, code;
     unsigned lc, lp, pb;
     unsigned state;

@@ -27,17 +27,20 @@ enum {
 
 struct pl_file {
     int fd;
-    bool whole;    /* the file replaces `path` atomically; else it is written
-                      directly */
-    bool resumes;  /* closing without a commit keeps the file `name` */
+    bool whole; /* the file replaces `path` atomically; else it is written
+                   directly */
+    /* If the file is closed without a commit, the temporary file `name` stays,
+     * so that a later call can resume the writing. */
+    bool resumes;
     bool borrowed; /* fd is standard output, so closing the file leaves fd
                       open */
     bool done;     /* the new file has been committed: it is at `path` */
     char *path;    /* owned: final path, with symbolic links resolved */
     char *dir;     /* owned: directory of `path` */
-    char *name;    /* owned: the new file's temporary name, or NULL */
-    int error;     /* errno of the first write that failed, 0 if none */
-    unsigned char *buffer; /* owned, [BUFFER_BYTES] */
+    char *name; /* owned: temporary name of the new file; NULL if it has none */
+    int error;  /* errno of the first write that failed, 0 if none */
+    unsigned char *buffer; /* owned, [BUFFER_BYTES] bytes that the caller has
+                              written */
     size_t at; /* number of bytes in `buffer`, not yet written to fd */
     /* number of bytes written, and the number that the system was told to write
      * to disk */

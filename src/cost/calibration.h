@@ -99,8 +99,8 @@ void calibration_rates(const struct calibration *c, const struct device_list *l,
 
 /* ---- calibration_device.c ----------------------------------------------- */
 
-/* Returns the entry with the measured rates of device d, or NULL if it was not
- * measured. */
+/* Returns the record in *c with the measured rates of device d, or NULL if the
+ * device was not measured. */
 const struct calibrated_device *calibration_device(const struct calibration *c,
                                                    const struct device_desc *d);
 /* Returns true if `a` and `b` describe the same device: backend, title, bus

@@ -20,8 +20,10 @@
 enum { MACS_PER_BYTE = 50 };
 /* default rate of a link, as of PCIe 3.0 x16 or 4.0 x8 */
 static const double link_bytes_per_s = 16e9;
-static const double latency_s = 10e-6; /* fixed time of a copy */
-static const double launch_s = 2e-6;   /* fixed time of a kernel */
+static const double latency_s = 10e-6; /* default fixed time of a copy in
+                                          seconds */
+static const double launch_s = 2e-6;   /* default fixed time of a kernel launch
+                                          in seconds */
 /* Launches per instruction. Several instructions may be fused into one launch
  * (device/gpu/gpu_fuse.h): a token of the bundled model takes 63 launches for
  * 142 instructions. */

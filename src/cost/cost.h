@@ -50,7 +50,8 @@ struct cost_rates {
                              copy */
 };
 
-/* Tokens of one micro-batch. */
+/* The number of tokens of one micro-batch, and of tokens already in the
+ * cache. */
 struct cost_micro {
     struct graph_sizes sizes; /* n_tok tokens, divided evenly over n_seq
                                  sequences; n_seq 0 counts as 1 */
@@ -104,11 +105,12 @@ struct cost_machine {
 /* Seconds of a step that a device spends on each activity. The figures may
  * overlap, because its queues run at the same time. */
 struct cost_use {
-    double busy_s;       /* kernels, and reductions of local data */
-    double collective_s; /* collectives of the device's group: copies, barriers,
-                            reductions */
+    double busy_s;       /* seconds in kernels and in reductions of data that is
+                            local */
+    double collective_s; /* seconds in collectives of the device's group:
+                            copies, barriers, reductions */
     double copy_s;       /* copies between groups of devices */
-    /* part of copy_s in which the compute queue was busy too */
+    /* the part of copy_s in which the compute queue was busy, too */
     double hidden_s;
     double idle_s; /* time in which neither the compute queue nor the copy queue
                       was busy */

@@ -21,7 +21,9 @@
  * micro-batch. */
 struct micro {
     int64_t n, n_out;
-    int32_t *token, *position, *seq, *out_row; /* owned */
+    /* Owned; id, position and sequence of each token; out_row has, for each
+     * output token, its index in the micro-batch. */
+    int32_t *token, *position, *seq, *out_row;
     /* Owned; for each token of the micro-batch, its index in the caller's
      * batch. */
     int64_t *from;

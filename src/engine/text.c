@@ -19,8 +19,9 @@
 struct pl_tokenizer {
     bool borrowed;             /* the tokenizer belongs to a model, so
                                   pl_tokenizer_free does nothing */
-    struct tokenizer *t;       /* owned */
-    struct token_texts *texts; /* owned */
+    struct tokenizer *t;       /* owned: the vocabulary and its merges */
+    struct token_texts *texts; /* owned: the texts of all tokens, which grammars
+                                  share */
 };
 
 struct pl_detokenizer {

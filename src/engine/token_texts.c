@@ -1,4 +1,5 @@
-/* See token_texts.h. */
+/* Implements token_texts.h: the texts of a tokenizer's tokens, built on demand
+ * and shared by grammars. */
 #include "engine/token_texts.h"
 
 #include "base/err.h"

@@ -5,7 +5,7 @@
 
 #include "lower/compile.h"
 
-struct exec_trace; /* opaque */
+struct exec_trace; /* opaque: a trace that is being written */
 
 /* Creates a trace and writes the start of the file by the function `write`,
  * which is used until exec_trace_free. Allocates all memory that later steps

@@ -69,14 +69,16 @@ struct gguf_tensor {
     uint32_t id;      /* number of the format in GGUF files */
     size_t bytes;     /* size of the data in the file in bytes, also if plait
                          cannot compute with the format */
-    int part; /* number of the file that has the data, from 0 in a split set */
-    uint64_t offset; /* offset of the data from the start of that file */
+    int part; /* index of the part (file) that has the data; 0 if the model is
+                 not split */
+    uint64_t offset; /* offset in bytes of the data from the start of that
+                        file */
     /* Address of the data in the mapped file; NULL if plait cannot compute with
      * the format. It may be read only after gguf_check_whole. */
     const void *data;
 };
 
-struct gguf; /* opaque */
+struct gguf; /* opaque: an open GGUF file, or all files of a split model */
 
 /* Opens `path`. For a split set, any part's name may be given, and all parts
  * are opened. Metadata comes from the first part, tensors from all parts in
@@ -172,7 +174,8 @@ pl_status gguf_need_f64(const struct gguf *g, const char *key, double *out,
                         pl_err *err);
 pl_status gguf_get_bool(const struct gguf *g, const char *key, bool def,
                         bool *out, pl_err *err);
-/* Sets *out to {NULL, 0} if the key is absent. */
+/* Sets *out to the text of a string key, or to {NULL, 0} if the file lacks the
+ * key. */
 pl_status gguf_get_str(const struct gguf *g, const char *key,
                        struct gguf_str *out, pl_err *err);
 

@@ -41,7 +41,8 @@ enum {
  * name. */
 struct reader {
     struct gguf_part *part;
-    const char *kind; /* "key" or "tensor" */
+    const char *kind; /* word for the thing being parsed, for errors: "key" or
+                         "tensor" */
     uint64_t i;       /* index of this key or tensor in the file, from 0 */
     const char *name; /* its name; NULL until the name has been parsed */
     pl_err *err;

@@ -19,7 +19,7 @@ enum { VERSION = 3, DEFAULT_ALIGNMENT = 32 };
 
 /* A growing array of bytes. */
 struct bytes {
-    unsigned char *data; /* owned */
+    unsigned char *data; /* owned: the bytes, `size` of `room` */
     size_t size, room;
 };
 

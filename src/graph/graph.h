@@ -58,19 +58,19 @@ enum op op_from_name(const char *name); /* Returns the op with this name, or
     X(float, softcap) /* attention: limit of the scores, 0 = none */           \
     X(float, lo)      /* clamp: lower limit; swiglu_oai: of up */              \
     X(float, hi)      /* clamp: upper limit; swiglu_oai: of gate and up */     \
-    X(float, alpha)   /* swiglu_oai: factor in the sigmoid, 1.702 */           \
+    X(float, alpha)   /* swiglu_oai: factor in the sigmoid */                  \
     X(float, base)    /* rope: base of the angles */                           \
-    X(float, freq_scale) /* rope: 1 / linear or YaRN factor */                 \
+    X(float, freq_scale) /* rope: 1 / linear or YaRN scaling factor */         \
     X(float, yarn_low)   /* rope: pair index where YaRN's ramp begins */       \
     X(float, yarn_high)  /* rope: pair index where YaRN's ramp ends */         \
     X(float, mscale)     /* rope: factor on cos and sin */                     \
     X(int, yarn)         /* rope: 1 if YaRN scales the angles */               \
     X(int, n_rot)        /* rope: number of rotated values of each head */     \
-    X(int, neox)         /* rope: pairs (i, i + n/2), else (2i, 2i + 1) */     \
+    X(int, neox)         /* rope: 1: pairs (i, i + n/2); 0: (2i, 2i + 1) */    \
     X(int64_t, window)   /* attention, memory: window in tokens, 0 = none */   \
     X(int, n_used)       /* router_topk: number of chosen experts */           \
     X(int, gating)       /* router_*: an enum pl_gating */                     \
-    X(int, normalise)    /* router_weights: divide by max(sum, 2^-14) */       \
+    X(int, normalise)    /* router_weights: 1 to divide by the sum */          \
     X(int, n_group)      /* router_topk: groups of experts, 0 or 1 = none */   \
     X(int, n_group_used) /* router_topk: groups chosen first */                \
     X(int, axis)         /* slice, concat: index of the dimension */           \
@@ -84,7 +84,7 @@ enum op op_from_name(const char *name); /* Returns the op with this name, or
     X(int, state)       /* memory: 1 if a slot holds a sequence's state */     \
     X(int, silu)        /* short_conv: 1 to apply SiLU to the result */        \
     X(int64_t, d_value) /* latent_attention: width of the values */            \
-    X(int, bf16)        /* contractions, *attention: 1 for products of BF16 */
+    X(int, bf16)        /* contractions, *attention: 1 for BF16 products */
 
 struct graph_attr {
 #define GRAPH_ATTR_FIELD(type, name) type name;

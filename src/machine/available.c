@@ -53,8 +53,8 @@ static FILE *open_own(void *user, const char *path)
 
 /* ---- lines and numbers --------------------------------------------------- */
 
-/* Reads the next line that fits into `line`, without its newline; skips others.
- * Returns false at the end of the file. */
+/* Reads the next line that fits into the buffer `line`, without its newline;
+ * skips longer lines. Returns false at the end of the file. */
 static bool next_line(FILE *f, char line[LINE])
 {
     bool whole = true;

@@ -169,7 +169,8 @@ void model_decoder(struct build *b, const struct model_attention *o,
 
 void model_llama(struct build *b);
 void model_qwen2(struct build *b);
-void model_qwen3(struct build *b); /* qwen3 and qwen3moe */
+void model_qwen3(struct build *b); /* Builds the graph of the families qwen3 and
+                                      qwen3moe. */
 void model_glm4moe(struct build *b);
 pl_status model_gemma3_read(struct model *m, pl_err *err);
 void model_gemma3(struct build *b);
@@ -179,7 +180,8 @@ pl_status model_gptoss_read(struct model *m, pl_err *err);
 void model_gptoss(struct build *b);
 pl_status model_qwen35_read(struct model *m, pl_err *err);
 pl_status model_qwen3next_read(struct model *m, pl_err *err);
-void model_qwen35(struct build *b); /* qwen35, qwen35moe and qwen3next */
+void model_qwen35(struct build *b); /* Builds the graph of the families qwen35,
+                                       qwen35moe and qwen3next. */
 pl_status model_deepseek2_read(struct model *m, pl_err *err);
 void model_deepseek2(struct build *b);
 

@@ -13,14 +13,14 @@
 #include "gguf/gguf.h"
 #include "pl_graph.h"
 
-struct build; /* declared in blocks.h */
+struct build; /* state of a graph that is being built, declared in blocks.h */
 struct model;
 
 /* Use of experts (MoE) in a family instead of a single feed-forward part:
  * never, only if the file has the key expert_count, or always. */
 enum model_moe { MOE_NEVER, MOE_IF_GIVEN, MOE_ALWAYS };
 
-/* One row for each family. */
+/* A family of models: one row of the table in model.c. */
 struct model_family {
     const char *arch; /* the family's name in the key general.architecture */
     /* RoPE rotates pairs of values (i, i + n_rot/2) if true, (2i, 2i + 1) if

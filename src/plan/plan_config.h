@@ -39,7 +39,7 @@ struct plan_config {
     const pl_graph *g; /* borrowed: the graph that is planned */
     int n_layer;       /* number of layers of the graph */
 
-    /* devices */
+    /* The devices of the plan. */
     struct device_list list; /* the devices that the user requested; copies of
                                 the config borrow the list */
     bool paper;              /* the devices exist only as descriptions
@@ -48,7 +48,7 @@ struct plan_config {
                                 requested; 0 for one per core */
     enum kernel_set kernel_set;
 
-    /* distribution over the devices */
+    /* The distribution of the model over the devices. */
     pl_split_mode mode; /* split mode; already chosen, so never PL_SPLIT_AUTO */
     int width;          /* number of devices in a group, in HYBRID mode */
     int main_device;    /* index in the list of the only device used, in NONE
@@ -62,7 +62,7 @@ struct plan_config {
     const double *rank_share; /* [n_rank] share of the work of each rank; NULL
                                  if the user gave none */
 
-    /* contents of the host */
+    /* The parts of the model that are on the host. */
     int n_on; /* number of layers on devices, not on the host: the last n_on of
                  n_layer + 1 layers, since the output counts as one */
     /* [n_layer + 1] true for layers whose experts are on the host; the last
@@ -78,7 +78,8 @@ struct plan_config {
     const int *override_of;
     pl_offload offload;
 
-    /* sizes of a step */
+    /* Limits: context length in tokens, tokens of a micro-batch, outputs of a
+     * micro-batch. */
     int64_t n_ctx, n_ubatch, n_out;
     int n_seq, n_checkpoint;
 

@@ -18,8 +18,8 @@ enum {
     LEFT = 178, /* width in px of the space for the names of the rows */
     WIDTH = 150,
     NARROW = 84,
-    BROAD = 330, /* width in px of a broad column, in which boxes have space for
-                    their names */
+    BROAD = 330, /* width in px of the columns of the embedding and the
+                    output */
     CELL = 118,
     LINE = 24, /* width in px that each vertical line takes in the gap between
                   columns */
