@@ -57,7 +57,7 @@ struct decoder {
     struct model model;
 };
 
-/* ---- bit decoding -------------------------------------------------------- */
+/* ---- decoding of single bits --------------------------------------------- */
 
 static unsigned next_byte(struct decoder *d)
 {
@@ -134,7 +134,7 @@ static uint32_t even_bits(struct decoder *d, int n)
     return v;
 }
 
-/* ---- symbol decoding ----------------------------------------------------- */
+/* ---- decoding of literals and matches ------------------------------------ */
 
 static uint8_t behind(const struct decoder *d, uint32_t distance)
 {
@@ -237,7 +237,7 @@ static unsigned match(struct decoder *d, unsigned pos)
     return len;
 }
 
-/* ---- chunk decoding ------------------------------------------------------ */
+/* ---- decoding of the chunks of LZMA2 ------------------------------------- */
 
 static void reset_state(struct decoder *d)
 {

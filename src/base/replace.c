@@ -103,7 +103,7 @@ static pl_status guard(const char *path, int *mode, pl_err *err)
     return PL_OK;
 }
 
-/* ---- opening ------------------------------------------------------------- */
+/* ---- opening a file for writing ------------------------------------------ */
 
 /* Gives the open file f->fd an unused temporary name in the directory of
  * f->path. If f->fd is -1, creates a file with that name. The name begins with
@@ -264,7 +264,7 @@ int pl_file_fd(const pl_file *f)
     return f ? f->fd : -1;
 }
 
-/* ---- writing ------------------------------------------------------------- */
+/* ---- writing to an open file --------------------------------------------- */
 
 static bool write_out(struct pl_file *f, const unsigned char *p, size_t n)
 {
@@ -317,7 +317,7 @@ bool pl_file_write(void *file, const void *data, size_t n)
     return true;
 }
 
-/* ---- commit and close ---------------------------------------------------- */
+/* ---- committing and closing a file --------------------------------------- */
 
 /* Syncs a directory to disk, because a rename within the directory is otherwise
  * not durable. */

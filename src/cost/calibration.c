@@ -51,7 +51,7 @@ void calibration_init(struct calibration *c, enum kernel_set set,
     c->n_core = t->n_core_quota < t->n_core ? t->n_core_quota : t->n_core;
 }
 
-/* ---- fields ------------------------------------------------------------- */
+/* ---- table of the fields of struct cost_rates --------------------------- */
 
 #define FIELD(name) #name, offsetof(struct cost_rates, name)
 const struct calibration_field calibration_field[CALIBRATION_FIELDS] = {
@@ -72,7 +72,7 @@ double *calibration_value(struct cost_rates *r,
     return (double *)((char *)r + f->at);
 }
 
-/* ---- rates -------------------------------------------------------------- */
+/* ---- rates of CPU devices ----------------------------------------------- */
 
 /* Counts the threads that compute at the same time during a step. Sets n[0] to
  * the number of threads of CPU devices, and n[1] to that of host devices. */

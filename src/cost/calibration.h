@@ -46,7 +46,7 @@ struct calibration {
     struct calibrated_device device[CALIBRATION_DEVICES];
 };
 
-/* ---- fields ------------------------------------------------------------- */
+/* ---- table of the fields of struct cost_rates --------------------------- */
 
 struct calibration_field {
     const char *name; /* name of the field in struct cost_rates and in the
@@ -75,7 +75,7 @@ bool calibration_may_lack(const struct calibration_field *f);
 double *calibration_value(struct cost_rates *r,
                           const struct calibration_field *f);
 
-/* ---- rates of this machine ----------------------------------------------- */
+/* ---- rates of this machine's CPU devices --------------------------------- */
 
 /* Sets the processor's name, the number of cores and the kernel set of *c. The
  * rates stay 0. */
@@ -97,7 +97,7 @@ bool calibration_covers(const struct calibration *c,
 void calibration_rates(const struct calibration *c, const struct device_list *l,
                        uint64_t weights, struct cost_rates *rates);
 
-/* ---- calibration_device.c ----------------------------------------------- */
+/* ---- rates of GPUs: calibration_device.c -------------------------------- */
 
 /* Returns the record in *c with the measured rates of device d, or NULL if the
  * device was not measured. */
@@ -122,7 +122,7 @@ void calibration_device_rates(const struct calibration *c,
                               const struct device_list *l,
                               struct cost_rates *rates);
 
-/* ---- calibration_file.c ------------------------------------------------- */
+/* ---- file of the calibration: calibration_file.c ------------------------ */
 
 /* Sets `path` to the path of the calibration file in the cache directory. Fails
  * if the environment names no cache directory. */

@@ -33,7 +33,7 @@ static uint64_t hash(const char *s)
     return h;
 }
 
-/* ---- JSON --------------------------------------------------------------- */
+/* ---- conversion of a calibration from and to JSON ----------------------- */
 
 static json_t *of_rates(struct cost_rates r, int n,
                         const struct calibration_field *f)
@@ -185,7 +185,7 @@ static bool from_json(struct calibration *c, const json_t *o)
            to_devices(c, json_object_get(rates, "devices"));
 }
 
-/* ---- files -------------------------------------------------------------- */
+/* ---- reading and writing the file --------------------------------------- */
 
 pl_status calibration_path(char path[CALIBRATION_PATH],
                            const struct calibration *c, pl_err *err)

@@ -57,7 +57,7 @@ static const struct variant *variant_of(const struct timeline *w, int dev)
     return &w->m->prog[dev].variant[w->variant];
 }
 
-/* ---- total order of instructions --------------------------------------- */
+/* ---- visiting instructions in the total order -------------------------- */
 
 static bool before(struct turn a, struct turn b)
 {
@@ -102,7 +102,7 @@ static void advance(struct timeline *w)
     sift_down(w, 0);
 }
 
-/* ---- times of queues and threads --------------------------------------- */
+/* ---- times at which queues and threads are free ------------------------ */
 
 static int queue_of(const struct timeline *w, int dev, const struct insn *s)
 {
@@ -189,7 +189,7 @@ static void simulate_insn(struct timeline *w, int dev, const struct insn *s,
         m->seen(m->user, &(struct device_timing){dev, at, begin, end});
 }
 
-/* ---- times of devices -------------------------------------------------- */
+/* ---- seconds that each device spends on an activity -------------------- */
 
 /* Returns the index, at least `i`, of the next instruction of a queue that took
  * time. Returns n_insn if there is none. */
@@ -236,7 +236,7 @@ static void account(const struct timeline *w, int dev, double seconds,
         fmax(0, seconds - (u->busy_s + u->collective_s + u->copy_s - both));
 }
 
-/* ---- assignment of threads ---------------------------------------------- */
+/* ---- assignment of threads to devices ----------------------------------- */
 
 static bool on_cores_of(const struct device_desc *a,
                         const struct device_desc *b)

@@ -50,7 +50,7 @@ struct tool {
     int n_value;
 };
 
-/* ---- markers and schemas ------------------------------------------------- */
+/* ---- rules for markers and JSON Schemas ---------------------------------- */
 
 static pl_status refuse(const struct tool *t, const char *where,
                         const char *what)
@@ -116,7 +116,7 @@ static pl_status put_schema(struct tool *t, json_t *schema, const char *where,
                            rule, t->c->err);
 }
 
-/* ---- texts without a marker ---------------------------------------------- */
+/* ---- rules for texts that contain no end marker -------------------------- */
 
 /* One or two texts that an unquoted text must not contain, because they begin
  * its end marker. Each is a marker or the beginning of one (see distinct). All
@@ -354,7 +354,7 @@ static bool is_required(const struct tool *t, const char *key)
     return json_object_get(t->required, key) != NULL;
 }
 
-/* ---- values without quotes ----------------------------------------------- */
+/* ---- rules for values written without quotes ----------------------------- */
 
 /* Follows the references ($ref) of a schema. Returns the schema at their end,
  * or NULL if a reference does not resolve. */
@@ -637,7 +637,7 @@ static void put_other_text(struct gbnf_text *g, const struct ends *e)
     put(g, "\n");
 }
 
-/* ---- forms of calls ------------------------------------------------------ */
+/* ---- rules for calls, one function per notation -------------------------- */
 
 static pl_status check_key(const struct tool *t, const char *key)
 {
@@ -836,7 +836,7 @@ static pl_status put_call(struct tool *t, struct gbnf_text *g)
     }
 }
 
-/* ---- tools --------------------------------------------------------------- */
+/* ---- rules for the tools of a request ------------------------------------ */
 
 static pl_status check_name(const struct tool *t)
 {
@@ -916,7 +916,7 @@ static pl_status put_tools(struct caller *c, const struct ends *ends,
                    only ? " named \"" : "", only ? only : "", only ? "\"" : "");
 }
 
-/* ---- replies without calls ----------------------------------------------- */
+/* ---- rules for a reply that is a document, not a call -------------------- */
 
 static pl_status put_document(struct caller *c)
 {

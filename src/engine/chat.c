@@ -378,7 +378,7 @@ pl_status pl_reply_create(pl_reply **out, const pl_template *t,
     return reply_create(out, &t->format, prompt, len, tools, part, user, err);
 }
 
-/* ---- grammars of calls --------------------------------------------------- */
+/* ---- grammars that force tool calls -------------------------------------- */
 
 pl_status pl_template_calls(const pl_template *t, const char *tools,
                             const char *only, bool single, const char *content,

@@ -260,7 +260,7 @@ pl_status engine_copy_page(void *user, int pool, int from, int to, pl_err *err)
     return exec_copy_page(e->exec, pool, from, to, err);
 }
 
-/* Sequences -------------------------------------------------------------- */
+/* Sequences of an engine ------------------------------------------------- */
 
 bool engine_is_seq(const pl_engine *e, int seq)
 {

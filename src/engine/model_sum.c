@@ -40,7 +40,7 @@ enum {
 
 static const char magic[8] = {'p', 'l', 'a', 'i', 't', 's', 'u', 'm'};
 
-/* ---- reading ------------------------------------------------------------- */
+/* ---- hashing the model's weights ----------------------------------------- */
 
 struct summing {
     const struct gguf *g;
@@ -145,7 +145,7 @@ static pl_status sum_all(uint64_t *out, const struct gguf *g, int n_thread,
     return m.s;
 }
 
-/* ---- cached sums --------------------------------------------------------- */
+/* ---- hashes cached in files ---------------------------------------------- */
 
 static pl_status cache_file_path(char path[CACHE_PATH], const uint64_t key[2],
                                  pl_err *err)

@@ -595,7 +595,7 @@ pl_status pl_sampler_force(pl_sampler *s, int32_t id, pl_err *err)
     return s->mask ? token_mask_accept(s->mask, id, err) : PL_OK;
 }
 
-/* ---- for receipts -------------------------------------------------------- */
+/* ---- functions of samplers for receipts ---------------------------------- */
 
 void sampler_history_add(struct sampler_history *h, int32_t id, bool sampled)
 {

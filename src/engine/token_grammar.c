@@ -36,7 +36,7 @@ struct token_mask {
     bool ready; /* true if `bits` has been computed for the present state */
 };
 
-/* ---- markers ------------------------------------------------------------- */
+/* ---- control tokens that a grammar may use ------------------------------- */
 
 /* Forbids all control tokens whose text does not occur in the text of the
  * grammar. Tokens that end the generation stay allowed. */
@@ -61,7 +61,7 @@ static pl_status forbid_others(pl_grammar *g, const struct tokenizer *t,
     return PL_OK;
 }
 
-/* ---- grammars ------------------------------------------------------------ */
+/* ---- creating and freeing a grammar -------------------------------------- */
 
 static int32_t find_token(void *user, const char *text, size_t len)
 {
@@ -162,7 +162,7 @@ void pl_grammar_free(pl_grammar *g)
     free(g);
 }
 
-/* ---- masks --------------------------------------------------------------- */
+/* ---- token masks of a sampler -------------------------------------------- */
 
 pl_status token_mask_create(struct token_mask **out, pl_grammar *g,
                             int32_t n_vocab, pl_err *err)

@@ -39,7 +39,7 @@ static int n_ref(const pl_exec *x)
     return x->plan->low->n_shard;
 }
 
-/* Opening ---------------------------------------------------------------- */
+/* Finding the caches on devices ------------------------------------------ */
 
 struct cache_part {
     int dev;
@@ -145,7 +145,7 @@ void exec_caches_close(struct exec_caches *c)
     memset(c, 0, sizeof *c);
 }
 
-/* Rows ------------------------------------------------------------------- */
+/* Reading and writing rows of a cache ------------------------------------ */
 
 pl_status exec_cache_read(struct exec_caches *c, int i, int64_t page, int slot0,
                           int n, void *rows, pl_err *err)
@@ -233,7 +233,7 @@ pl_status exec_cache_slots(pl_exec *x, int node, int64_t slot0, int64_t n,
     return s;
 }
 
-/* Pages ------------------------------------------------------------------ */
+/* Copying pages of a pool ------------------------------------------------ */
 
 pl_status exec_copy_page(pl_exec *x, int pool, int from, int to, pl_err *err)
 {

@@ -13,7 +13,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* ---- lifetime ---------------------------------------------------------- */
+/* ---- creating and freeing an executor ---------------------------------- */
 
 /* Fills x->group_dev and x->group_ranks, the tables with the devices of each
  * group and the ranks that each device carries. */
@@ -446,7 +446,7 @@ pl_status exec_get_output(pl_exec *x, int micro, pl_tensor t, void *data,
     return range(&j, data, offset, bytes);
 }
 
-/* Steps ------------------------------------------------------------------ */
+/* Checking and running a step -------------------------------------------- */
 
 /* Checks that the state slots of token i are in the pool. Also checks that the
  * token follows the previous one of its sequence, because recurrent states are
@@ -580,7 +580,7 @@ static pl_status check_tokens(const pl_exec *x, const pl_step_tokens *r,
     return PL_OK;
 }
 
-/* ---- the token table ------------------------------------------------- */
+/* ---- writing the token table ----------------------------------------- */
 
 /* Writes n 32-bit words to the token table of micro-batch k, beginning at index
  * `word`. The table is in the memory of the io device. */

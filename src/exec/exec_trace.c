@@ -75,7 +75,7 @@ static void say_string(struct exec_trace *t, const char *s)
     say(t, "\"");
 }
 
-/* ---- lifetime ----------------------------------------------------------- */
+/* ---- creating and freeing a trace --------------------------------------- */
 
 static bool one_queue(const struct compiled *p, int dev)
 {
@@ -147,7 +147,7 @@ void exec_trace_free(struct exec_trace *t)
     free(t);
 }
 
-/* ---- events ------------------------------------------------------------- */
+/* ---- writing the events of a step --------------------------------------- */
 
 void exec_trace_start(struct exec_trace *t)
 {
@@ -225,7 +225,7 @@ static void say_event(struct exec_trace *t, const struct insn *s,
     t->any = true;
 }
 
-/* ---- hidden copies ------------------------------------------------------ */
+/* ---- time of copies hidden by computation ------------------------------- */
 
 static int by_begin(const void *a, const void *b)
 {

@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-/* ---- rows and pieces ----------------------------------------------------- */
+/* ---- rows of a store and its pieces -------------------------------------- */
 
 /* Returns the row of the whole weight that store s holds as its i-th row. Sets
  * *len to the number of rows, beginning with this one, that follow each other
@@ -81,7 +81,7 @@ void storage_pieces(const struct weight_store *s, int64_t lo, int64_t hi,
     *end = piece_of(s, b - 1) + 1;
 }
 
-/* ---- the list of stores -------------------------------------------------- */
+/* ---- listing the stores of a weight -------------------------------------- */
 
 struct table {
     const pl_exec *x;
@@ -196,7 +196,7 @@ pl_status storage_table(const pl_exec *x, int node, bool read, struct arena *a,
     return PL_OK;
 }
 
-/* ---- copies -------------------------------------------------------------- */
+/* ---- copying pieces between host and device ------------------------------ */
 
 /* Addresses in host memory of the 16 rows of a panel. NULL for a row that the
  * host's rows [lo, hi) (struct storage_rows) do not contain. */

@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Ranges ----------------------------------------------------------------- */
+/* Reading and writing rows of one weight --------------------------------- */
 
 /* Returns the range of host data for rows [row0, row0 + n) of a weight, which
  * are at `data`. The range is in the counting of store s: in rows, or in single
@@ -78,7 +78,7 @@ pl_status exec_get_rows(pl_exec *x, int node, int64_t row0, int64_t n,
     return rows(x, node, row0, n, data, false, err);
 }
 
-/* Loading ---------------------------------------------------------------- */
+/* Loading all weights ---------------------------------------------------- */
 
 enum { LOAD_THREADS = 64 };
 

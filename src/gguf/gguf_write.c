@@ -354,7 +354,7 @@ void gguf_put_tensor_hole(struct gguf_writer *w, const char *name, pl_format f,
     put_tensor(w, name, f, n_dim, dim, NULL, NULL, NULL, true);
 }
 
-/* ---- saving ------------------------------------------------------------- */
+/* ---- writing the file --------------------------------------------------- */
 
 static pl_status check_unique(const struct list *list, const char *kind,
                               pl_err *err)

@@ -35,7 +35,7 @@ struct row {
     int n_in;
 };
 
-/* Letters ---------------------------------------------------------------- */
+/* Parsing the letters of an op's row ------------------------------------- */
 
 /* Maximum number of operands: the size of the array that a custom kernel gets.
  * It is less than GRAPH_MAX_IN, the maximum of built-in ops. */
@@ -157,7 +157,7 @@ static const char *read_row(const char *p, struct row *r)
     return NULL;
 }
 
-/* Shapes ----------------------------------------------------------------- */
+/* Inferring the shape of the result -------------------------------------- */
 
 struct sizes {
     const char *op;
@@ -350,7 +350,7 @@ bool custom_shape(const pl_graph *g, struct graph_node *n, pl_err *err)
     return true;
 }
 
-/* Nodes ------------------------------------------------------------------ */
+/* Creating nodes of custom ops ------------------------------------------- */
 
 static bool same_def(const pl_op_def *a, const pl_op_def *b)
 {

@@ -276,7 +276,7 @@ void pl_set_numerics(pl_graph *g, pl_numerics numerics)
         g->numerics = numerics;
 }
 
-/* Leaves --------------------------------------------------------------- */
+/* Inputs, weights, caches and states ----------------------------------- */
 
 static pl_status name_taken(pl_graph *g, const char *name)
 {
@@ -409,7 +409,7 @@ pl_tensor pl_cache(pl_graph *g, const char *name, pl_format f, int64_t n_head,
     return t;
 }
 
-/* Ops ------------------------------------------------------------------ */
+/* Builders of ops ------------------------------------------------------ */
 
 static const struct graph_attr no_attr;
 
@@ -658,7 +658,7 @@ pl_tensor pl_concat(pl_graph *g, int n, const pl_tensor *x, int axis)
     return make(g, OP_concat, n, x, ATTR(.axis = axis), 0, NULL);
 }
 
-/* Outputs and kept values ---------------------------------------------- */
+/* Marking outputs and kept values -------------------------------------- */
 
 static struct graph_node *at(pl_graph *g, pl_tensor x)
 {

@@ -517,7 +517,7 @@ static pl_status find_cut(struct pass *s)
     return st;
 }
 
-/* Creating nodes --------------------------------------------------------- */
+/* Creating the nodes of the numeric plan --------------------------------- */
 
 struct writer {
     struct pass *s;

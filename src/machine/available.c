@@ -51,7 +51,7 @@ static FILE *open_own(void *user, const char *path)
     return fopen(path, "re");
 }
 
-/* ---- lines and numbers --------------------------------------------------- */
+/* ---- parsing lines and numbers of files ---------------------------------- */
 
 /* Reads the next line that fits into the buffer `line`, without its newline;
  * skips longer lines. Returns false at the end of the file. */
@@ -170,7 +170,7 @@ static int sum_named(struct reader *r, const char *path, const char *prefix,
     return found;
 }
 
-/* ---- mounts -------------------------------------------------------------- */
+/* ---- finding where cgroups are mounted ----------------------------------- */
 
 /* Returns true if `word` is one of the comma-separated words in list .. end. */
 static bool has_word(const char *list, const char *end, const char *word)
@@ -331,7 +331,7 @@ static void read_mounts(struct reader *r)
         fclose(f);
 }
 
-/* ---- limits -------------------------------------------------------------- */
+/* ---- reading the limits of cgroups --------------------------------------- */
 
 /* Lowers *out to a memory limit of a cgroup. The memory that is still available
  * is the limit minus the usage in the file `use`. File pages and slabs, which
@@ -413,7 +413,7 @@ static void read_levels(struct reader *r, int which, struct available *out)
     }
 }
 
-/* ---- reading ------------------------------------------------------------- */
+/* ---- reading memory and limits ------------------------------------------- */
 
 /* Returns the bytes of NUMA node `os` that are free or that cache files and can
  * be reclaimed. Returns UINT64_MAX if unknown. */
@@ -456,7 +456,7 @@ pl_status available_read(struct available *out, struct available_node *node,
     return PL_OK;
 }
 
-/* ---- PLAIT_MEMORY -------------------------------------------------------- */
+/* ---- parsing PLAIT_MEMORY ------------------------------------------------ */
 
 /* Parses a size such as "12GiB": digits, then KiB, MiB, GiB or TiB. Returns the
  * text after the size, or NULL if the text does not begin with a size or the

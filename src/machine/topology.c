@@ -32,7 +32,7 @@ void topology_fini(struct topology *t)
     memset(t, 0, sizeof *t);
 }
 
-/* ---- the tables -------------------------------------------------------- */
+/* ---- filling the tables of nodes, cores, processors -------------------- */
 
 /* Returns the NUMA node that has most memory among those whose cores include
  * processor `cpu`. If a processor has a small fast memory and a large one, this
@@ -134,7 +134,7 @@ static pl_status fill(struct topology *t, hwloc_const_bitmap_t allowed,
     return PL_OK;
 }
 
-/* ---- memory and quota ------------------------------------------------ */
+/* ---- memory and CPU time that may be used ---------------------------- */
 
 /* Raises the memory of a single NUMA node to the total memory of the system,
  * because a virtual machine that got more memory at run time may report it only
@@ -246,7 +246,7 @@ static pl_status read_limits(struct topology *t, pl_err *err)
     return s == PL_OK && stated && *stated ? read_stated(t, stated, err) : s;
 }
 
-/* ---- loading ----------------------------------------------------------- */
+/* ---- loading the topology by hwloc ------------------------------------- */
 
 static pl_status refuse_order(const char *name, const char *value,
                               const char *why, pl_err *err)
@@ -398,7 +398,7 @@ pl_status topology_load_synthetic(struct topology *t, const char *desc,
     return load(t, desc, allowed, err);
 }
 
-/* ---- reference counting ------------------------------------------------- */
+/* ---- reference counts of shared topologies ------------------------------ */
 
 /* A topology that is shared, with the number of its references. Users have the
  * address of `t`. */
@@ -442,7 +442,7 @@ void topology_drop(const struct topology *t)
     free(c);
 }
 
-/* ---- processors --------------------------------------------------------- */
+/* ---- looking up and listing processors ---------------------------------- */
 
 int topology_find_cpu(const struct topology *t, int os)
 {
@@ -465,7 +465,7 @@ void topology_list_cpus(const struct topology *t, char *buf, size_t size)
     hwloc_bitmap_free(set);
 }
 
-/* ---- memory ------------------------------------------------------------ */
+/* ---- allocating memory ------------------------------------------------- */
 
 /* Reads /sys/devices/system/node/online, which lists the NUMA nodes as "0", or
  * as a list or range such as "0-1". If it cannot be read, assumes one node. */

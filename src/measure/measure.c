@@ -57,7 +57,7 @@ struct measuring {
     pl_err *err;
 };
 
-/* ---- experiments -------------------------------------------------------- */
+/* ---- table of experiments ----------------------------------------------- */
 
 #define AT(field) offsetof(struct cost_rates, field)
 static const struct experiment experiments[] = {

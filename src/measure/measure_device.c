@@ -72,7 +72,7 @@ struct experiment {
     struct measure_size first, most;
 };
 
-/* ---- experiments -------------------------------------------------------- */
+/* ---- table of experiments ----------------------------------------------- */
 
 #define AT(field) offsetof(struct cost_rates, field)
 
@@ -169,7 +169,7 @@ static bool size_of(struct measure_size *z, const struct experiment *e, int k)
     return k == 0;
 }
 
-/* ---- a run -------------------------------------------------------------- */
+/* ---- running and timing a graph ----------------------------------------- */
 
 struct probe {
     const struct measure_device_options *opt;
@@ -321,7 +321,7 @@ static pl_status run_trial(struct probe *p, struct trial *t)
     return PL_OK;
 }
 
-/* ---- expected time ------------------------------------------------------ */
+/* ---- expected time of a run --------------------------------------------- */
 
 /* Rates with which no work takes time. The io device, which is in each device
  * list, always has them. */
@@ -372,7 +372,7 @@ static double *rate_of(struct probe *p, const struct experiment *e)
     return (double *)((char *)&p->rates + e->rate);
 }
 
-/* ---- growing ------------------------------------------------------------ */
+/* ---- repeating an experiment with more work ----------------------------- */
 
 /* Returns true if the status means that a trial does not fit into memory. */
 static bool no_room(pl_status s)
@@ -576,7 +576,7 @@ static pl_status find_steps(struct probe *p, const struct stairs *w)
     return PL_OK;
 }
 
-/* ---- devices ------------------------------------------------------------ */
+/* ---- measuring one device ----------------------------------------------- */
 
 static void probe_init(struct probe *p, const struct device_list *l, int d,
                        int peer, const struct measure_device_options *opt,
@@ -677,7 +677,7 @@ static pl_status each(struct calibration *found, const struct device_list *l,
     return PL_OK;
 }
 
-/* ---- pairs --------------------------------------------------------------- */
+/* ---- measuring pairs of devices ------------------------------------------ */
 
 static void pair_up(struct calibration *found, const struct device_list *l,
                     const struct measure_links *k)

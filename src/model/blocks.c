@@ -169,7 +169,7 @@ pl_tensor model_enter(struct build *b, int64_t *end)
                         PL_ROLE_MTP_PROJ, e, both, false);
 }
 
-/* Attention -------------------------------------------------------------- */
+/* Building attention ----------------------------------------------------- */
 
 /* The results of the matrices for queries, keys and values, [n_tok, heads *
  * width] each. k and v are -1 in a layer that reads another layer's caches and
@@ -315,7 +315,7 @@ pl_tensor model_attention(struct build *b, pl_tensor h,
                         width, false);
 }
 
-/* Feed-forward ----------------------------------------------------------- */
+/* Building feed-forward parts and experts -------------------------------- */
 
 /* The width of a feed-forward part, and twice that width, which is the number
  * of rows if one matrix contains gate and up. */
@@ -490,7 +490,7 @@ pl_tensor model_experts(struct build *b, pl_tensor h, pl_tensor logits,
                : x;
 }
 
-/* Output and whole networks ---------------------------------------------- */
+/* Building the output and whole networks --------------------------------- */
 
 /* Normalises the result of the last layer. A multi-token-prediction block may
  * have its own weight for this norm. */

@@ -40,7 +40,7 @@ struct model_dim {
     const char *key;
 };
 
-/* ---- weight.c ----------------------------------------------------------- */
+/* ---- weights of the graph: weight.c ------------------------------------- */
 
 /* Adds the weight `base`.`suffix` of the file, or `base` if suffix is NULL, to
  * the graph and returns its node. Fails if its shape in the file is not
@@ -64,7 +64,7 @@ pl_tensor model_scale(struct build *b, const char *base, bool experts,
 pl_status model_check_values(const struct model *m, const pl_graph *g,
                              pl_err *err);
 
-/* ---- blocks.c ----------------------------------------------------------- */
+/* ---- parts of a layer: blocks.c ----------------------------------------- */
 
 /* Assigns the nodes that are built next to layer `layer`, or to no layer if it
  * is -1. */
@@ -165,7 +165,7 @@ void model_head(struct build *b, pl_tensor x);
 void model_decoder(struct build *b, const struct model_attention *o,
                    const char *ffn_norm, model_glu *glu);
 
-/* ---- the families, one file each; model.c has the table ------------------ */
+/* ---- builders of the families, one file each ----------------------------- */
 
 void model_llama(struct build *b);
 void model_qwen2(struct build *b);

@@ -77,7 +77,7 @@ pl_status params_rope_base(const struct model *m, const char *name, double def,
 pl_status params_rope(const struct model *m, double base, pl_rope *out,
                       pl_err *err);
 
-/* ---- unread.c ----------------------------------------------------------- */
+/* ---- keys and tensors not read: unread.c -------------------------------- */
 
 /* Classifies the family's keys that no code has looked up and the tensors that
  * the graph `g` does not read. Rejects the file if one of them would change the

@@ -40,7 +40,7 @@ static void add_unknown(struct unknown *u, const char *kind, const char *name)
                  used ? ", " : "", kind, err_shown(shown, name, strlen(name)));
 }
 
-/* Keys ------------------------------------------------------------------- */
+/* Keys that no code has read --------------------------------------------- */
 
 /* Keys that change no result, whatever their value. A name that ends in a dot
  * stands for all keys that begin with it. */
@@ -239,7 +239,7 @@ static pl_status judge_keys(const struct model *m, struct unknown *u,
     return PL_OK;
 }
 
-/* Tensors ---------------------------------------------------------------- */
+/* Tensors that the graph does not read ----------------------------------- */
 
 /* Sets read[i] for each tensor i that is a weight of the graph. */
 static void mark_read(const struct model *m, const pl_graph *g, bool *read)

@@ -241,7 +241,7 @@ pl_tensor model_scale(struct build *b, const char *base, bool experts,
     return model_weight(b, base, "scale", PL_ROLE_SCALE, false, 1, &dim);
 }
 
-/* ---- validated values ---------------------------------------------------- */
+/* ---- checking values of weights ------------------------------------------ */
 
 /* Ranges of valid values of the weights with certain roles, all of which are
  * vectors. A wrong value in a matrix makes the logits infinite or NaN, which is

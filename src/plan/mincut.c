@@ -24,7 +24,7 @@ int64_t glue_cost_to(const struct glue *g, const struct mincut_value *v,
     return llround((double)v->bytes * n);
 }
 
-/* ---- cost of labels ---------------------------------------------------- */
+/* ---- cost of an assignment of labels ----------------------------------- */
 
 /* Returns the bytes that copying value v costs under the present labels: one
  * copy for each label that reads the value and does not produce it.
@@ -102,7 +102,7 @@ static void start(const struct glue *g, const int *first_of, const int *next_of,
             g->label[i] = g->other;
 }
 
-/* ---- swaps ------------------------------------------------------------- */
+/* ---- improving pairs of labels ----------------------------------------- */
 
 struct swap {
     struct glue *g;
@@ -282,7 +282,7 @@ static void improve(struct swap *s)
     }
 }
 
-/* ---- solver ------------------------------------------------------------ */
+/* ---- improving all pairs of labels ------------------------------------- */
 
 pl_status mincut_solve(struct glue *g, pl_err *err)
 {

@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- parsing ----------------------------------------------------------- */
+/* ---- parsing overrides ------------------------------------------------- */
 
 static bool is_plain(const char *s, const char *end)
 {
@@ -129,7 +129,7 @@ bool override_is_host(const char *where)
            strspn(where + 4, "0123456789") == strlen(where + 4);
 }
 
-/* ---- similar names ----------------------------------------------------- */
+/* ---- finding weights with similar names -------------------------------- */
 
 /* Returns the length in characters of the longest text that occurs both in the
  * regular expression and in the name. Ignores the expression's backslashes. */
@@ -212,7 +212,7 @@ static void warn_unmatched(const struct override *o, const pl_graph *g,
              o->regex, o->where, text);
 }
 
-/* ---- matching ---------------------------------------------------------- */
+/* ---- matching overrides against weights -------------------------------- */
 
 static void *pcre_malloc(size_t size, void *user)
 {

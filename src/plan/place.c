@@ -115,7 +115,7 @@ static pl_status count_ranks(struct placement *p, const struct cut *c,
     return PL_OK;
 }
 
-/* ---- layers ------------------------------------------------------------ */
+/* ---- assigning layers to groups ---------------------------------------- */
 
 /* Assigns consecutive layers to the groups: in proportion to the tensor split
  * (-ts) if given, else to the memory of the groups' devices if known, else to
@@ -174,7 +174,7 @@ static bool is_tied(const pl_graph *g)
     return gathered && multiplied;
 }
 
-/* ---- entry point ------------------------------------------------------- */
+/* ---- creating all groups ----------------------------------------------- */
 
 static bool host_wanted(const struct plan_config *in)
 {

@@ -26,7 +26,7 @@ struct leaves {
     pl_err *err;
 };
 
-/* ---- groups by layer --------------------------------------------------- */
+/* ---- the group of a layer ---------------------------------------------- */
 
 int place_layer_group(const struct placement *p, const pl_graph *g, int leaf)
 {
@@ -47,7 +47,7 @@ int place_layer_group(const struct placement *p, const pl_graph *g, int leaf)
     return p->layer_group[0];
 }
 
-/* ---- overrides --------------------------------------------------------- */
+/* ---- placing by overrides ---------------------------------------------- */
 
 enum target { TO_GROUP, TO_DEVICE, MIRROR, SPLIT };
 
@@ -218,7 +218,7 @@ static pl_status overrides(const struct leaves *y, int *home,
     return PL_OK;
 }
 
-/* ---- entry point ------------------------------------------------------- */
+/* ---- placing all weights and caches ------------------------------------ */
 
 /* Adds a warning if devices are idle: they belong to groups but carry no
  * ranks. */

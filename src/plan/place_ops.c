@@ -100,7 +100,7 @@ static void find_roots(struct ops *o, int *at)
     }
 }
 
-/* ---- the minimum-cut problem ------------------------------------------- */
+/* ---- building the minimum-cut problem ---------------------------------- */
 
 /* Returns an upper bound of the number of times that an element of a value with
  * layout `l` is copied to a group: the number of ranks that hold it, on

@@ -26,7 +26,7 @@ static int count_layers(const pl_graph *g)
     return n;
 }
 
-/* ---- sizes -------------------------------------------------------------- */
+/* ---- options about sizes ------------------------------------------------ */
 
 static pl_status read_sizes(struct plan_config *in, const pl_options *opt,
                             pl_err *err)
@@ -62,7 +62,7 @@ static pl_status read_sizes(struct plan_config *in, const pl_options *opt,
     return PL_OK;
 }
 
-/* ---- devices ------------------------------------------------------------ */
+/* ---- options about devices, ranks and shares ---------------------------- */
 
 static pl_status read_devices(struct plan_config *in, const pl_options *opt,
                               pl_err *err)
@@ -178,7 +178,7 @@ static pl_status read_rank_shares(struct plan_config *in, struct arena *a,
                        "ranks (--rank-split)", "rank", err);
 }
 
-/* ---- the host ------------------------------------------------------------ */
+/* ---- options about the host ---------------------------------------------- */
 
 static pl_status read_layers(struct plan_config *in, const pl_options *opt,
                              struct notes *notes, pl_err *err)
@@ -288,7 +288,7 @@ static pl_status read_experts(struct plan_config *in, struct arena *a,
     return PL_OK;
 }
 
-/* ---- entry point --------------------------------------------------------- */
+/* ---- parsing all options ------------------------------------------------- */
 
 pl_status plan_config_parse(struct plan_config *out, struct arena *a,
                             const pl_graph *g, const pl_options *opt,

@@ -103,7 +103,7 @@ bool plan_config_has_host_experts(const struct plan_config *in);
  * a share above zero count. */
 bool plan_config_is_mixed(const struct plan_config *in, const double *share);
 
-/* ---- plan_config_text.c -------------------------------------------------- */
+/* ---- printing the config: plan_config_text.c ----------------------------- */
 
 /* Text that plan_config_format appends to. Text beyond the buffer is
  * dropped. */

@@ -684,7 +684,7 @@ static pl_status check_dead_ranges(const struct check *c)
     return PL_OK;
 }
 
-/* ---- absence of deadlocks ---------------------------------------------- */
+/* ---- checking that no step deadlocks ----------------------------------- */
 
 /* Checks that the positions of the device's instructions in the total order are
  * ascending. */
@@ -868,7 +868,7 @@ static pl_status simulate(struct check *c, struct simulate *y)
     return PL_OK;
 }
 
-/* ---- two queues executed as one ---------------------------------------- */
+/* ---- checking for hardware that runs two queues as one ----------------- */
 
 /* Dependencies between the two queues of a device, for the instructions visited
  * so far. In each queue, POSTs and barriers are counted together. */
@@ -959,7 +959,7 @@ static pl_status check_queue_order(struct check *c, const struct simulate *y)
     return s;
 }
 
-/* ---- all combinations of sizes ----------------------------------------- */
+/* ---- checking all combinations of sizes -------------------------------- */
 
 enum { MAX_BOUND = 6 };
 
@@ -1074,7 +1074,7 @@ done:
     return s;
 }
 
-/* ---- entry point ------------------------------------------------------- */
+/* ---- checking all programs --------------------------------------------- */
 
 static pl_status check_variants(struct check *c)
 {

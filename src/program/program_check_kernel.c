@@ -12,7 +12,7 @@
 
 #include <string.h>
 
-/* ---- shapes -------------------------------------------------------------- */
+/* ---- checking shapes ----------------------------------------------------- */
 
 /* Dimensions that the letters of an op's row stand for in one kernel call. */
 enum { LETTERS = 64 };
@@ -186,7 +186,7 @@ static bool shapes_fit(const struct insn_kernel *k, const struct prog_tensor *t)
     return true;
 }
 
-/* ---- formats ------------------------------------------------------------- */
+/* ---- checking formats ---------------------------------------------------- */
 
 static bool holds(const struct prog_tensor *t, char what)
 {
@@ -244,7 +244,7 @@ static bool formats_fit(const struct insn_kernel *k,
     return true;
 }
 
-/* ---- trees and spans ----------------------------------------------------- */
+/* ---- checking rank trees and spans --------------------------------------- */
 
 static bool tree_fits(const struct insn_kernel *k)
 {
@@ -311,7 +311,7 @@ static bool products_fit(const struct insn_kernel *k,
     return w->pack && (w->format == PL_F16 || w->format == PL_BF16);
 }
 
-/* ---- attributes ---------------------------------------------------------- */
+/* ---- checking attributes of ops ------------------------------------------ */
 
 static bool heads_fit(const struct insn_kernel *k, const struct prog_tensor *t)
 {

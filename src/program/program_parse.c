@@ -95,7 +95,7 @@ struct read_dev *read_device(struct read *r, int d)
     return d >= 0 && d < r->dev.n ? dev_at(r, d) : NULL;
 }
 
-/* ---- devices ------------------------------------------------------------- */
+/* ---- parsing lines about devices ----------------------------------------- */
 
 /* Reads the sizes that follow the word `max`, such as "n_tok 4 n_out 4". */
 static bool sizes(struct read *r, struct program *p)
@@ -186,7 +186,7 @@ static bool device(struct read *r)
     return true;
 }
 
-/* ---- variants ------------------------------------------------------------ */
+/* ---- parsing variants and their instructions ----------------------------- */
 
 static bool all_devices(struct read *r)
 {
@@ -384,7 +384,7 @@ static bool insns(struct read *r)
     return true;
 }
 
-/* ---- entry point --------------------------------------------------------- */
+/* ---- parsing a whole text ------------------------------------------------ */
 
 static bool line(struct read *r)
 {

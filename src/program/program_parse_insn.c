@@ -57,7 +57,7 @@ bool read_entries(struct read *r, const struct read_at *at, read_entry_fn *one,
     return lex_need(&r->x, ')');
 }
 
-/* ---- copies -------------------------------------------------------------- */
+/* ---- parsing copies ------------------------------------------------------ */
 
 /* Reads an offset in bytes such as "64", "4*n_tok" or "64+4*n_tok". Sets *at to
  * its constant part and *off to the part that depends on the step. */
@@ -120,7 +120,7 @@ static bool pieces(struct read *r, const struct read_at *at, bool reduce,
     return r->x.status == PL_OK;
 }
 
-/* ---- merges -------------------------------------------------------------- */
+/* ---- parsing merges ------------------------------------------------------ */
 
 static bool addend(struct read *r, const struct read_at *at, void *out)
 {
@@ -244,7 +244,7 @@ static bool merge(struct read *r, const struct read_at *at,
     return (!any || lex_need(x, ';')) && items(r, at, m);
 }
 
-/* ---- instructions -------------------------------------------------------- */
+/* ---- parsing any instruction --------------------------------------------- */
 
 static bool pull(struct read *r, const struct read_at *at, struct insn_pull *x)
 {

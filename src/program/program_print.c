@@ -47,7 +47,7 @@ static void put_heads(struct text_out *o, const int32_t *map, int64_t n)
     text_put_char(o, ')');
 }
 
-/* ---- kernels ------------------------------------------------------------- */
+/* ---- printing kernel calls ----------------------------------------------- */
 
 static void put_arg(struct text_out *o, int tensor)
 {
@@ -177,7 +177,7 @@ static void put_kernel(struct text_out *o, const struct program *p,
         put_custom(o, k);
 }
 
-/* ---- copies -------------------------------------------------------------- */
+/* ---- printing copies ----------------------------------------------------- */
 
 /* Prints an offset in bytes, the sum of the constant part `at` and of the part
  * `off` that depends on the step: "64", "4*n_tok" or "64+4*n_tok". */
@@ -246,7 +246,7 @@ static void put_pieces(struct text_out *o, int own, bool reduce,
     }
 }
 
-/* ---- merges -------------------------------------------------------------- */
+/* ---- printing merges ----------------------------------------------------- */
 
 static void put_item(struct text_out *o, int own, const struct merge_item *m)
 {
@@ -318,7 +318,7 @@ static void put_merge(struct text_out *o, int own, const struct insn_merge *m)
     }
 }
 
-/* ---- instructions -------------------------------------------------------- */
+/* ---- printing any instruction -------------------------------------------- */
 
 static void put_pull(struct text_out *o, int own, const struct insn_pull *x)
 {

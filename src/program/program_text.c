@@ -8,7 +8,7 @@
 
 #include <inttypes.h>
 
-/* ---- tensors ------------------------------------------------------------- */
+/* ---- printing tensors ---------------------------------------------------- */
 
 static bool whole_row(const struct prog_tensor *t)
 {
@@ -88,7 +88,7 @@ static void put_tensor(struct text_out *o, const struct program *p, int i)
     text_put(o, "\n");
 }
 
-/* ---- devices ------------------------------------------------------------- */
+/* ---- printing devices ---------------------------------------------------- */
 
 static void put_max(struct text_out *o, const struct program *p,
                     const struct program *common)
@@ -124,7 +124,7 @@ static void put_device(struct text_out *o, const struct program *p,
         put_tensor(o, p, i);
 }
 
-/* ---- variants ------------------------------------------------------------ */
+/* ---- printing variants --------------------------------------------------- */
 
 struct at { /* position in a device's variant up to which it has been printed */
     int insn, death;

@@ -75,7 +75,7 @@ static bool same(const struct gpus *g, const struct gpu_info *x, char buf[32])
     return false;
 }
 
-/* ---- text ---------------------------------------------------------------- */
+/* ---- printing GPUs as text ----------------------------------------------- */
 
 /* Prints the total memory of a GPU, and the available memory if its driver
  * reports that. */
@@ -161,7 +161,7 @@ void gpus_say(const struct gpus *g, const struct sink *to)
     }
 }
 
-/* ---- JSON ---------------------------------------------------------------- */
+/* ---- printing GPUs as JSON ----------------------------------------------- */
 
 /* Returns `s` as a JSON string, or JSON null if it is empty. Invalid UTF-8,
  * which strings from drivers may contain, is replaced by U+FFFD. */

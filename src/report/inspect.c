@@ -102,7 +102,7 @@ static void number_text(char buf[40], const struct gguf_kv *kv, uint64_t i)
     }
 }
 
-/* ---- text --------------------------------------------------------------- */
+/* ---- printing a file as text -------------------------------------------- */
 
 static void say_pad(const struct sink *to, size_t from, size_t column)
 {
@@ -258,7 +258,7 @@ static void print_text(const struct gguf *g, const struct sink *to)
     say_total(to, "all", &all);
 }
 
-/* ---- JSON --------------------------------------------------------------- */
+/* ---- printing a file as JSON -------------------------------------------- */
 
 /* Returns element i of a metadata value as JSON. Numbers that JSON cannot
  * represent, such as NaN, become strings. */

@@ -28,7 +28,7 @@ static double seconds(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* ---- multiplication rates ------------------------------------------------ */
+/* ---- loops of multiply instructions -------------------------------------- */
 
 /* A multiply instruction whose rate is measured. `there` returns true if the
  * processor has it. `run` executes it 12 * n times. `ops` is the number of
@@ -257,7 +257,7 @@ static const struct unit bf16_unit = {"none", never, plain, 2};
 
 #endif
 
-/* ---- measurements on all cores ------------------------------------------- */
+/* ---- measuring on all cores ---------------------------------------------- */
 
 enum { ROUNDS = 100, LOOPS = 8000 };
 

@@ -67,7 +67,7 @@ static void say_layers(const struct sink *to, const struct placement *y,
     }
 }
 
-/* ---- groups ------------------------------------------------------------- */
+/* ---- printing groups ---------------------------------------------------- */
 
 /* Weights and caches that are not in the group that computes their layer:
  * experts, caches and others. */
@@ -223,7 +223,7 @@ void plan_print_groups(const pl_plan *p, const struct plan_facts *f,
     }
 }
 
-/* ---- copies ------------------------------------------------------------- */
+/* ---- printing copies between groups ------------------------------------- */
 
 /* Copies between groups that are printed together, because they differ from
  * copy[first] only in their layer and their groups. */
@@ -374,7 +374,7 @@ void plan_print_copies(const pl_plan *p, const struct plan_facts *f,
     }
 }
 
-/* ---- times -------------------------------------------------------------- */
+/* ---- printing predicted times ------------------------------------------- */
 
 static const char *seconds_text(double s, char buf[16])
 {

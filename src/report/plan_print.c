@@ -44,7 +44,7 @@ struct page {
                                  sorted by layer */
 };
 
-/* Layers and kinds ------------------------------------------------------- */
+/* Finding layers of the same kind ---------------------------------------- */
 
 static int by_layer_t(const struct page *g, int i)
 {
@@ -200,7 +200,7 @@ static pl_status page_init(struct page *g, pl_err *err)
     return PL_OK;
 }
 
-/* Text ------------------------------------------------------------------- */
+/* Printing the parts of a plan ------------------------------------------- */
 
 /* Writes a tensor's layout to `buf` with the number of indices of each rank,
  * such as "split 0: 96+96+64". If there are many ranks, writes how many and the

@@ -74,7 +74,7 @@ static void say_rect(const struct sink *to, double x, double y, double w,
                   y, w, h, attributes);
 }
 
-/* ---- boxes -------------------------------------------------------------- */
+/* ---- drawing boxes ------------------------------------------------------ */
 
 static double text_width(const char *s)
 {
@@ -169,7 +169,7 @@ static void draw_cell(const struct svg_page *g, const struct svg_column *c,
     say_text(g->to, x + w / 2, y + 11, " class='s m'", sink_size(size, all));
 }
 
-/* ---- lines -------------------------------------------------------------- */
+/* ---- drawing lines ------------------------------------------------------ */
 
 static double middle(const struct svg_row *v)
 {
@@ -231,7 +231,7 @@ static void draw_line(const struct svg_page *g, const struct svg_line *l)
     writer_printf(g->to, "</text>\n");
 }
 
-/* ---- the page ----------------------------------------------------------- */
+/* ---- drawing the whole picture ------------------------------------------ */
 
 static void draw_row(const struct svg_page *g, const struct svg_row *v)
 {

@@ -25,7 +25,7 @@ enum {
                   columns */
 };
 
-/* ---- tensors ------------------------------------------------------------ */
+/* ---- kinds and places of tensors ---------------------------------------- */
 
 enum svg_kind svg_kind(const struct graph_node *n)
 {
@@ -126,7 +126,7 @@ double svg_side(const struct svg_page *g)
     return sqrt(bytes * g->scale);
 }
 
-/* ---- rows -------------------------------------------------------------- */
+/* ---- choosing the rows of the picture ---------------------------------- */
 
 static bool near(uint64_t a, uint64_t b)
 {
@@ -192,7 +192,7 @@ static pl_status find_rows(struct svg_page *g, struct arena *a, pl_err *err)
     return PL_OK;
 }
 
-/* ---- columns ------------------------------------------------------------ */
+/* ---- choosing the columns of the picture -------------------------------- */
 
 /* Returns true if copy c passes the result of a layer to the group that
  * computes the next layer. Such copies do not count when layers are
@@ -307,7 +307,7 @@ static pl_status find_columns(struct svg_page *g, struct arena *a, pl_err *err)
     return PL_OK;
 }
 
-/* ---- boxes -------------------------------------------------------------- */
+/* ---- computing the sizes of boxes --------------------------------------- */
 
 /* Returns the index of the tensor that corresponds to tensor i in the first
  * layer of its column. Layers that share a column have their tensors in the
@@ -359,7 +359,7 @@ static pl_status mean_tensor_bytes(struct svg_page *g, struct arena *a,
     return PL_OK;
 }
 
-/* ---- lines -------------------------------------------------------------- */
+/* ---- computing the lines of the picture --------------------------------- */
 
 static void mark(const struct svg_page *g, bool *row, int group)
 {
@@ -497,7 +497,7 @@ static pl_status find_lines(struct svg_page *g, struct arena *a, pl_err *err)
     return PL_OK;
 }
 
-/* ---- sizes -------------------------------------------------------------- */
+/* ---- computing widths, heights and scale -------------------------------- */
 
 static bool is_edge(const struct svg_page *g, const struct svg_column *c)
 {

@@ -102,7 +102,7 @@ pl_status synth_type(struct synth_type *t, const char *name, pl_err *err)
                    err_shown(given, name, strlen(name)), all);
 }
 
-/* ---- tensors ------------------------------------------------------------- */
+/* ---- adding the tensors of a model --------------------------------------- */
 
 struct writer {
     const struct synth_shape *shape;
@@ -249,7 +249,7 @@ static void tensors(struct writer *w, const struct synth_type *t)
         tensor(w, "output.weight", t->output, 2, table);
 }
 
-/* ---- files --------------------------------------------------------------- */
+/* ---- writing the file ---------------------------------------------------- */
 
 static void keys(struct gguf_writer *w, const struct synth_shape *s)
 {
@@ -327,7 +327,7 @@ pl_status synth_save(const struct synth_shape *s, const struct synth_type *t,
     return status;
 }
 
-/* ---- public functions ---------------------------------------------------- */
+/* ---- public functions, declared in pl.h ---------------------------------- */
 
 pl_status pl_synth_size(const char *shape, const char *type, uint64_t *bytes,
                         pl_err *err)

@@ -61,13 +61,13 @@ pl_status synth_save(const struct synth_shape *s, const struct synth_type *t,
 /* Returns the size of all weights in bytes. */
 uint64_t synth_bytes(const struct synth_shape *s, const struct synth_type *t);
 
-/* ---- synth_words.c ------------------------------------------------------- */
+/* ---- vocabulary: synth_words.c ------------------------------------------- */
 
 /* Adds a byte-pair (BPE) vocabulary of n_vocab tokens to the file. n_vocab must
  * be at least 257. */
 pl_status synth_words(struct gguf_writer *out, int64_t n_vocab, pl_err *err);
 
-/* ---- synth_fill.c -------------------------------------------------------- */
+/* ---- random values: synth_fill.c ----------------------------------------- */
 
 /* A generator of the random values of one tensor. */
 struct synth_fill {
