@@ -1,6 +1,6 @@
-/* See call_grammar.h. The rules of the grammar are: root; call0, call1, ...,
- * one per tool, without the markers around a call; args0-0-0, ..., arguments of
- * a tool in Python syntax; s0, s1, ..., JSON Schemas. */
+/* Implements call_grammar.h. The grammar has these rules: root; one and call0,
+ * call1, ..., one per tool, without the markers around a call; args0-0-0 and so
+ * on for arguments of a tool in Python syntax; s0, s1, ... for JSON Schemas. */
 #include "engine/call_grammar.h"
 
 #include "base/err.h"

@@ -1,4 +1,4 @@
-/* See model_sum.h.
+/* Implements model_sum.h: the hash of a model's weights, and its cache.
  *
  * All bytes are hashed, not only samples, because a file may have been patched
  * in a single row of a matrix. Cached pages of the unpatched model would then

@@ -136,7 +136,7 @@ static void tell_unused_layers(const struct model *m, const pl_options *opt)
     opt->log(opt->log_user, PL_LOG_INFO, text);
 }
 
-/* Logs the keys and tensors of the model's file that plait has not used. */
+/* Logs the keys and tensors of the model's file that plait does not know. */
 static void tell_unread(const struct model *m, const pl_options *opt)
 {
     if (m->unread && opt->mtp == 0 && opt->log)

@@ -682,8 +682,9 @@ void pl_keep(pl_graph *g, pl_tensor x)
 }
 
 /* Returns true if node n can have the layout `l` that a user requests. Checks
- * only what does not depend on the number of ranks. Planning checks the ranks,
- * and that no interval begins within a quantization block. */
+ * only what does not depend on the number of ranks. Planning also checks the
+ * ranks, and that intervals of a quantized row begin at multiples of the
+ * format's grain (quant/format.h). */
 static bool layout_fits(const struct graph_node *n, const pl_layout *l)
 {
     int64_t sum = 0;

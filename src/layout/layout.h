@@ -49,9 +49,9 @@ bool layout_contains(const pl_layout *have, const pl_layout *want,
 const pl_layout *layout_split(struct arena *a, int dim, int64_t size, int n_run,
                               const pl_interval *run, int n_rank);
 
-/* Iterates over the intervals of a SPLIT layout that cover [0, size), and their
- * owners. Begin with run_walk_first; both functions return false when no
- * interval is left. */
+/* Iterates over the intervals of a SPLIT layout that cover indices [0, size),
+ * and their owners. run_walk_first begins and run_walk_next continues; both
+ * return false when no interval is left. */
 struct run_walk {
     const pl_layout *l;
     int64_t pos, size; /* start of the present interval; number of indices of

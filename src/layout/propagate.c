@@ -74,9 +74,9 @@ static int64_t bytes_of(const pl_graph *g, int i)
     return 4 * graph_count(&g->node[i], &numeric_reference_sizes);
 }
 
-/* Returns true if layout l would split the rows of a quantized weight within a
- * quantization block or another unit that packing keeps together, the format's
- * grain. */
+/* Returns true if layout l would split the rows of a quantized weight at a
+ * position that packing does not support: not a multiple of the format's grain,
+ * which is 32 values. */
 static bool cuts_blocks(const struct graph_node *x, const pl_layout *l)
 {
     const struct format_info *f = format_info(x->format);

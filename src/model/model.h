@@ -1,11 +1,12 @@
 /* Models: the hyper-parameters of a network in a GGUF file, and its graph.
  *
  * model_open reads the hyper-parameters and checks every tensor that the graph
- * names, so that a file that opens can be planned. Then it judges what nothing
- * has read (unread.c): a file whose results would be wrong is rejected. A
- * family is one short file that combines shared blocks (blocks.h); the table in
- * model.c lists them. Only a few vectors of the weights are read, to validate
- * their values. This layer does not know devices. */
+ * names, so that a file that opens can be planned. Then it examines the keys
+ * and tensors that no code has read (unread.c), and rejects the file if its
+ * results would be wrong without them. A family is one short file that combines
+ * shared parts of layers (blocks.h); the table in model.c lists the families.
+ * Only a few vectors of the weights are read, to validate their values. This
+ * layer does not know devices. */
 #ifndef MODEL_MODEL_H
 #define MODEL_MODEL_H
 

@@ -47,10 +47,10 @@ pl_status params_head_width(struct model *m, const char *name, int64_t def,
                             const int64_t **out, pl_err *err);
 /* Sets m->window, the window of each layer's attention, from two keys.
  * attention.sliding_window is the window in tokens; without it no layer has
- * one. attention.sliding_window_pattern selects the layers with this window: it
+ * one. attention.sliding_window_pattern selects the layers with this window. It
  * is a list of booleans, or a number N, which selects all layers but the last
- * of every N. If the pattern is absent, N is `pattern`; if that is 0, the call
- * fails. */
+ * of every N. With a list the window is required. If the pattern is absent, N
+ * is `pattern`; if that is 0, the call fails. */
 pl_status params_windows(struct model *m, int64_t pattern, pl_err *err);
 /* Reads a list of booleans with one element for each layer, and optionally one
  * for each multi-token-prediction block. Sets *out to NULL if the key is

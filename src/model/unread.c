@@ -1,14 +1,15 @@
-/* Judges the parts of a file that no code has read: keys of the file's family
- * that were not asked for, and tensors that the graph lacks. An unread key is
- * one of
+/* Classifies the parts of a file that no code has read: keys of the file's
+ * family that no code has looked up, and tensors that the graph lacks. Such a
+ * key is one of
  *
  *   harmless     it changes no result, whatever its value
  *   decisive     known, and not supported: the file is rejected, unless the
  *                value is the one with which plait computes anyway
  *   unknown      named in a warning
  *
- * A caller may not override a key that is harmless or unknown, as that changes
- * nothing: gguf_check_overrides rejects what is not noted as asked for here.
+ * A caller may override a decisive key, so it is counted as looked up here. An
+ * override of a harmless or unknown key would change nothing, and
+ * gguf_check_overrides rejects it, because no code has looked the key up.
  *
  * An unread tensor rejects the file, as in llama.cpp, unless it is harmless. A
  * family that begins to read a key or a tensor needs no change here. */

@@ -1,11 +1,14 @@
-/* With two labels, the best assignment is a minimum cut: vertices on the
+/* Implements mincut.h: assigns labels (groups of devices) to vertices (nodes)
+ * so that few bytes are copied.
+ *
+ * With two labels, the best assignment is a minimum cut: vertices on the
  * source's side get the first label, the others the second. A value that is
  * read on the other side costs one copy, which all readers there share. To
  * model the single copy, the flow network has one additional vertex between the
  * producer and these readers. With more labels, two at a time are improved
  * while all others are fixed, as in Boykov, Veksler and Zabih 2001 (swap
- * moves). Only pairs of labels that share a value are tried. A pair is tried
- * again only after one of its labels has changed. */
+ * moves). Only pairs of labels between which a value is passed are tried. A
+ * pair is tried again only after one of its labels has changed. */
 #include "plan/mincut.h"
 
 #include "base/err.h"
