@@ -55,8 +55,9 @@ struct calibration_field {
                          field is a double */
     const char *what; /* description of the rate, printed by `plait devices` */
     enum {
-        CALIBRATION_SECONDS, /* a duration in seconds */
-        CALIBRATION_RATE,    /* a rate per second */
+        CALIBRATION_SECONDS, /* the field is a duration in seconds */
+        CALIBRATION_RATE,    /* the field is a rate per second that does not add
+                                up over threads */
         CALIBRATION_SUM      /* a rate per second that adds up over the threads
                                 of a device */
     } kind;

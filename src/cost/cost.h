@@ -109,7 +109,7 @@ struct cost_use {
                             local */
     double collective_s; /* seconds in collectives of the device's group:
                             copies, barriers, reductions */
-    double copy_s;       /* copies between groups of devices */
+    double copy_s;       /* seconds in copies between groups of devices */
     /* the part of copy_s in which the compute queue was busy, too */
     double hidden_s;
     double idle_s; /* time in which neither the compute queue nor the copy queue

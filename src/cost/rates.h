@@ -26,9 +26,9 @@ pl_status rates_known(const struct compiled *q, const struct calibration *c,
                       struct cost_rates *rates, struct rates_basis *basis,
                       pl_err *err);
 
-/* Sets rates[l->n] for the devices of a list, without a plan; all of them are
- * assumed to run at once. `weights` is the total size of all weights in bytes.
- * Otherwise like rates_known. */
+/* Sets rates[l->n] for the devices of a list, without a plan. The sources of
+ * the rates are those of rates_known. All devices are assumed to run at once.
+ * `weights` is the total size of all weights in bytes. */
 void rates_of_list(const struct device_list *l, enum kernel_set set,
                    const struct calibration *c, uint64_t weights,
                    struct cost_rates *rates);

@@ -28,8 +28,10 @@ struct pl_grammar {
 };
 
 struct token_mask {
-    pl_grammar *g;               /* borrowed grammar */
-    struct grammar_state *state; /* owned; g->lock protects it */
+    pl_grammar *g;               /* the grammar that decides which tokens are
+                                    allowed; borrowed */
+    struct grammar_state *state; /* owned: the sampler's position in the
+                                    grammar; g->lock protects it */
     /* owned, [n_word]: one bit per token, set if the token may come next */
     uint32_t *bits;
     size_t n_word;

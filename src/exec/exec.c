@@ -262,8 +262,8 @@ struct tensor_access {
     pl_exec *x;
     pl_tensor t;
     int micro;
-    struct graph_sizes sizes; /* n_tok, n_out and so on of micro-batch
-                                 `micro` */
+    struct graph_sizes sizes; /* numbers of tokens, outputs and sequences of
+                                 micro-batch `micro` */
     bool put;
     pl_err *err;
 };

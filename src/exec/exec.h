@@ -35,7 +35,8 @@ struct pl_exec {
     struct device_set *set;
     int last_variant, last_micro; /* of the last step: index of its variant, and
                                      number of its micro-batches */
-    /* For each micro-batch of the last step, its n_tok, n_out and so on. */
+    /* for each micro-batch of the last step, its numbers of tokens, outputs and
+     * sequences */
     struct graph_sizes sizes[PROG_MAX_MICRO];
     /* [n_tok] zeros, used in place of an array that the caller of a step left
      * out */

@@ -20,7 +20,7 @@ struct weight_store {
     int64_t n; /* number of pieces (panels or single rows) in the store, at
                   least 1 */
     size_t piece_bytes;
-    int64_t slab; /* number of pieces in a slab, at most */
+    int64_t slab; /* maximum number of pieces in a slab */
 
     size_t row_bytes; /* size in bytes of a row on the host, or of a value if
                          rows are split */

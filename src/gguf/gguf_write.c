@@ -19,7 +19,7 @@ enum { VERSION = 3, DEFAULT_ALIGNMENT = 32 };
 
 /* A growing array of bytes. */
 struct bytes {
-    unsigned char *data; /* owned: the bytes, `size` of `room` */
+    unsigned char *data; /* owned: `size` bytes, with space for `room` */
     size_t size, room;
 };
 

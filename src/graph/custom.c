@@ -92,8 +92,8 @@ static bool has_composite(const struct side *s, const struct item *t)
     return false;
 }
 
-/* Returns true if the size of item t of a custom op's result follows from the
- * sizes of operands that are not optional. */
+/* Returns true if the size of item t, a dimension of a custom op's result,
+ * follows from the sizes of operands that are not optional. */
 static bool has_size(const struct row *r, const struct item *t)
 {
     bool pair = false, a = false, b = t->b == 0;

@@ -369,8 +369,8 @@ pl_tensor pl_state(pl_graph *g, const char *name, int64_t n_head,
     t = leaf(g, OP_memory, name, PL_F32, 3, d, role);
     if (t >= 0) {
         g->node[t].attr.state = 1;
-        /* A state's rows are stored unchanged, as those of a cache of values
-         * are; rows of keys are not. */
+        /* Rows of a state are stored in order, as those of a cache of values
+         * are. Only a cache of keys is stored transposed. */
         g->node[t].attr.values = 1;
     }
     return t;

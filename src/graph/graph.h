@@ -72,7 +72,7 @@ enum op op_from_name(const char *name); /* Returns the op with this name, or
     X(int, gating)       /* router_*: an enum pl_gating */                     \
     X(int, normalise)    /* router_weights: 1 to divide by the sum */          \
     X(int, n_group)      /* router_topk: groups of experts, 0 or 1 = none */   \
-    X(int, n_group_used) /* router_topk: groups chosen first */                \
+    X(int, n_group_used) /* router_topk: number of groups used */              \
     X(int, axis)         /* slice, concat: index of the dimension */           \
     X(int64_t, start)    /* slice: first index */                              \
     X(int, perm0)        /* permute: result dim i is operand dim perm_i */     \

@@ -62,8 +62,8 @@ void measure_attention(pl_graph *g, const struct measure_size *z)
     pl_output(g, x);
 }
 
-/* Makes one row of x, which the input `rows` selects, the only output of the
- * graph, as a model does for a prompt. */
+/* Makes those rows of x that the input `rows` selects the output of the graph,
+ * as a model does for the tokens that get logits. */
 static void one_row(pl_graph *g, pl_tensor x)
 {
     const pl_dim n_out = {1, PL_N_OUT};

@@ -530,8 +530,8 @@ static pl_tensor last_matmul(struct build *b, pl_tensor x)
 
 void model_head(struct build *b, pl_tensor x)
 {
-    /* This node still belongs to the last layer, so that its group drops the
-     * rows without logits before they are copied to another group. */
+    /* Selects the rows of the tokens that get logits. This node still belongs
+     * to the last layer. */
     x = pl_gather_rows(b->g, x, b->out_ids);
     pl_name(b->g, x, "result_hidden");
     x = last_matmul(b, last_norm(b, x));

@@ -48,7 +48,7 @@ struct model_delta {
 };
 
 struct model {
-    const struct gguf *file; /* borrowed until model_close */
+    const struct gguf *file; /* the model's file, borrowed until model_close */
     const struct model_family *family;
     struct arena arena; /* owns the arrays of this struct */
     int64_t n_vocab, d_model;

@@ -156,7 +156,7 @@ static void add_value(struct swap *s, const struct mincut_value *v, int a,
 
         if (r < 0 || r == from)
             continue;
-        /* The value may be produced on the side of a and read on that of b. */
+        /* The value may be produced under label a and read under label b. */
         if (for_b != SINK && r != SOURCE) {
             if (in < 0) {
                 in = (*n)++;

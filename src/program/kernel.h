@@ -29,7 +29,8 @@ enum weight_use {
     USE_CONTRACTION,
     USE_LOOKUP, /* read by gather_rows, which can read plain and packed
                    weights */
-    USE_VALUES, /* read by any other kernel */
+    USE_VALUES, /* read by a kernel that is neither a contraction nor
+                   gather_rows */
     USE_COUNT
 };
 /* The form in which a contraction reads its activations. It affects the bits of

@@ -11,7 +11,7 @@
  * another size. */
 struct read_list {
     void *p;      /* owned: memory of the elements */
-    size_t bytes; /* size of this memory in bytes */
+    size_t bytes; /* capacity of the list in bytes */
     int n;
 };
 

@@ -95,8 +95,8 @@ static void say_memory(const struct sink *to, const struct gpu_info *x)
 }
 
 /* Prints the GPUs whose memory GPU x can access directly, as the driver
- * reports. A model that is loaded tests each such pair before it relies on
- * it. */
+ * reports. When a model is loaded, each such pair is tested before the device
+ * uses it. */
 static void say_peers(const struct driver *d, const struct gpu_info *x,
                       const struct sink *to)
 {

@@ -12,7 +12,8 @@ struct plan_tensor {
     const struct graph_node *node;
     const char *layout;     /* the layout as layout_print writes it; several
                                layouts are joined by " and " */
-    const pl_layout *first; /* the first of these layouts */
+    const pl_layout *first; /* the tensor's layout, the first one if it is
+                               stored in several */
     int group; /* index of the group that holds the weight or cache */
     /* [n_dev] bytes that it takes on each device, in all of its layouts */
     uint64_t *bytes;
@@ -45,7 +46,8 @@ struct plan_estimate {
  * each activity in it. */
 struct plan_time {
     double seconds;
-    struct cost_use *use; /* [n_dev] the activities of each device */
+    struct cost_use *use; /* [n_dev] for each device, the seconds of each
+                             activity */
 };
 
 /* The predicted duration of a step with n micro-batches in a pipeline. n is 0

@@ -85,7 +85,7 @@ struct synth_fill {
                                   random */
         unsigned char dmin[2]; /* the bytes of dmin, which are written at offset
                                   `min_at` */
-        int bytes;             /* number of bytes of d */
+        int bytes;             /* number of bytes of the scale in d[] */
     } scale;
     /* for float formats: mask of the bits that are random, and the constant
      * bits, which are the exponent */
