@@ -317,7 +317,7 @@ bool pl_file_write(void *file, const void *data, size_t n)
     return true;
 }
 
-/* ---- committing and closing a file --------------------------------------- */
+/* ---- commit and close ---------------------------------------------------- */
 
 /* Syncs a directory to disk, because a rename within the directory is otherwise
  * not durable. */
