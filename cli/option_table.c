@@ -418,7 +418,8 @@ const struct option_row option_table[] = {
      "Write a receipt of each answer, a line each. plait verify checks them. - "
      "is standard output. perplexity writes one of each window. serve writes "
      "to - at once, and a file appears when it stops.",
-     RUN | SERVE | PERPLEXITY | OUT_STREAM, option_set_text, AT(receipt), 0, 0, NULL},
+     RUN | SERVE | PERPLEXITY | OUT_STREAM, option_set_text, AT(receipt), 0, 0,
+     NULL},
     {{"--receipt-form"}, "FORM", "full, of serve brief",
      "Contents of receipts. full can be checked with the model alone. brief "
      "has hashes in place of prompt and grammar, hashes in place of the "

@@ -422,7 +422,7 @@ TEST(receipts_are_checked_beside_other_sequences)
     engine_run_close(&r);
 }
 
-/* ---- texts that were there before ----------------------------------------- */
+/* ---- texts that were there before ---------------------------------------- */
 
 static const int32_t given_text[9] = {3, 9, 4, 17, 5, 5, 60, 2, 31};
 
