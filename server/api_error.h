@@ -10,20 +10,23 @@
 enum api_error_shape {
     API_ERROR_OPENAI, /* {"error":{"message","type","param","code"}}, for all
                          other routes */
-    API_ERROR_BLOCKS, /* {"type":"error","error":{"type","message"}}, for
-                         /v1/messages */
-    API_ERROR_OLLAMA, /* {"error": message}, for /api/ */
+    /* {"type":"error","error":{"type","message"}}, for routes below
+     * /v1/messages. */
+    API_ERROR_BLOCKS,
+    /* {"error": message}, for routes below /api/, those of Ollama's API. */
+    API_ERROR_OLLAMA,
 };
 
 struct api_error {
-    int status;        /* HTTP status, 400 to 599 */
-    const char *code;  /* such as "invalid_value"; a static string; NULL if
-                          none */
+    int status; /* HTTP status of the error response, 400 to 599 */
+    /* The "code" field of the JSON, such as "invalid_value"; a static string;
+     * NULL for none. */
+    const char *code;
     char param[96];    /* path of the invalid field, such as
                           "messages[2].content"; "" if none */
-    char message[512]; /* NUL-terminated */
-    /* Number of tokens of a prompt that is too long, and of the context. Both
-     * are 0 for all other errors. */
+    char message[512]; /* human-readable text of the error, NUL-terminated */
+    /* Only for a prompt that is too long: the numbers of tokens of the prompt
+     * and of the context. Both are 0 for all other errors. */
     int64_t n_prompt, n_ctx;
 };
 

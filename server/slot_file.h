@@ -18,13 +18,13 @@
 
 struct slot_file {
     int64_t n;
-    int32_t *token; /* owned, [n] */
-    /* The contents of the file that was read; `state` points into it. Owned;
-     * NULL if no file was read. */
+    int32_t *token; /* the tokens, [n]; owned */
+    /* The contents of the slot file that was read; `state` points into them.
+     * Owned; NULL if no file was read. */
     void *bytes;
     const void *state;
     size_t state_bytes;
-    uint64_t size; /* size of the file in bytes */
+    uint64_t size; /* size of the slot file in bytes */
 };
 
 void slot_file_fini(struct slot_file *f);
@@ -39,8 +39,9 @@ pl_status slot_file_write(struct slot_file *f, const char *path,
  * errors: NO_MEMORY. The caller calls slot_file_fini in all cases. */
 pl_status slot_file_read(struct slot_file *f, const char *path,
                          const struct tier_key *root, pl_err *err);
-/* Parses the contents of a slot file, n bytes. Takes ownership of `bytes`,
- * which is malloc'ed. Errors are those of slot_file_read except NOT_FOUND. */
+/* Parses the contents of a slot file, the n bytes `bytes`. Takes ownership of
+ * `bytes`, which is malloc'ed. Errors are those of slot_file_read except
+ * NOT_FOUND. */
 pl_status slot_file_parse(struct slot_file *f, void *bytes, size_t n,
                           const struct tier_key *root, pl_err *err);
 

@@ -1,5 +1,5 @@
-/* See tier_entry.h. SHA-256 is computed by GnuTLS, which libmicrohttpd needs
- * for TLS anyway. */
+/* Entries of the cache tiers, and their file format; see tier_entry.h. GnuTLS
+ * computes SHA-256, because libmicrohttpd needs it for TLS anyway. */
 #include "tier_entry.h"
 
 #include <endian.h>
@@ -15,8 +15,9 @@ enum { VERSION = 1, AT_PARENT = 40, AT_TOKENS = 72, AT_SUM = 328 };
 
 static void sum(struct tier_key *out, const void *data, size_t n)
 {
-    /* gnutls_hash_fast fails only if the library is unusable. Then the
-     * checksums of heads do not match either, so no entry is read from disk. */
+    /* gnutls_hash_fast fails only if GnuTLS is unusable. Then the key is zero,
+     * and no entry is read from disk, because the checksums of the files' heads
+     * do not match either. */
     if (gnutls_hash_fast(GNUTLS_DIG_SHA256, data, n, out->b) != 0)
         memset(out, 0, sizeof *out);
 }

@@ -1,4 +1,5 @@
-/* See tier_table.h. */
+/* The host memory tier of the prefix cache, a hash table with LRU lists; see
+ * tier_table.h. */
 #include "tier_table.h"
 
 #include <stdlib.h>
@@ -7,7 +8,7 @@
 struct tier_item {
     struct tier_entry *entry;
     bool dirty;
-    struct tier_item *same; /* next item in the same bucket */
+    struct tier_item *same; /* next item in the same hash bucket */
     struct tier_item *next, *before;
 };
 
@@ -40,8 +41,8 @@ static struct tier_item **bucket_of(const struct tier_table *t,
 {
     size_t h;
 
-    memcpy(&h, key, sizeof h); /* keys are SHA-256 sums, so any of their bytes
-                                  serve as a hash */
+    /* Keys are SHA-256 sums, so any bytes of a key serve as its hash. */
+    memcpy(&h, key, sizeof h);
     return &t->bucket[h & t->mask];
 }
 
@@ -55,7 +56,7 @@ static struct tier_item *find(const struct tier_table *t,
     return i;
 }
 
-/* Doubles the number of buckets. If out of memory, the table keeps the old
+/* Doubles the number of hash buckets. If out of memory, the table keeps the old
  * buckets. */
 static void grow_buckets(struct tier_table *t)
 {
@@ -112,7 +113,8 @@ void tier_table_fini(struct tier_table *t)
     t->bucket = NULL;
 }
 
-/* Evicts entries until `bytes` more fit into the limit. */
+/* Evicts entries until an entry of `bytes` bytes fits in the limit of the
+ * table. */
 static void evict_for(struct tier_table *t, uint64_t bytes)
 {
     while (t->n > 0 && t->bytes + bytes > t->limit) {

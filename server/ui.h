@@ -2,9 +2,9 @@
 #ifndef SERVER_UI_H
 #define SERVER_UI_H
 
-extern const char server_page[]; /* NUL-terminated */
-/* Checksums of the web UI's scripts, in the form of a Content-Security-Policy
- * header. */
+extern const char server_page[]; /* ui.html with its scripts, NUL-terminated */
+/* Checksums of the web UI's scripts, as they appear in a
+ * Content-Security-Policy header. */
 extern const char server_page_scripts[];
 
 #endif
