@@ -1,57 +1,65 @@
-/* Changes of a conversation that make a chat template take it. Each edits the
- * JSON of the conversation, and leaves alone what it need not change, so that
- * the prompt stays the same from turn to turn. */
+/* The changes that make a chat template accept a conversation. Each change
+ * edits the JSON of the conversation, and leaves all parts unchanged that need
+ * no change. So the rendered prompt stays the same from turn to turn. */
 #ifndef CHAT_ADAPT_CHANGE_H
 #define CHAT_ADAPT_CHANGE_H
 
 #include <jansson.h>
 #include <stdbool.h>
 
-/* The changes, in the order in which they are tried. Those that lose nothing
- * are the first. */
+/* The changes, in the order in which they are tried. After each change, the
+ * conversation is as its comment says. The changes that lose no information are
+ * the first. */
 enum change {
-    IDS,       /* ids of calls have nine letters and digits */
-    TOOLS,     /* tools have a description and parameters */
-    SCHEMAS,   /* parameters have one type and a description */
-    SYSTEM,    /* only the first message is a system message */
-    NO_SYSTEM, /* system messages are part of messages of the user */
-    SPLIT,     /* a message has one call */
-    THOUGHT,   /* a message with calls and reasoning has no content */
-    CHANNELS,  /* content has no headers of channels, as gpt-oss writes */
-    NAMES,     /* results have the name of the tool */
-    ORPHANS,   /* results without a call are messages of the user */
-    TURNS,     /* user and assistant take turns, the user begins */
-    USER,      /* the user begins */
-    FILL,      /* content is not empty */
-    EFFORT, /* reasoning_effort is no_think, low or high, by enable_thinking if
-                   it is not given */
-    NULL_TOOLS, /* without tools, `tools` is None instead of undefined */
-    RESULTS,    /* results are messages of the user */
-    CALLS,      /* calls are part of the content */
-    ARGUMENTS,  /* arguments of calls are JSON texts */
-    NAMED_IDS,  /* ids of calls are functions.NAME:NUMBER */
-    PARTS,      /* content is a list of parts */
+    IDS,     /* ids of tool calls have nine letters and digits */
+    TOOLS,   /* all tools have a description and parameters */
+    SCHEMAS, /* all parameters of tools have a single type and a description */
+    SYSTEM,  /* only the first message is a system message */
+    NO_SYSTEM, /* system texts are parts of user messages */
+    SPLIT,     /* a message has at most one tool call */
+    THOUGHT,   /* a message with tool calls and reasoning has no content */
+    CHANNELS,  /* content has no headers of channels, which gpt-oss writes */
+    NAMES,     /* results of tool calls have the name of the tool */
+    ORPHANS,   /* results whose tool call is missing are user messages */
+    /* Messages of user and assistant alternate; the first is the user's. */
+    TURNS,
+    USER, /* the first message after the system messages is the user's */
+    FILL, /* no content of the user or the assistant is empty */
+    /* The variable reasoning_effort is no_think, low or high; if not given, it
+     * is set according to enable_thinking. */
+    EFFORT,
+    /* Without tools, the variable `tools` is None instead of undefined. */
+    NULL_TOOLS,
+    RESULTS, /* all results of tool calls are user messages */
+    CALLS,   /* tool calls are texts in the content */
+    /* The arguments of tool calls are JSON texts instead of objects. */
+    ARGUMENTS,
+    NAMED_IDS, /* ids of tool calls are functions.NAME:NUMBER */
+    PARTS, /* the content of messages is a list of parts instead of a text */
     N_CHANGE
 };
 
-/* A conversation that is being changed. */
+/* A conversation that is being changed, as parsed JSON. */
 struct conversation {
-    /* owned; `tools` is NULL if there are none */
+    /* Messages, tools and template variables; owned; `tools` is NULL if there
+     * are none. */
     json_t *messages, *tools, *extra;
-    bool changed; /* the last change changed something */
-    bool failed;  /* out of memory */
+    bool changed; /* the change that was made last has changed something */
+    bool failed;  /* memory was short, so the conversation is not complete */
 };
 
-/* Makes the changes of `set`, a set of 1 << enum change. Then renames the field
- * reasoning_content of messages to `reasoning`, unless it is NULL; "content"
- * makes it the first part of the content. Returns the set of those that changed
- * something. Sets w->failed if out of memory. */
+/* Makes the changes of `set`, bits 1 << enum change. Then renames the field
+ * reasoning_content of messages to `reasoning`, unless that is NULL. If it is
+ * "content", the reasoning becomes the first part of the content instead.
+ * Returns the set of changes that changed something. Sets w->failed if out of
+ * memory. */
 unsigned conversation_change(struct conversation *w, unsigned set,
                              const char *reasoning);
 /* Returns the JSON text of `j`, malloc'ed; NULL if out of memory, or if `j` is
  * NULL. */
 char *conversation_dump(const json_t *j);
-/* Copies a conversation. The caller calls conversation_fini in any case. */
+/* Copies a conversation. The caller calls conversation_fini for the copy even
+ * if w->failed is set. */
 void conversation_copy(struct conversation *to, const struct conversation *of);
 void conversation_fini(struct conversation *w);
 

@@ -1,4 +1,4 @@
-/* Scans JSON as text; see json_span.h. */
+/* Finds values and members in JSON text without parsing it; see json_span.h. */
 #include "chat/json_span.h"
 
 #include "base/numeral.h"
@@ -35,7 +35,8 @@ bool json_is_valid(struct span t, bool *no_memory)
 {
     locale_t before = numeral_begin();
     json_error_t e = {.line = -1};
-    /* Integers may have more than 64 bits, so they are read as reals. */
+    /* Integers may have more than 64 bits, so jansson reads them as real
+     * numbers. */
     json_t *j = json_loadb(
         t.s, t.n, JSON_DECODE_ANY | JSON_ALLOW_NUL | JSON_DECODE_INT_AS_REAL,
         &e);

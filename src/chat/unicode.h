@@ -16,16 +16,17 @@ size_t unicode_get(const char *s, size_t n, uint32_t *c);
 size_t unicode_put(char *out, uint32_t c);
 
 size_t unicode_count(const char *s, size_t n);
-/* Returns the byte offset of character i, or n if there are fewer. */
+/* Returns the byte offset of character i (counted from 0) in s[0 .. n); n if
+ * there are fewer characters. */
 size_t unicode_offset(const char *s, size_t n, size_t i);
 
 /* Return the length in bytes of the whitespace at the beginning and at the end
- * of the text. */
+ * of s[0 .. n). */
 size_t unicode_space_first(const char *s, size_t n);
 size_t unicode_space_last(const char *s, size_t n);
 bool unicode_is_space(uint32_t c);
-/* Returns true if Python's repr() shows `c` unescaped. True for unassigned code
- * points too. */
+/* Returns true if Python's repr() shows the character `c` without escaping it.
+ * Unassigned code points count as shown. */
 bool unicode_is_shown(uint32_t c);
 
 /* Map a character to a single character by the C library's tables of the locale

@@ -1,5 +1,5 @@
-/* Converts JSON to values. value_json.c is the only file for values that uses
- * jansson. */
+/* Converts JSON to values of the template language. value_json.c is the only
+ * file about values that uses jansson. */
 #ifndef CHAT_VALUE_JSON_H
 #define CHAT_VALUE_JSON_H
 
