@@ -25,7 +25,7 @@ struct hub_options {
     /* URL of the hub's API; NULL for "https://huggingface.co". */
     const char *endpoint;
     const char *token; /* access token for the hub; NULL if none */
-    const char *cache; /* path of the cache folder; required */
+    const char *cache; /* path of the cache folder; must not be NULL */
     bool offline;      /* use only cached files, never the network */
     /* Number of times that a request is tried before the download fails; 0 for
      * 6. A try that receives bytes is not counted. */
@@ -42,7 +42,7 @@ struct hub_options {
      * NULL. */
     pl_progress_fn *progress;
     void *progress_user;
-    pl_log_fn *log; /* called with log messages; may be NULL */
+    pl_log_fn *log; /* receives the log messages of the download; may be NULL */
     void *log_user;
 };
 

@@ -1,6 +1,6 @@
-/* The listing of the files in a revision of a repository. The hub sends it as a
- * JSON list of {"type": "file", "path", "size", "lfs": {"oid", "size"}}. Only
- * GGUF files are kept. */
+/* The file list of one revision of a repository. The hub sends it as a JSON
+ * list of {"type": "file", "path", "size", "lfs": {"oid", "size"}}. Only GGUF
+ * files are kept in the list. */
 #ifndef HUB_LISTING_H
 #define HUB_LISTING_H
 

@@ -57,8 +57,9 @@ static const char *base_of(const char *path)
     return slash != NULL ? slash + 1 : path;
 }
 
-/* Returns true if `path` is the first or only file of a model. Companion files,
- * such as projectors, draft models and importance matrices, are not models. */
+/* Returns true if `path` is the only file of a model, or the first of a split
+ * one. Companion files, such as projectors, draft models and importance
+ * matrices, are not models. */
 static bool is_model(const char *path)
 {
     static const char *const beside[] = {"mtp-", "eagle3-", "dflash-",

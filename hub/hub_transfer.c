@@ -17,8 +17,10 @@ struct flight {
     const struct hub_transfer *t;
     CURL *curl;
     struct hub_head *head;
-    bool begun;  /* the callback `begin` was called */
-    bool ended;  /* the callback `begin` or `data` returned false */
+    bool begun; /* the callback hub_transfer.begin was called */
+    /* The callback hub_transfer.begin or .data returned false, which ends the
+     * transfer. */
+    bool ended;
     bool silent; /* no bytes have arrived for hub_transfer.timeout_s seconds */
     /* Number of bytes of the response that had been received at time came_s. */
     curl_off_t n_came;

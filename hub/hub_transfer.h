@@ -1,5 +1,5 @@
-/* Runs one HTTP GET request, following redirects. Only hub_transfer.c uses
- * libcurl. */
+/* Runs one HTTP GET request, following redirects. hub_transfer.c is the only
+ * file that uses libcurl. */
 #ifndef HUB_TRANSFER_H
 #define HUB_TRANSFER_H
 
@@ -15,7 +15,8 @@ struct hub_head {
      * has. */
     uint64_t from;
     bool has_total;
-    uint64_t total; /* size of the whole file in bytes */
+    /* Size of the whole file in bytes, even if the response has only a part. */
+    uint64_t total;
     /* Seconds from the Retry-After header; 0 if there is none. */
     int retry_after_s;
 };

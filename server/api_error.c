@@ -1,4 +1,4 @@
-/* Fills and formats API errors. See api_error.h. */
+/* Fills struct api_error and formats it as JSON. See api_error.h. */
 #include "api_error.h"
 
 #include "json_text.h"

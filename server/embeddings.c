@@ -44,7 +44,8 @@ struct embeddings {
     enum embeddings_protocol as;
     /* Time of the request's arrival, in seconds by loop_now. */
     double arrival_s;
-    double load_s; /* seconds for which the request waited for its model */
+    /* Seconds for which the request waited until its model was loaded. */
+    double load_s;
     bool base64;
     /* Texts that are too long for the context are truncated instead of rejected
      * (field "truncate" of the request). */
@@ -378,7 +379,7 @@ static void on_end(void *user, const struct task_report *report)
 
 /* ---- request ------------------------------------------------------------- */
 
-/* Reads the fields of the request other than the texts. */
+/* Reads all fields of an embeddings request except the texts. */
 static bool read_form(struct embeddings *g, const struct fields *f)
 {
     static const char *const formats[] = {"float", "base64"};

@@ -19,7 +19,7 @@ struct service;
 /* The way in which the rows of a text's tokens become the vector of the
  * text. */
 enum embeddings_pooling {
-    EMBEDDINGS_OFF,  /* embeddings are not supported */
+    EMBEDDINGS_OFF,  /* the service does not support embeddings */
     EMBEDDINGS_LAST, /* the vector is the row of the last token */
     EMBEDDINGS_MEAN,
     EMBEDDINGS_CLS, /* the vector is the row of the first token */

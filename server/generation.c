@@ -31,7 +31,7 @@ struct choice {
     /* Splits the output into content, reasoning and tool calls; NULL if the
      * request is not a conversation. */
     pl_reply *reply;
-    bool prompt_sent; /* response_prompt was called */
+    bool prompt_sent; /* response_prompt was called for this choice */
     /* A part of the output was not sent, because memory was short or the client
      * disconnected. */
     bool broken;
@@ -84,10 +84,11 @@ struct generation {
     struct text *texts;
     /* Time of the request's arrival, in seconds by loop_now. */
     double arrival_s;
-    double load_s; /* seconds for which the request waited for its model */
+    /* Seconds for which the request waited until its model was loaded. */
+    double load_s;
     /* Time when data was last sent to the client, in seconds by loop_now. */
     double last_sent_s;
-    atomic_bool gone; /* the client has disconnected */
+    atomic_bool gone; /* the client has disconnected; set by another thread */
     bool begun;       /* http_begin was called, so the stream has begun */
     /* `r` has its response by http_respond: an error, or a body that is not
      * streamed. */
@@ -156,8 +157,8 @@ static void set_gone(void *user)
 
 /* ---- output of a choice -------------------------------------------------- */
 
-/* Removes from *part the next bytes of request.begun, because the client
- * already has this text. */
+/* Removes from the beginning of *part, a part of the output, the bytes that
+ * continue request.begun, because the client already has this text. */
 static void skip_begun(struct choice *c, pl_reply_part *part)
 {
     const char *begun = c->of->request.begun;
@@ -551,8 +552,9 @@ static void reject_end(struct api_error *why, const struct choice *c,
         api_error_set_memory(why);
 }
 
-/* Adds the tokens of a task to the request's line in the log. A prompt counts
- * once, however many choices it has. */
+/* Adds the numbers of tokens of an ended task to the request's line in the log.
+ * The tokens of a prompt count once, even if several choices share the
+ * prompt. */
 static void note_tokens(struct choice *c, const struct task_report *report)
 {
     struct generation *g = c->of;
@@ -596,8 +598,8 @@ static void on_end(void *user, const struct task_report *report)
 
 /* ---- creation and submission --------------------------------------------- */
 
-/* Puts the tokens of request.context before those of a rendered conversation,
- * without the BOS token with which the conversation may begin. */
+/* Inserts the tokens of request.context before the *n tokens of a rendered
+ * conversation. Drops the BOS token with which the conversation may begin. */
 static bool add_context(const struct generation *g, int32_t **ids, int64_t *n,
                         struct api_error *why)
 {
@@ -616,7 +618,7 @@ static bool add_context(const struct generation *g, int32_t **ids, int64_t *n,
     return true;
 }
 
-/* Sets *ids to the n tokens of prompt p, malloc'ed. */
+/* Tokenizes prompt p of the request. Sets *ids to its *n tokens, malloc'ed. */
 static bool read_prompt(const struct generation *g, int p, int32_t **ids,
                         int64_t *n, struct api_error *why)
 {
@@ -633,10 +635,10 @@ static bool read_prompt(const struct generation *g, int p, int32_t **ids,
     return g->request.n_context == 0 || add_context(g, ids, n, why);
 }
 
-/* Passes request.begun to the reply parser without sending it, because the
- * client already has it. The parser may hold back the end of this text as the
- * possible beginning of a marker. It emits the held-back text later, and
- * skip_begun removes it. */
+/* Passes request.begun, the beginning of the answer, to the reply parser
+ * without sending it, because the client already has this text. The parser may
+ * hold back the end of the text as the possible beginning of a marker. It emits
+ * the held-back text later, and skip_begun removes it. */
 static pl_status begin_reply(struct choice *c, pl_err *err)
 {
     const char *begun = c->of->request.begun;
@@ -875,8 +877,8 @@ static void send_notes(struct generation *g)
         http_set_header(g->r, "Plait-Warning", line);
 }
 
-/* Sets the grammar of the request's schema, grammar or regular expression, if
- * it has one. */
+/* Sets g->grammar to the compiled grammar of the request's JSON Schema, grammar
+ * or regular expression, if it has one of these. */
 static bool set_content_grammar(struct generation *g, struct api_error *why)
 {
     const struct request *a = &g->request;
@@ -928,9 +930,10 @@ static bool has_role(const json_t *messages, size_t i, const char *role)
     return own && !strcmp(own, role);
 }
 
-/* Removes the oldest turn of a conversation: the first message that is not from
- * the system, and those after it up to the next user message. Returns false if
- * there is only one turn, or if out of memory. */
+/* Removes the oldest turn from *messages, the JSON text of a conversation. A
+ * turn is the first message that is not from the system, and those after it up
+ * to the next user message. Returns false if there is only one turn, or if out
+ * of memory. */
 static bool drop_turn(char **messages)
 {
     json_t *all = json_text_load(*messages, strlen(*messages), 0, NULL);

@@ -14,7 +14,8 @@ struct grammars {
     const pl_tokenizer *words;
     pthread_mutex_t lock;
     struct grammars_entry {
-        pl_grammar *grammar; /* NULL if the entry is free */
+        /* The compiled grammar; NULL if the cache entry is free. */
+        pl_grammar *grammar;
         pl_grammar_form form;
         char *text;
         int n_user;
@@ -29,9 +30,10 @@ struct grammars {
 void grammars_init(struct grammars *g, const pl_tokenizer *words);
 /* Frees the cache. No grammar may be in use. */
 void grammars_fini(struct grammars *g);
-/* Sets *out to the grammar for a source text: a cached one, or a new one that
- * is added to the cache. `name` names the source in error messages. Errors are
- * those of pl_grammar_create. The caller returns *out with grammars_give. */
+/* Sets *out to the compiled grammar for the source `text`, from the cache if it
+ * is there; otherwise compiles it and adds it to the cache. `name` names the
+ * source in error messages. Errors are those of pl_grammar_create. The caller
+ * gives *out back with grammars_give. */
 pl_status grammars_take(struct grammars *g, pl_grammar_form form,
                         const char *text, const char *name, pl_grammar **out,
                         pl_err *err);

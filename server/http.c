@@ -1,5 +1,5 @@
-/* Starts and stops the HTTP server, and implements the callbacks of
- * libmicrohttpd. */
+/* Starts and stops the HTTP server, and has the callbacks that libmicrohttpd
+ * calls. */
 #include "http_inner.h"
 
 #include <errno.h>
@@ -293,7 +293,8 @@ static void fill_defaults(struct http_options *o)
         o->drain_s = 1;
 }
 
-/* Reads a PEM file. *out is malloc'ed and NUL-terminated; NULL on failure. */
+/* Reads the PEM file `path`. Sets *out to its text, malloc'ed and
+ * NUL-terminated; to NULL on failure. */
 static pl_status read_pem(char **out, const char *path, pl_err *err)
 {
     FILE *f = fopen(path, "rbe");

@@ -35,21 +35,22 @@ struct http_route {
     unsigned flags;
 };
 
-/* Options of a server. Fields that are 0 or NULL select the defaults. Strings
- * are borrowed until http_stop. */
+/* Options of an HTTP server. Fields that are 0 or NULL select the defaults.
+ * Strings are borrowed until http_stop. */
 struct http_options {
     /* Addresses to listen on, separated by commas; NULL for 127.0.0.1. One with
      * a slash, or that ends in .sock, is the path of a Unix socket. */
     const char *host;
     int port; /* TCP port; 0 for any free port, which http_port returns */
-    /* The API keys, [n_key]. If there are any, a request must send one of them
-     * as "Authorization: Bearer KEY" or "x-api-key: KEY". */
+    /* The valid API keys, [n_key]. If there are any, a request must send one of
+     * them as "Authorization: Bearer KEY" or "x-api-key: KEY". */
     const char *const *key;
     int n_key;
     /* Paths of the TLS certificate and its private key, PEM files; both NULL
      * for no TLS. */
     const char *cert_file, *cert_key_file;
-    const char *prefix; /* prefix of every path, such as "/api"; NULL if none */
+    /* Prefix of the paths of all URLs, such as "/api"; NULL if none. */
+    const char *prefix;
     /* Other origins whose pages may use this server from a browser (CORS),
      * separated by commas; "*" for any, "localhost" for those of this machine,
      * NULL for none. If the server has no API keys, it rejects requests from
@@ -77,16 +78,16 @@ struct http_options {
     /* Seconds that an idle connection stays open while the server drains; 0 for
      * 1. */
     int drain_s;
-    /* Called for each request with one line, never by two threads at once:
-     * client, method, path, status, note (http_set_note), milliseconds. NULL if
-     * none. */
+    /* Called with a log line for each request: client, method, path, status,
+     * note (http_set_note), milliseconds. Two threads never call it at once.
+     * NULL if none. */
     pl_log_fn *log;
     void *log_user;
 };
 
-/* Returns the body of an error response, malloc'ed; NULL if out of memory. It
- * is called for requests that are rejected before a handler runs (unknown path,
- * missing key, body too large). */
+/* Returns the body of an error response, malloc'ed; NULL if out of memory. The
+ * HTTP layer calls it for requests that it rejects before a handler runs
+ * (unknown path, missing API key, body too large). */
 typedef char *http_error_fn(int status, const char *message, const char *path);
 
 /* Starts a server with the routes route[n_route], which are borrowed until
@@ -124,23 +125,24 @@ void http_free(struct http *h);
 /* The strings that the following functions return are valid until the request
  * ends. */
 const char *http_method(const struct http_request *r);
-/* Returns the path of the URL as received, without the server's prefix and
- * without the query. */
+/* Returns the path of the request's URL as received, still percent-encoded,
+ * without the server's prefix and without the query. */
 const char *http_path(const struct http_request *r);
-/* Returns the path segment that matched the route's {}, with percent encoding
- * decoded, so it may contain a slash. NULL if the route has no {}. */
+/* Returns the segment of the request's path that matched {} in the route,
+ * percent-decoded, so that it may contain a slash. NULL if the route has no
+ * {}. */
 const char *http_name(const struct http_request *r);
 /* Returns the index of the request's route in the table passed to
  * http_start. */
 int http_route_index(const struct http_request *r);
-/* Returns the first query argument (?name=value) with this name, decoded; NULL
- * if there is none. */
+/* Returns the value of the first query argument ?name=value with this name,
+ * percent-decoded; NULL if there is none. */
 const char *http_query(const struct http_request *r, const char *name);
 const char *http_header(const struct http_request *r, const char *name);
 /* Returns the body of the request, NUL-terminated and never NULL. Sets *len to
  * its length in bytes. */
 const char *http_body(const struct http_request *r, size_t *len);
-/* Returns the seconds since the request's head arrived. */
+/* Returns the number of seconds since the head of the request arrived. */
 double http_age(const struct http_request *r);
 /* Returns a number that identifies the client for fair scheduling, never 0. It
  * is a hash of the API key or, if the server has no keys, of the client's
@@ -151,10 +153,10 @@ uint64_t http_client(const struct http_request *r);
  * request in the log contains it after the HTTP status. */
 void http_set_note(struct http_request *r, const char *note);
 
-/* Queues a call of act(user, r) on a handler thread. A handler that has to
- * wait, for example for a model to load, uses this to continue later. `act` is
- * called even if the client has disconnected by then. Returns false without
- * queueing if the server is stopping. */
+/* Makes a handler thread call act(user, r) soon. A handler that has to wait,
+ * for example for a model to load, uses this to continue later. `act` is called
+ * even if the client has disconnected by then. Returns false without queueing
+ * the call if the server is stopping. */
 bool http_hand(struct http_request *r, http_handler_fn *act, void *user);
 
 /* ---- responses ----------------------------------------------------------- */
@@ -173,8 +175,8 @@ void http_begin(struct http_request *r, int status, const char *type);
 /* Sends `len` bytes of a chunked response. Returns false if the client has
  * disconnected or memory is short; http_end must still be called. */
 bool http_send(struct http_request *r, const void *data, size_t len);
-/* Returns how many bytes of the response are buffered because the client has
- * not read them yet. */
+/* Returns the number of bytes of the response that are still buffered, because
+ * the client has not read them yet. */
 size_t http_backlog(const struct http_request *r);
 void http_end(struct http_request *r);
 /* Registers a callback: gone(user) is called at most once, if the client

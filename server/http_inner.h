@@ -20,11 +20,12 @@
 #include <stdatomic.h>
 
 enum {
-    HTTP_MAX_SEGMENT = 16, /* most segments of a path; "/a/b" has two */
-    HTTP_MAX_LINGER = 64,  /* limit of lingering connections (struct
-                              http_linger) */
-    HTTP_MAX_LISTEN = 16,  /* limit of the addresses that a server listens on */
-    HTTP_N_HAND = 4,       /* number of handler threads */
+    /* Limit of the number of segments of a URL's path; "/a/b" has two. */
+    HTTP_MAX_SEGMENT = 16,
+    /* Limit of the number of lingering connections (struct http_linger). */
+    HTTP_MAX_LINGER = 64,
+    HTTP_MAX_LISTEN = 16, /* limit of the addresses that a server listens on */
+    HTTP_N_HAND = 4,      /* number of handler threads (http_worker.c) */
     HTTP_LINGER_BYTES = 64 << 20,
     /* Limit of the memory for a request's line and headers, in bytes. */
     HTTP_HEAD_BYTES = 32 << 10,
@@ -72,8 +73,10 @@ struct http {
      * listening thread. */
     int listen_fd[HTTP_MAX_LISTEN];
     int n_listen;
-    int watch_fd; /* epoll set of the sockets of suspended connections */
-    int wake_fd;  /* eventfd that wakes the listening thread */
+    /* Descriptor of the epoll set that has the sockets of suspended
+     * connections. */
+    int watch_fd;
+    int wake_fd; /* descriptor of the eventfd that wakes the listening thread */
     pthread_t thread;
     bool has_thread;
 
@@ -98,10 +101,10 @@ struct http {
     /* Sum of the capacities of all request bodies in bytes, without the first
      * HTTP_SMALL_BODY bytes of each body. */
     size_t body_bytes;
-    /* Indexed by socket descriptor, [n_idle]: the http_now time since which a
-     * connection has had no request; HTTP_BUSY while it has one; HTTP_CLOSING
-     * once it is being closed; 0 if the descriptor is not a connection of this
-     * server. */
+    /* idle[fd], [n_idle]: state of the connection with socket descriptor fd.
+     * Time by http_now, in seconds, since which it has had no request;
+     * HTTP_BUSY while it has one; HTTP_CLOSING once it is being closed; 0 if fd
+     * is not a connection of this server. */
     double *idle;
     /* max_fd: the highest socket descriptor of any connection so far. */
     int n_idle, max_fd;
@@ -165,7 +168,7 @@ struct http_request {
     /* The fields from here to `cut_off` are used only by the libmicrohttpd
      * worker of the connection. */
     bool handed;   /* the request was passed to a handler */
-    bool has_body; /* the headers announce a body */
+    bool has_body; /* the headers announce that a body follows */
     bool early;    /* an error response was sent before the whole body was
                       received */
     /* Seconds from the arrival of the request until libmicrohttpd had finished
@@ -178,9 +181,10 @@ struct http_request {
     /* Guards the fields from here to the end of the struct. */
     pthread_mutex_t lock;
     pthread_cond_t notified;
-    struct MHD_Connection *connection; /* NULL once libmicrohttpd has finished
-                                          this request */
-    int fd;                            /* socket descriptor of the connection */
+    /* Connection of the request; NULL once libmicrohttpd has finished the
+     * request. */
+    struct MHD_Connection *connection;
+    int fd; /* socket descriptor of the connection */
     bool watched, suspended;
     bool gone; /* the client has disconnected */
     /* Memory was short for the response, so the connection must be cut. */

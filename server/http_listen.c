@@ -227,7 +227,7 @@ pl_status http_listen(struct http *h, pl_err *err)
     return s;
 }
 
-/* Removes the file of a Unix socket that this server listens on. */
+/* Removes the file of the Unix socket `fd`, on which this server listens. */
 static void remove_socket(int fd)
 {
     struct sockaddr_un a = {0};

@@ -112,8 +112,9 @@ static bool decode(char *s)
     return good;
 }
 
-/* Returns the path of a URL after the server's prefix; NULL if it does not
- * begin with the prefix. The URL may have the form "http://host/path". */
+/* Returns the path of a URL after the server's prefix (http_options.prefix);
+ * NULL if the path does not begin with the prefix. The URL may have the form
+ * "http://host/path". */
 static const char *own_path(const struct http *h, const char *url)
 {
     size_t n = h->o.prefix ? strlen(h->o.prefix) : 0;
@@ -128,8 +129,9 @@ static const char *own_path(const struct http *h, const char *url)
     return n ? NULL : url;
 }
 
-/* Splits the path in `text`, which is modified, into r->segment and decodes
- * each segment. Sets r->n_segment to -1 if the path is malformed. */
+/* Splits the path `text` at its slashes into r->segment, modifying `text`, and
+ * percent-decodes each segment. Sets r->n_segment to -1 if the path is
+ * malformed. */
 static void split(struct http_request *r, char *text)
 {
     while (text && *text == '/') {

@@ -1,5 +1,5 @@
-/* Finds the route of a request, and checks its method, its API key, its
- * framing, and where a browser's request comes from. */
+/* Finds the route of a request. Checks its method, its API key, its framing,
+ * and, for requests of browsers, the origin of the page that sent it. */
 #include "http_inner.h"
 
 #include <stdio.h>
@@ -265,7 +265,7 @@ static int check_origin(struct http_request *r, const char **message)
 
 /* ---- client identity ----------------------------------------------------- */
 
-/* Returns the FNV-1a hash of n bytes, with 0 replaced by 1. */
+/* Returns the FNV-1a hash of the n bytes `data`; 1 if the hash is 0. */
 static uint64_t hash(const void *data, size_t n)
 {
     const unsigned char *byte = data;
@@ -276,7 +276,7 @@ static uint64_t hash(const void *data, size_t n)
     return x ? x : 1;
 }
 
-/* Returns a hash of the client's address. Uses only the first 64 bits of an
+/* Returns a hash of the client's IP address. Uses only the first 64 bits of an
  * IPv6 address, because a client usually owns all addresses of its /64
  * network. */
 static uint64_t hash_address(const struct http_request *r)

@@ -1,4 +1,5 @@
-/* Typed access to JSON fields. See json_field.h. */
+/* Reads the fields of JSON objects and checks their types and ranges. See
+ * json_field.h. */
 #include "json_field.h"
 
 #include "json_text.h"

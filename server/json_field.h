@@ -1,6 +1,7 @@
-/* Reads fields of a JSON request and checks their types and ranges. A field
- * that is null counts as absent. An invalid field rejects the request: the
- * error message names the field's path, its value, and the allowed values. */
+/* Reads the fields of a request's JSON and checks their types and ranges. A
+ * field whose value is null counts as absent. If a field is invalid, the
+ * request is rejected; the error message names the field's path, its value, and
+ * the allowed values. */
 #ifndef SERVER_JSON_FIELD_H
 #define SERVER_JSON_FIELD_H
 
@@ -23,9 +24,9 @@ struct fields {
  * parsed request: 3 bytes "{}," of text become a parsed value of 200 bytes. */
 size_t field_values(const char *text, size_t len);
 enum { FIELD_MOST_VALUES = 1 << 20 };
-/* Parses a request body, which must be one JSON object, and initializes *f for
- * it. Returns false with *why filled if it is invalid. Sets *root to the
- * object, or to NULL on failure; the caller owns it. */
+/* Parses the body of a request, which must be one JSON object, and initializes
+ * *f for this object. Returns false with *why filled if the body is invalid.
+ * Sets *root to the object, which the caller owns; to NULL on failure. */
 bool fields_read(struct fields *f, json_t **root, const char *body, size_t len,
                  struct api_error *why);
 /* Initializes *item for the JSON object that is item i of `list`. `list` is the
@@ -59,8 +60,8 @@ bool field_object(const struct fields *f, const char *name, const json_t **out);
  * field `name`. Treats absent and invalid fields as field_int does. */
 bool field_choice(const struct fields *f, const char *name,
                   const char *const *allowed, int n, int *out);
-/* Returns true if the field is present, else rejects the request and returns
- * false. */
+/* Returns true if the field `name` is present; else rejects the request and
+ * returns false. */
 bool field_need(const struct fields *f, const char *name);
 
 /* These functions reject the request because of field `name`, and return false.

@@ -137,8 +137,9 @@ struct within {
     /* The next string, or the one that the position is in, is a key of an
      * object. */
     bool is_key;
-    bool in_word; /* the position is in a number, true, false or null */
-    size_t end;   /* offset of the end of the last complete value */
+    /* The position is within a number, or the word true, false or null. */
+    bool in_word;
+    size_t end; /* offset of the end of the last complete value */
 };
 
 static char innermost(const struct within *w)

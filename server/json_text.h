@@ -1,7 +1,7 @@
 /* Converts arbitrary bytes to valid UTF-8 for JSON strings. The bytes may
- * arrive in chunks that split characters. Each maximal subpart of an ill-formed
- * sequence becomes U+FFFD, as Unicode recommends (chapter 3, "substitution of
- * maximal subparts"). */
+ * arrive in chunks, which may end within a character. Each maximal subpart of
+ * an ill-formed sequence becomes U+FFFD, as Unicode recommends (chapter 3,
+ * "substitution of maximal subparts"). */
 #ifndef SERVER_JSON_TEXT_H
 #define SERVER_JSON_TEXT_H
 
@@ -60,8 +60,8 @@ char *json_text_dump(const json_t *j, size_t flags);
 /* Returns a NUL-terminated copy of s [n] as valid UTF-8, malloc'ed; NULL if out
  * of memory. */
 char *utf8_copy(const char *s, size_t n);
-/* Returns a JSON string of the bytes s [n], converted to valid UTF-8; NULL if
- * out of memory. */
+/* Returns a new JSON string of the bytes s [n], converted to valid UTF-8; NULL
+ * if out of memory. */
 json_t *json_text(const char *s, size_t n);
 
 #endif

@@ -26,7 +26,7 @@ enum task_finish {
     FINISH_ERROR,     /* a failure, which task_report.err describes */
 };
 
-/* The state of the client of a task. */
+/* The state of a task's client, as the callback poll_client returns it. */
 enum client_state {
     CLIENT_READY,
     /* Too much of the output has not been read by the client yet; the task is
@@ -52,10 +52,10 @@ struct task_report {
  * The loop's thread calls them between steps. Every callback delays all tasks,
  * so it must neither wait nor call the loop. */
 struct task_callbacks {
-    /* Reports that `done` of the prompt's `total` tokens are in the sequence,
-     * of which `cached` were found in the cache. Called before the first step
-     * of the prompt, with `done` equal to `cached`, and after each step that
-     * computed prompt tokens, so always when the prompt is complete. May be
+    /* Reports that `done` of the prompt's `total` tokens have been computed or
+     * loaded, `cached` of them from the cache. Called before the first step of
+     * the prompt, when `done` equals `cached`, and after each step that
+     * computed prompt tokens, so also when the prompt is complete. May be
      * NULL. */
     void (*progress)(void *user, int64_t done, int64_t total, int64_t cached);
     /* Passes the logits [n_vocab] that the model computed at prompt token `at`,
@@ -89,9 +89,9 @@ struct task_callbacks {
     void (*row)(void *user, int64_t at, const float *row);
 };
 
-/* The rows that a task passes to task_callbacks.row: none, that of its last
- * token, or all. A task with rows generates no tokens; it ends with its
- * prompt. */
+/* Selects the rows that a task passes to task_callbacks.row: none, that of the
+ * prompt's last token, or those of all tokens. A task with rows generates no
+ * tokens; it ends with its prompt. */
 enum task_rows { TASK_NO_ROW, TASK_LAST_ROW, TASK_ALL_ROWS };
 
 struct task_params {
@@ -179,7 +179,7 @@ struct loop_counts {
     /* The fields of pl_counters with these names. */
     uint64_t messages, message_bytes, copy_bytes;
     pl_cache_counters cache; /* current counters of the KV cache */
-    double step_s;           /* seconds in engine steps */
+    double step_s;           /* seconds that the engine's steps took */
     /* Seconds in the loop's steps outside the engine, for scheduling, loading
      * pages and callbacks. */
     double overhead_s;

@@ -94,8 +94,9 @@ struct loop {
     /* Signalled when the loop's thread has something to do: a task, a call, or
      * to stop. */
     pthread_cond_t wake;
-    pthread_cond_t done; /* signalled when a loop_call is done */
-    bool stops;          /* loop_stop was called; guarded by `lock` */
+    /* Signalled when a call of loop_run_between_steps has returned. */
+    pthread_cond_t done;
+    bool stops; /* loop_stop was called; guarded by `lock` */
     /* Queue of calls of loop_run_between_steps; guarded by `lock`. */
     struct loop_call *loop_call;
     bool is_lost; /* a device has failed; guarded by `lock` */
@@ -163,8 +164,8 @@ bool loop_step(struct loop *l);
 /* Starts looking up the prompt of a waiting task in the tiers, at most once per
  * task. Returns true if the task has to wait for the result of the lookup. */
 bool loop_tiers_lookup(struct loop *l, struct task *w);
-/* Returns true while a task waits for the result of its lookup. Takes no
- * lock. */
+/* Returns true while a waiting task waits for the result of its lookup in the
+ * tiers. Takes no lock. */
 bool loop_tiers_is_pending(const struct loop *l, const struct task *w);
 /* Starts loading the pages that a task's lookup in the tiers found. Called
  * after pl_seq_share has given the task's sequence the cached prefix that is on
@@ -198,8 +199,8 @@ void loop_read_counters(struct loop *l);
 /* Returns the counter in loop.counts of the tasks in state `at`. Caller holds
  * the lock. */
 int *loop_state_counter(struct loop *l, enum task_state at);
-/* Removes a task from the loop, frees it and calls its `end` callback. `err` is
- * the error for FINISH_ERROR, else NULL. */
+/* Removes a task from the loop, frees it, and calls its callback `end` with the
+ * reason `why`. `err` is the error if `why` is FINISH_ERROR, else NULL. */
 void loop_finish_task(struct loop *l, struct task *w, enum task_finish why,
                       const pl_err *err);
 void loop_log(const struct loop *l, pl_log_level level, const char *form, ...)

@@ -460,7 +460,8 @@ static int32_t sample_next(const struct loop *l, struct task *w,
     return id;
 }
 
-/* Begins the receipt of a task before its first token. */
+/* Begins the receipt of a task (pl_receipt) before the task's first generated
+ * token. */
 static pl_status begin_receipt(const struct loop *l, struct task *w,
                                pl_err *err)
 {
@@ -618,8 +619,8 @@ static void emit_results(struct loop *l, int from, int to, bool rows)
     }
 }
 
-/* Ends all tasks after a device failure, because their sequences may be corrupt
- * and the engine can compute nothing more. */
+/* Ends all tasks with the error `why` after a device has failed, because their
+ * sequences may be corrupt and the engine cannot compute any more. */
 static void fail_all_device_lost(struct loop *l, const pl_err *why)
 {
     struct task *w;

@@ -49,7 +49,8 @@ struct metrics {
     int64_t n_most;
 };
 
-/* Current counters of other modules, which metrics_write formats. */
+/* Current values of the counters that other files keep and metrics_write
+ * formats. */
 struct metrics_now {
     struct loop_counts loop;
     /* Counters of the cache tiers; all zero if there are no tiers. */
@@ -62,7 +63,7 @@ struct metrics_now {
 void metrics_init(struct metrics *m);
 void metrics_fini(struct metrics *m);
 void metrics_add(struct metrics *m, const struct task_report *report);
-/* Records the seconds between two tokens of a task. */
+/* Records the time between two consecutive tokens of a task, in seconds. */
 void metrics_add_token(struct metrics *m, double seconds);
 /* Appends the metrics in Prometheus's text format to *out. Returns false if out
  * of memory. */

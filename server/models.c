@@ -131,8 +131,8 @@ bool models_cancel_load(struct models *m, struct model *a)
 
 /* ---- model names --------------------------------------------------------- */
 
-/* Returns the length of a name without the tag ":latest". Ollama's clients add
- * it to names that have no tag. */
+/* Returns the length of a model's name without the tag ":latest", in bytes.
+ * Ollama's clients add this tag to names that have no tag. */
 static size_t untagged(const char *name)
 {
     static const char tag[] = ":latest";

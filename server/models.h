@@ -38,10 +38,11 @@ enum model_state {
 /* Describes one model. The strings are borrowed until models_free. */
 struct model_about {
     const char *name; /* name of the model, as clients use it */
-    /* further names that requests may use, [n_alias] */
+    /* Further names by which requests may call the model, [n_alias]. */
     const char *const *alias;
     int n_alias;
-    const char *path; /* file name of the model, or its repository on a hub */
+    /* Path of the model's file, or the name of its repository on a hub. */
+    const char *path;
     /* Command line options that apply to the model, [n_args]; shown in lists of
      * models. */
     const char *const *args;
@@ -49,7 +50,9 @@ struct model_about {
     /* The model is unloaded after this many seconds without a request; 0 for
      * never. */
     int idle_s;
-    bool pinned; /* the model is unloaded only if a client requests that */
+    /* The model is never evicted; it is unloaded only if a client requests
+     * that. */
+    bool pinned;
     /* Pointer for the callback models_options.open; the table does not use
      * it. */
     void *own;
@@ -80,10 +83,10 @@ struct models_options {
                       const volatile int *cancel, struct service **out,
                       pl_err *err);
     void (*close)(void *user, struct service *v);
-    /* Looks for models that were added or removed since the last call, and
+    /* Finds the models that were added or removed since the last call, and
      * calls models_add and models_hide for them. Called when a client asks for
-     * the list of models or for an unknown one, on any thread, but never by two
-     * at once. NULL if the models are always the same. */
+     * the list of models or for an unknown model, on any thread, but never by
+     * two threads at once. NULL if the set of models never changes. */
     void (*scan)(void *user, struct models *m);
     void *user;
     pl_log_fn *log;
@@ -112,8 +115,8 @@ void models_hide(struct models *m, int i, bool hidden);
  * models. Streamed responses end with an error that says that the server is
  * stopping. Called after models_drain. */
 void models_cancel(struct models *m);
-/* Stops loading: cancels a load in progress. The loader thread then rejects all
- * requests that wait for a model, and ends. */
+/* Stops the loading of models: cancels a load in progress. The loader thread
+ * then rejects all requests that wait for a model, and ends. */
 void models_drain(struct models *m);
 /* Rejects requests that still wait for a model, unloads all models, and frees
  * the table. Called after http_stop. NULL is allowed. */

@@ -8,7 +8,7 @@
 
 #include <pthread.h>
 
-/* A request that waits for its model. */
+/* A request that waits until its model is loaded; an item of a list. */
 struct models_waiting {
     struct http_request *r;
     struct models_waiting *next;
@@ -73,7 +73,9 @@ struct models {
      * threads read it. */
     atomic_int n;
     int max;
-    pthread_mutex_t scan_lock; /* held while models_options.scan is called */
+    /* Held during calls of models_options.scan, so that two never run at
+     * once. */
+    pthread_mutex_t scan_lock;
     /* The routes for http_start, [n_route]; owned. The first n_own are the
      * table's own routes; `inner` follows. */
     struct http_route *route;
@@ -104,7 +106,8 @@ struct models {
     uint64_t n_load;
 };
 
-/* Returns the index of the model with this name or alias, or -1. */
+/* Returns the index of the model that has this name or alias; -1 if there is
+ * none. */
 int models_find(const struct models *m, const char *name);
 /* Calls models_options.scan, which adds new models and hides removed ones. */
 void models_scan(struct models *m);
@@ -116,7 +119,7 @@ bool models_reject_name(const struct models *m, const char *name,
 /* Callers of the functions from here to models_dispatch_waiting hold
  * models.lock. */
 
-/* Queues a load of the model, unless one is queued already. */
+/* Adds the model to the load queue, unless it is in the queue already. */
 void models_request_load(struct models *m, struct model *a);
 /* Returns true if requests for the model may run now: the model is loaded and
  * will not be unloaded. */
@@ -126,26 +129,28 @@ void models_use(struct model *a, int more);
  * wait for the model are rejected at once. Returns false if no load was
  * requested. */
 bool models_cancel_load(struct models *m, struct model *a);
-/* Unloads a loaded model once its present requests have ended. Returns false if
- * it is not loaded. */
+/* Has a loaded model unloaded once its present requests have ended. Returns
+ * false if the model is not loaded. */
 bool models_unload(struct models *m, struct model *a);
-/* Removes a model from the load queue after its load ended. Then calls
- * models_dispatch_waiting. */
+/* Removes a model from the load queue after its load has ended. Then calls
+ * models_dispatch_waiting for it. */
 void models_finish_load(struct models *m, struct model *a);
-/* Passes all requests that wait for a model to their handlers if the model is
- * ready. Else rejects them with the error a->why. */
+/* Handles all requests that wait for a model: passes them to their handlers if
+ * the model is ready, else rejects them with the error a->why. */
 void models_dispatch_waiting(struct models *m, struct model *a);
 
 /* Returns the callbacks for a model's service. By these the service reports to
  * the table that its number of users changed or that a device failed. */
 struct service_owner models_owner(struct model *a);
 
-/* The loader thread, in models_loader.c. Runs until models_drain. */
+/* The main function of the loader thread, in models_loader.c. Runs until
+ * models_drain. */
 void *models_loader_thread(void *models);
 
 /* ---- models_metrics.c ---------------------------------------------------- */
 struct models_text {
-    /* `model` is the name of a model, `text` its metrics. */
+    /* model: name of a model. text: the metrics of this model in Prometheus's
+     * format. */
     const char *model, *text;
 };
 /* Appends the metrics of n models to *out as one text. Each sample gets a label

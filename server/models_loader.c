@@ -330,10 +330,9 @@ static bool request_eviction(struct models *m, const struct model *a)
     return true;
 }
 
-/* Takes the next step for the first model in the load queue: loads it, unloads
- * another model or requests its eviction, or fails the load. Returns false if
- * the queue is empty, or if all loaded models are in use and none can be
- * evicted yet. */
+/* Works on the first model in the load queue: loads it, unloads another model
+ * or requests its eviction, or fails the load. Returns false if the queue is
+ * empty, or if all loaded models are in use and none can be evicted yet. */
 static bool load_one(struct models *m)
 {
     struct model *a = next_model(m), *other;

@@ -161,9 +161,9 @@ static bool is_type(const char *line)
     return strncmp(line, "# TYPE ", 7) == 0;
 }
 
-/* Appends the samples of a family that are in `past` but not in `now`, for
- * example those of a removed device. `type` is the "# TYPE" line of the
- * family. */
+/* Appends the samples of a family of metrics that the text `past` has but `now`
+ * has not, for example those of a removed device. `type` is the "# TYPE" line
+ * of the family. */
 static bool add_missing(struct text *out, const char *type, const char *now,
                         const char *past)
 {

@@ -447,7 +447,7 @@ static void on_show(void *models, struct http_request *r)
 
 /* ---- /api/ps, /api/version ----------------------------------------------- */
 
-/* A loaded model in /api/ps. */
+/* The facts about a loaded model that /api/ps reports. */
 struct loaded {
     /* n_ctx: context size in tokens. bytes: memory of the model on all devices.
      * vram: the part of `bytes` on accelerators. */
@@ -481,7 +481,8 @@ static void count_bytes(const struct service *v, struct loaded *out)
     json_decref(plan);
 }
 
-/* Returns true if a model is loaded, and fills *out for it. */
+/* Returns true if a model is loaded, and fills *out with the facts about it for
+ * /api/ps. */
 static bool is_loaded(struct models *m, struct model *a, struct loaded *out)
 {
     bool is;

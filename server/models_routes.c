@@ -1,5 +1,5 @@
-/* Finds the model of a request and passes the request to the model's service.
- * Also handles requests about the table of models. See models.h. */
+/* Finds the model that a request names, and passes the request to the model's
+ * service. Also handles requests about the table of models. See models.h. */
 #include "models_inner.h"
 
 #include "json_field.h"

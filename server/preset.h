@@ -17,7 +17,7 @@ struct preset_key {
     /* Key of the line, without blanks around it, and its value, which may be
      * empty; owned. */
     char *key, *value;
-    int line; /* line number in the file, from 1 */
+    int line; /* number of the line in the preset file, counted from 1 */
 };
 
 struct preset_section {
@@ -39,7 +39,8 @@ struct preset {
 pl_status preset_read(struct preset *p, const char *text, size_t len,
                       pl_err *err);
 void preset_free(struct preset *p);
-/* Returns the section with this name, or NULL. */
+/* Returns the section of the preset file that has this name; NULL if there is
+ * none. */
 const struct preset_section *preset_find(const struct preset *p,
                                          const char *name);
 

@@ -29,9 +29,9 @@ enum { REQUEST_MAX_TOP = 64 };
 
 /* Features that a request may need and a server may not support. */
 enum request_need {
-    REQUEST_GRAMMAR = 1, /* output that is constrained by a GBNF grammar */
-    REQUEST_SCHEMA = 2,  /* output that is constrained by a JSON Schema */
-    REQUEST_CALL = 4,    /* output that must call a tool */
+    REQUEST_GRAMMAR = 1, /* the output must match a GBNF grammar */
+    REQUEST_SCHEMA = 2,  /* the output must match a JSON Schema */
+    REQUEST_CALL = 4,    /* the output must call a tool */
     /* Tools and reasoning: Ollama's API rejects requests that need these if the
      * chat template does not support them. */
     REQUEST_TOOLS = 8,

@@ -257,8 +257,9 @@ static bool read_value(struct request_reader *r, const struct fields *f, int i)
     return field_need(wrapped && !talks ? &wrap : f, types[i].value[0]);
 }
 
-/* Reads an output format, for example {"type": "json_schema", "json_schema":
- * {"schema": {...}}}. The schema may also be next to "type". */
+/* Reads an output format, the value of field `name`, for example {"type":
+ * "json_schema", "json_schema": {"schema": {...}}}. The JSON Schema may also be
+ * next to "type". */
 static bool read_format(struct request_reader *r, const struct fields *f,
                         const char *name)
 {

@@ -173,7 +173,8 @@ static bool read_instructions(struct request_reader *r)
     return m != NULL && add_text(r, &r->f, "instructions", m, "content", texts);
 }
 
-/* Reads the conversation that the request continues by previous_response_id. */
+/* Reads previous_response_id, and sets a->earlier to the items of the
+ * conversation that the request continues. */
 static bool read_earlier(struct request_reader *r)
 {
     static const char name[] = "previous_response_id";

@@ -1,4 +1,4 @@
-/* Converts requests to tasks. See request_tasks.h. */
+/* Converts parsed requests to tasks of the loop. See request_tasks.h. */
 #include "request_tasks.h"
 
 #include <inttypes.h>

@@ -84,9 +84,9 @@ static bool has_tool(const json_t *list, const char *name)
     return false;
 }
 
-/* Reads {"type": "allowed_tools", "mode", "tools"} from a tool_choice, and
- * removes all other tools from `list`. "mode" and "tools" may also be in an
- * object "allowed_tools". */
+/* Reads a tool_choice {"type": "allowed_tools", "mode", "tools"}, and removes
+ * all tools that it does not name from `list`. "mode" and "tools" may also be
+ * in an object "allowed_tools". */
 static bool read_allowed(struct request_reader *r, const struct fields *choice,
                          json_t *list)
 {

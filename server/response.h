@@ -15,7 +15,8 @@
 
 struct response; /* a response; only one thread at a time may use it */
 
-/* Sends n bytes to the client. Returns false if the client has disconnected. */
+/* Sends n bytes of the response to the client. Returns false if the client has
+ * disconnected. */
 typedef bool response_write_fn(void *user, const void *data, size_t n);
 
 /* Properties of a response that do not depend on its request. response_create
@@ -54,9 +55,10 @@ struct response_token {
 };
 
 enum response_end_reason {
-    /* The model ended its text, for example by an end-of-text token. */
+    /* The model ended the output, for example by an end-of-text token. */
     RESPONSE_ENDED,
-    RESPONSE_STOP, /* a stop string was generated */
+    /* The output contained a stop string, before which it ends. */
+    RESPONSE_STOP,
     /* The limit max_tokens is reached, or the context is full. */
     RESPONSE_LENGTH,
 };

@@ -41,8 +41,9 @@ struct response_choice {
     json_t *offsets;
     int64_t n_char; /* number of characters of the text so far (`offsets`) */
     int64_t n_prompt, n_cached, n_token;
-    int64_t n_done; /* number of prompt tokens that are computed or cached so
-                       far */
+    /* Number of prompt tokens so far that were computed or found in the
+     * cache. */
+    int64_t n_done;
     bool begun, ended;
     json_t *receipt; /* receipt of the choice; owned; NULL if none */
     /* The end of the choice; its string `stop` is NULL or points to `stop`
@@ -83,18 +84,19 @@ struct response_protocol {
     bool (*progress)(struct response *w, struct response_choice *c,
                      int64_t done, int64_t total, double seconds);
     bool (*begin)(struct response *w, struct response_choice *c);
-    /* Called after `text` was appended to the last block. */
+    /* Called after `text` was appended to the last block of a choice. */
     bool (*text)(struct response *w, struct response_choice *c,
                  const char *text, size_t len);
     /* Called when a tool call begins. The call is the last block of the choice
      * and its call number n, counted from 0. The arguments are passed to the
      * function `text` later. */
     bool (*call)(struct response *w, struct response_choice *c, int n);
-    /* Called when the last block is complete: before the next block begins, or
-     * before the end of the choice. */
+    /* Called when the last block of a choice is complete: before the next block
+     * begins, or before the choice ends. */
     bool (*block_end)(struct response *w, struct response_choice *c);
-    /* Sends an event with the field "plait", which has the receipt of the
-     * choice. Called before `end`. Takes ownership of `plait`. */
+    /* Sends an event with the field "plait", whose value contains the receipt
+     * of the choice. Called before the function `end`. Takes ownership of
+     * `plait`. */
     bool (*receipt)(struct response *w, struct response_choice *c,
                     json_t *plait);
     bool (*end)(struct response *w, struct response_choice *c);

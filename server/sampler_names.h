@@ -27,8 +27,8 @@ int sampler_step(const char *name, size_t len, char letter);
  * false if the list already contains it. */
 bool sampler_add(pl_sampling *s, int step);
 
-/* Returns the fields of *s except its biases as a JSON object; NULL if out of
- * memory. */
+/* Returns the sampling parameters *s, except logit biases, as a JSON object
+ * with llama.cpp's field names; NULL if out of memory. */
 json_t *sampler_json(const pl_sampling *s);
 
 /* The names of all samplers, for error messages: "penalties, dry, ..." */

@@ -29,8 +29,8 @@ struct service {
     pl_model *model;
     pl_engine *engine;
     const pl_tokenizer *words; /* the tokenizer of the model */
-    pl_template *form;         /* chat template; NULL if there is no usable
-                                  one */
+    /* The model's chat template; NULL if it has no usable one. */
+    pl_template *form;
     /* If `form` is NULL: the reason why the model has no usable chat
      * template. */
     pl_err no_form;

@@ -28,15 +28,16 @@ struct slot_file {
 };
 
 void slot_file_fini(struct slot_file *f);
-/* Writes a slot file atomically, by the rules of pl_file_open. An existing slot
- * file is replaced. If `path` is any other file, or a link, returns
- * BAD_ARGUMENT. Sets f->size. Other errors are those of pl_file_open and
- * pl_file_commit, and NO_MEMORY. */
+/* Writes *f to the slot file `path` atomically, by the rules of pl_file_open.
+ * Replaces an existing slot file. If `path` is any other file, or a link,
+ * returns BAD_ARGUMENT. Sets f->size. Other errors are those of pl_file_open
+ * and pl_file_commit, and NO_MEMORY. */
 pl_status slot_file_write(struct slot_file *f, const char *path,
                           const struct tier_key *root, pl_err *err);
-/* Reads a slot file. NOT_FOUND: there is no such file. BAD_FILE: it is invalid.
- * BAD_ARGUMENT: it was computed with another model or configuration. Other
- * errors: NO_MEMORY. The caller calls slot_file_fini in all cases. */
+/* Reads the slot file `path` into *f. NOT_FOUND: there is no such file.
+ * BAD_FILE: it is invalid. BAD_ARGUMENT: its state was computed with another
+ * model or configuration. Other errors: NO_MEMORY. The caller calls
+ * slot_file_fini in all cases. */
 pl_status slot_file_read(struct slot_file *f, const char *path,
                          const struct tier_key *root, pl_err *err);
 /* Parses the contents of a slot file, the n bytes `bytes`. Takes ownership of

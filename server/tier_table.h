@@ -38,12 +38,13 @@ void tier_table_fini(struct tier_table *t);
  * with the same key, and evicts other entries if needed. Returns false without
  * adding the entry if it is larger than the limit or if memory is short. */
 bool tier_table_put(struct tier_table *t, struct tier_entry *e, bool dirty);
-/* Returns the entry with this key and marks it as used now; NULL if there is
- * none. The caller gets no reference. */
+/* Returns the entry of the table with this key, and marks it as the most
+ * recently used one; NULL if there is none. The caller gets no reference. */
 struct tier_entry *tier_table_find(struct tier_table *t,
                                    const struct tier_key *key);
 void tier_table_drop(struct tier_table *t, const struct tier_key *key);
-/* Returns the least recently used dirty entry; NULL if there is none. */
+/* Returns the least recently used of the dirty entries, which are not written
+ * to disk yet; NULL if there is none. */
 struct tier_entry *tier_table_oldest_dirty(const struct tier_table *t);
 /* Marks an entry as clean (written to disk), unless the table no longer
  * contains it. */

@@ -75,7 +75,7 @@ struct tiers_lookup {
     /* The search for pages has ended, so `page` and n_page are final. */
     atomic_bool over;
 
-    /* The following fields are guarded by tiers.lock. */
+    /* The fields from here on are guarded by tiers.lock. */
     bool busy;  /* the reader thread is searching or reading for this lookup */
     bool freed; /* tiers_search_free was called */
     bool listed;
@@ -504,8 +504,8 @@ static bool find_page(struct tiers *t, struct tiers_lookup *s,
     return true;
 }
 
-/* Returns how many of the found pages can be used: all up to the last page
- * after which a sequence can continue. */
+/* Returns how many of the found pages can be used: those up to the last page
+ * after which a sequence can continue (a resumable page). */
 static int n_resumable_pages(const struct tiers_lookup *s)
 {
     int n = s->n_page;
@@ -566,7 +566,7 @@ static void find_all(struct tiers *t, struct tiers_lookup *s)
                       TIER_TOKENS);
     for (int64_t i = 0; (i + 1) * TIER_TOKENS <= s->length; i++) {
         pthread_mutex_lock(&t->lock);
-        /* Marks the entry as used. */
+        /* Finding an entry also marks it as used. */
         tier_table_find(&t->table, &s->key[i + 1]);
         pthread_mutex_unlock(&t->lock);
         if (s->no_disk)
@@ -718,8 +718,8 @@ static void *reader_thread(void *user)
     return NULL;
 }
 
-/* Finds and reads all pages of a lookup that are in host memory, on the
- * caller's thread. Used while the disk hangs. */
+/* Finds and reads all pages of a lookup that are in host memory, on the thread
+ * that calls tiers_search. Used while the disk hangs. */
 static void search_memory(struct tiers *t, struct tiers_lookup *s)
 {
     struct tier_entry *e;

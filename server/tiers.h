@@ -118,11 +118,11 @@ struct tiers_found {
     int n;
 };
 struct tiers_found tiers_search_found(const struct tiers_lookup *s);
-/* Returns page i of the result, valid until the next call for this lookup.
- * Pages before i are released and must not be requested again. Returns NULL if
- * the page is not read yet. Sets *ended to true if this page and later ones
- * will never be available, because the result has no such pages, or because
- * they were found damaged or deleted. */
+/* Returns page i of the lookup's result. It is valid until the next call for
+ * this lookup. Pages before i are released and must not be requested again.
+ * Returns NULL if the page has not been read yet. Also returns NULL and sets
+ * *ended to true if this page and later ones will never be available: the
+ * result has no such pages, or they were found damaged or deleted. */
 const struct tier_entry *
 tiers_lookup_page(struct tiers *t, struct tiers_lookup *s, int i, bool *ended);
 /* Frees a lookup and releases its pages. Allowed even while the search or a

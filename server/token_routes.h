@@ -1,6 +1,6 @@
-/* Parses requests that convert between texts and tokens, and makes their
- * response bodies: /tokenize, /detokenize, /apply-template (whose requests are
- * those of chats) and /v1/messages/count_tokens. */
+/* Parses the requests that convert between texts and tokens, and makes the
+ * bodies of their responses: /tokenize, /detokenize, /apply-template (whose
+ * requests have the form of chat completions) and /v1/messages/count_tokens. */
 #ifndef SERVER_TOKEN_ROUTES_H
 #define SERVER_TOKEN_ROUTES_H
 
@@ -32,7 +32,7 @@ bool tokens_read_ids(struct tokens_request *a, const char *body, size_t len,
 /* Frees the fields of *a. {0} is allowed. */
 void tokens_fini(struct tokens_request *a);
 
-/* The text of a token; it may be any bytes. */
+/* The bytes of a token, which need not be valid UTF-8. */
 struct tokens_piece {
     const char *s; /* the bytes of the token, [n] */
     size_t n;

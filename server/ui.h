@@ -1,4 +1,5 @@
-/* The web UI: ui.html with its scripts, embedded in the command. */
+/* The web UI: the file ui.html with its scripts, which is a part of the
+ * program's binary. */
 #ifndef SERVER_UI_H
 #define SERVER_UI_H
 

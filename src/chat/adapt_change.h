@@ -14,7 +14,7 @@ enum change {
     IDS,     /* ids of tool calls have nine letters and digits */
     TOOLS,   /* all tools have a description and parameters */
     SCHEMAS, /* all parameters of tools have a single type and a description */
-    SYSTEM,  /* only the first message is a system message */
+    SYSTEM,  /* no message but the first is a system message */
     NO_SYSTEM, /* system texts are parts of user messages */
     SPLIT,     /* a message has at most one tool call */
     THOUGHT,   /* a message with tool calls and reasoning has no content */
@@ -55,8 +55,8 @@ struct conversation {
  * memory. */
 unsigned conversation_change(struct conversation *w, unsigned set,
                              const char *reasoning);
-/* Returns the JSON text of `j`, malloc'ed; NULL if out of memory, or if `j` is
- * NULL. */
+/* Returns the JSON text of `j`, a part of a conversation, malloc'ed; NULL if
+ * out of memory or if `j` is NULL. */
 char *conversation_dump(const json_t *j);
 /* Copies a conversation. The caller calls conversation_fini for the copy even
  * if w->failed is set. */

@@ -447,8 +447,8 @@ static pl_status round_to(struct render *r, const struct call *c,
     }
     unit = pow(10, (double)digits);
     *out = value_float(value_as_float(v) * unit);
-    /* In Python the result of ceil() or floor() is an integer, so it is never
-     * -0. */
+    /* Adding 0.0 turns -0 into 0: in Python the result of ceil() or floor() is
+     * an integer, which is never -0. */
     *out = value_float(((up ? ceil(out->f) : floor(out->f)) + 0.0) / unit);
     return PL_OK;
 }

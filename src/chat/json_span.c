@@ -54,8 +54,8 @@ struct json_walk json_walk(struct span t)
                                                        : (struct span){0}};
 }
 
-/* Returns the length, quotes included, of the JSON string at the beginning of
- * `t`, or 0 if there is no complete string. */
+/* Returns the length in bytes, with its quotes, of the JSON string at the
+ * beginning of `t`; 0 if there is no complete string. */
 static size_t string_length(struct span t)
 {
     if (t.n == 0 || t.s[0] != '"')

@@ -1,6 +1,7 @@
-/* Markup: strings that |safe and |escape mark as HTML, as in the Python package
- * markupsafe. A string joined with markup is escaped first, so that
- * '<a>' + ('x'|safe) is "&lt;a&gt;x". `~` and output ignore markup. */
+/* Markup: strings that the filters safe and escape mark as HTML, as in the
+ * Python package markupsafe. A string that is joined with markup is escaped
+ * first, so that '<a>' + ('x'|safe) is "&lt;a&gt;x". The operator ~ and the
+ * output of a template do not escape. */
 #include "chat/strings.h"
 
 #include "base/err.h"

@@ -14,7 +14,7 @@ enum { MAX_COMPARED = 16 };
 
 struct parser {
     struct arena *arena;
-    const struct token *t; /* the next token */
+    const struct token *t; /* the next token to parse */
     struct dict *name;
     int depth_left;
     /* Number of loops around the current statement within its macro. */

@@ -126,8 +126,8 @@ static bool opens_tag(char c)
     return c == '<' || c == '[';
 }
 
-/* Returns the length of the tag at the beginning of `t`, or 0 if there is
- * none. */
+/* Returns the length in bytes of the tag, <...> or [...], at the beginning of
+ * `t`; 0 if there is none. */
 static size_t tag_length(struct span t)
 {
     if (t.n == 0 || !opens_tag(t.s[0]))

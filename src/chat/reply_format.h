@@ -29,7 +29,9 @@ enum reply_calls {
     /* The name, and an element for each value:
      * f<k>v</k><list><item>1</item></list>. */
     CALLS_NESTED,
-    CALLS_CODE, /* a program, the argument of a tool that runs programs */
+    /* The text of a program, which is the argument of a tool that runs
+     * programs. */
+    CALLS_CODE,
 };
 
 /* The notation of a template's replies. The markers have no blanks at their
@@ -142,7 +144,8 @@ void reply_format_fini(struct reply_format *f);
 
 /* ---- spans -------------------------------------------------------------- */
 
-struct span span_of(const char *s); /* the span of a NUL-terminated string */
+/* Returns the span of a whole NUL-terminated string. */
+struct span span_of(const char *s);
 /* Returns the span without its first `from` bytes. */
 struct span span_from(struct span t, size_t from);
 struct span span_trim(struct span t);

@@ -2,9 +2,9 @@
 #include "chat/reply_inner.h"
 #include "chat/reply_known.h"
 
-/* If `t` begins with `mark`, returns `is` and sets *n to the marker's length.
- * Returns MARKER_PART if it may begin with `mark` once more text has arrived;
- * `last` means that no more text follows. Otherwise returns NO_MARKER. */
+/* If `t` begins with the marker `mark`, returns its kind `is` and sets *n to
+ * its length. If `t` may begin with it once more text has arrived, returns
+ * MARKER_PART. Otherwise returns NO_MARKER. `last`: no more text follows. */
 static enum marker match_marker(struct span t, bool last, struct span mark,
                                 enum marker is, size_t *n)
 {

@@ -1,12 +1,12 @@
 /* Chat templates: render a list of messages to the text that a model continues.
- * The language is that of tokenizer.chat_template in GGUF files: Jinja as
- * Hugging Face configures it.
+ * The template language is that of the metadata key tokenizer.chat_template in
+ * GGUF files: Jinja as Hugging Face configures it.
  *
- * A template is part of a file of unknown origin, so steps, depth, output and
- * memory are limited. It reads only its variables and the clock, and it cannot
- * change anything outside.
+ * A template is part of a file of unknown origin, so its steps, depth, output
+ * and memory are limited. It can read only its variables and the clock, and it
+ * cannot change anything outside.
  *
- * A template never changes once created, so threads may share it. */
+ * A template does not change after its creation, so threads may share it. */
 #ifndef CHAT_TEMPLATE_H
 #define CHAT_TEMPLATE_H
 

@@ -90,7 +90,8 @@ size_t unicode_offset(const char *s, size_t n, size_t i)
     return at;
 }
 
-/* Returns true for whitespace as Python's str.isspace defines it. */
+/* Returns true if the character c is whitespace, as Python's str.isspace()
+ * defines it. */
 bool unicode_is_space(uint32_t c)
 {
     return (c >= '\t' && c <= '\r') || (c >= 0x1c && c <= ' ') || c == 0x85 ||

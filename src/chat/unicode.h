@@ -1,5 +1,6 @@
-/* UTF-8 characters as Python's strings treat them. A byte that does not belong
- * to a character counts as one character. */
+/* Decodes, encodes and classifies characters of UTF-8 strings as Python's
+ * strings treat them. A byte that does not belong to a character counts as one
+ * character. */
 #ifndef CHAT_UNICODE_H
 #define CHAT_UNICODE_H
 
@@ -11,8 +12,8 @@
  * length in bytes. Sets *c to its code point, or to 0xdc00 + the byte for a
  * byte that does not belong to a character. */
 size_t unicode_get(const char *s, size_t n, uint32_t *c);
-/* Writes character `c` to `out`, at most 4 bytes. Returns the length, or 0 if
- * `c` is not a character. */
+/* Writes character `c` as UTF-8 to `out`, at most 4 bytes. Returns its length
+ * in bytes; 0 if `c` is not a character. */
 size_t unicode_put(char *out, uint32_t c);
 
 size_t unicode_count(const char *s, size_t n);
@@ -29,8 +30,9 @@ bool unicode_is_space(uint32_t c);
  * Unassigned code points count as shown. */
 bool unicode_is_shown(uint32_t c);
 
-/* Map a character to a single character by the C library's tables of the locale
- * C.UTF-8. Without that locale, only ASCII letters are mapped. */
+/* Convert a character to upper or lower case, always to a single character, by
+ * the C library's tables of the locale C.UTF-8. Without that locale, only ASCII
+ * letters are converted. */
 uint32_t unicode_upper(uint32_t c);
 uint32_t unicode_lower(uint32_t c);
 bool unicode_is_letter(uint32_t c);

@@ -6,8 +6,8 @@
  * extend, insert and pop. In addition, the attributes of a namespace and the
  * position of an iterator can change. All values are allocated in the arena of
  * their creator and freed with it. Integers have 64 bits. A result that needs
- * more bits is an error. A larger integer in the JSON of a conversation keeps
- * its digits for output, and is computed with as a float. */
+ * more bits is an error. A larger integer in the JSON of a conversation is kept
+ * as its digits; computations convert it to a float. */
 #ifndef CHAT_VALUE_H
 #define CHAT_VALUE_H
 
@@ -67,8 +67,8 @@ struct value {
          * V_UNDEFINED: the name of the missing variable or attribute, or
          * NULL. */
         struct string *str;
-        struct list *list; /* for lists, tuples, views */
-        struct dict *dict; /* for dicts and namespaces */
+        struct list *list; /* the value of a list, tuple or view */
+        struct dict *dict; /* the value of a dict or namespace */
         struct iter *iter;
         struct range *range;
         struct loop *loop;
@@ -84,8 +84,8 @@ struct value {
  * escape. Another string is escaped before it is joined with markup. */
 enum { STR_MARKUP = 1 };
 
-/* Flag of a float that stands for an integer of more than 64 bits whose digits
- * are kept. Output shows all digits; computations use the float. */
+/* Flag of a V_FLOAT value that is an integer of more than 64 bits, kept as its
+ * digits. Output shows all digits; computations convert them to a double. */
 enum { FLOAT_DIGITS = 1 };
 
 /* Flag of a tuple (key, list of items), which the filter groupby has made. */

@@ -5,9 +5,10 @@
 
 #include "chat/value.h"
 
-/* Parses the JSON text s[0 .. len) into a value in `a`. `name` is the text's
- * name in messages. PL_BAD_ARGUMENT for invalid JSON, with the position, for a
- * number that does not fit in 64 bits, and for nesting that is too deep. */
+/* Parses the JSON text s[0 .. len) into a value, which is allocated in `a`.
+ * `name` is the name of the text for error messages. PL_BAD_ARGUMENT: the JSON
+ * is invalid, which includes a number beyond the range of a double, or it nests
+ * too deeply. The message has the position. */
 pl_status value_from_json(struct arena *a, const char *s, size_t len,
                           const char *name, struct value *out, pl_err *err);
 
