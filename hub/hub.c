@@ -12,7 +12,7 @@
 #include <sys/statvfs.h>
 #include <time.h>
 
-/* ---- messages ------------------------------------------------------------ */
+/* ---- error and log messages ---------------------------------------------- */
 
 /* Returns the length of the scheme of a URL, such as "https://"; 0 if it has
  * none. */
@@ -110,7 +110,7 @@ const char *hub_bytes(char buf[HUB_BYTES], uint64_t n)
     return buf;
 }
 
-/* ---- pauses and retries -------------------------------------------------- */
+/* ---- pausing and retrying ------------------------------------------------ */
 
 bool hub_is_cancelled(const struct hub_options *o)
 {
@@ -150,7 +150,7 @@ bool hub_retry(const struct hub_options *o, struct hub_retry_state *t,
     return hub_sleep(o, ms);
 }
 
-/* ---- model names and options --------------------------------------------- */
+/* ---- checking model names and options ------------------------------------ */
 
 /* Returns true if s[0 ... n - 1] is a valid user name or repository name of a
  * hub. */
@@ -221,7 +221,7 @@ static pl_status check_options(const struct hub_options *o, const char *file,
     return PL_OK;
 }
 
-/* ---- downloading --------------------------------------------------------- */
+/* ---- downloading the files of a model ------------------------------------ */
 
 /* Checks that the disk has space for the bytes that are still to be downloaded
  * of all files in `p`. Returns FULL if it has not. */

@@ -9,7 +9,7 @@
 
 enum { MOST_TEXT = 32 << 20, MOST_PAGES = 200, MOST_URL = 4096 };
 
-/* ---- requests ------------------------------------------------------------ */
+/* ---- requests to the hub's API ------------------------------------------- */
 
 struct text {
     char *s; /* the body of a response, [n]; owned */
@@ -158,7 +158,7 @@ static pl_status ask(const struct hub_options *o, const char *repo,
                     no_route ? HUB_NO_ROUTE_REMEDY : "");
 }
 
-/* ---- revisions and listings ---------------------------------------------- */
+/* ---- reading revisions and file lists ------------------------------------ */
 
 static bool is_revision(const char *s)
 {

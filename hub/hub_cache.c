@@ -15,7 +15,7 @@
 
 enum { MOST_LISTING = 32 << 20, MOST_REVISIONS = 256 };
 
-/* ---- folder and files ---------------------------------------------------- */
+/* ---- the cache folder and its files -------------------------------------- */
 
 pl_status hub_cache_open(struct hub_cache *c, const struct hub_options *o,
                          const char *repo, pl_err *err)
@@ -109,7 +109,7 @@ uint64_t hub_cache_missing(const struct hub_cache *c, const char *revision,
     return left;
 }
 
-/* ---- revisions ----------------------------------------------------------- */
+/* ---- the cached revisions ------------------------------------------------ */
 
 struct known {
     char revision[HUB_REVISION];

@@ -150,7 +150,7 @@ static void close_part(struct coming *g)
     free(g->etag_path);
 }
 
-/* ---- receiving ----------------------------------------------------------- */
+/* ---- receiving data from the server -------------------------------------- */
 
 static pl_status take_size(struct coming *g, const struct hub_head *h)
 {
@@ -238,7 +238,7 @@ static bool on_data(void *user, const void *data, size_t n)
     return true;
 }
 
-/* ---- requests and retries ------------------------------------------------ */
+/* ---- sending requests and retrying --------------------------------------- */
 
 static enum hub_end get(struct coming *g, const char *known, struct hub_head *h,
                         char why[HUB_WHY])
@@ -319,7 +319,7 @@ static pl_status get_all(struct coming *g, const char *known)
     return PL_OK;
 }
 
-/* ---- verification and commit --------------------------------------------- */
+/* ---- verifying the file and moving it to PATH ---------------------------- */
 
 static pl_status commit_file(struct coming *g)
 {

@@ -41,7 +41,7 @@ struct hub_retry_state hub_retry_state(const struct hub_options *o);
 bool hub_retry(const struct hub_options *o, struct hub_retry_state *t,
                int least_s, const char *why);
 
-/* ---- download of one file ------------------------------------------------ */
+/* ---- downloading one file ------------------------------------------------ */
 
 enum { HUB_ETAG = 256 };
 

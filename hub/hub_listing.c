@@ -20,7 +20,7 @@ enum {
     MOST_NAME = 240,
 };
 
-/* ---- file names ---------------------------------------------------------- */
+/* ---- checking file names ------------------------------------------------- */
 
 static bool name_is_safe(const char *s, size_t n)
 {
@@ -55,7 +55,7 @@ static bool is_gguf(const char *path)
     return n > 5 && strcasecmp(path + n - 5, ".gguf") == 0;
 }
 
-/* ---- reading and writing ------------------------------------------------- */
+/* ---- reading and writing file lists -------------------------------------- */
 
 static bool read_sum(char sum[HUB_SHA256], const char *text)
 {

@@ -41,7 +41,7 @@ const struct hub_file *hub_listing_find(const struct hub_listing *l,
  * are not allowed. */
 bool hub_path_is_safe(const char *path);
 
-/* ---- choice of a model's files ------------------------------------------- */
+/* ---- choosing the files of a model --------------------------------------- */
 
 /* The files of a model, chosen from a repository's file list. */
 struct hub_pick {

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- file names ---------------------------------------------------------- */
+/* ---- properties of file names -------------------------------------------- */
 
 static bool digits(const char *s, int n, int *value)
 {
@@ -109,7 +109,7 @@ static bool has_quant(const char *path, const char *quant, bool alone)
     return false;
 }
 
-/* ---- lists for messages -------------------------------------------------- */
+/* ---- lists of files for error messages ----------------------------------- */
 
 static void add(char *list, size_t size, const char *s, size_t n)
 {
@@ -154,7 +154,7 @@ static void list(char *text, size_t size, const struct hub_listing *l,
     }
 }
 
-/* ---- choice of files ----------------------------------------------------- */
+/* ---- choosing the files of a model --------------------------------------- */
 
 static const struct hub_file *of_quant(const struct hub_listing *l,
                                        const char *quant)

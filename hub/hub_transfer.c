@@ -30,7 +30,7 @@ struct flight {
     size_t n_refused;
 };
 
-/* ---- response heads ------------------------------------------------------ */
+/* ---- parsing the head of a response -------------------------------------- */
 
 /* If the header line [n] has this name, copies its value without surrounding
  * blanks to `value` and returns true. Returns false if the line has another
@@ -186,7 +186,7 @@ static int on_progress(void *user, curl_off_t total, curl_off_t came,
                          __atomic_load_n(f->t->stop, __ATOMIC_RELAXED) != 0);
 }
 
-/* ---- requests ------------------------------------------------------------ */
+/* ---- sending a request --------------------------------------------------- */
 
 static bool add_line(struct curl_slist **list, const char *name,
                      const char *value)

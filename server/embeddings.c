@@ -80,7 +80,7 @@ static void embeddings_free(struct embeddings *g)
     service_drop(v);
 }
 
-/* ---- vectors ------------------------------------------------------------- */
+/* ---- normalizing and encoding vectors ------------------------------------ */
 
 void embeddings_norm(float *x, size_t n, int p)
 {
@@ -129,7 +129,7 @@ void embeddings_base64(const unsigned char *s, size_t n, char *out)
     *out = '\0';
 }
 
-/* ---- response ------------------------------------------------------------ */
+/* ---- making the body of the response ------------------------------------- */
 
 static json_t *floats(const float *x, int64_t n)
 {
@@ -289,7 +289,7 @@ static void response(struct embeddings *g)
     service_respond(g->r, all.s);
 }
 
-/* ---- task callbacks ------------------------------------------------------ */
+/* ---- callbacks of the loop's tasks --------------------------------------- */
 
 static void on_row(void *user, int64_t at, const float *row)
 {
@@ -377,7 +377,7 @@ static void on_end(void *user, const struct task_report *report)
     embeddings_free(g);
 }
 
-/* ---- request ------------------------------------------------------------- */
+/* ---- reading the request and submitting its tasks ------------------------ */
 
 /* Reads all fields of an embeddings request except the texts. */
 static bool read_form(struct embeddings *g, const struct fields *f)

@@ -123,7 +123,7 @@ static void generation_free(struct generation *g)
     free(g);
 }
 
-/* ---- output to the client ------------------------------------------------ */
+/* ---- sending output to the client ---------------------------------------- */
 
 static bool write_out(void *user, const void *data, size_t n)
 {
@@ -155,7 +155,7 @@ static void set_gone(void *user)
     ((struct generation *)user)->gone = true;
 }
 
-/* ---- output of a choice -------------------------------------------------- */
+/* ---- processing the output of a choice ----------------------------------- */
 
 /* Removes from the beginning of *part, a part of the output, the bytes that
  * continue request.begun, because the client already has this text. */
@@ -243,7 +243,7 @@ static bool is_written(const struct choice *c)
            (c->reply && pl_reply_ended(c->reply));
 }
 
-/* ---- tokens and their probabilities -------------------------------------- */
+/* ---- sending tokens and their probabilities ------------------------------ */
 
 enum { N_TOKEN = 1 + REQUEST_MAX_TOP };
 
@@ -366,7 +366,7 @@ static void on_progress(void *user, int64_t done, int64_t total, int64_t cached)
                       now - c->began_s);
 }
 
-/* ---- task callbacks ------------------------------------------------------ */
+/* ---- callbacks of the loop's tasks --------------------------------------- */
 
 static bool on_token(void *user, int32_t id, const float *logits)
 {
@@ -596,7 +596,7 @@ static void on_end(void *user, const struct task_report *report)
     generation_free(g);
 }
 
-/* ---- creation and submission --------------------------------------------- */
+/* ---- creating a generation and submitting its tasks ---------------------- */
 
 /* Inserts the tokens of request.context before the *n tokens of a rendered
  * conversation. Drops the BOS token with which the conversation may begin. */

@@ -44,7 +44,7 @@ double http_now(void)
     return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
-/* ---- libmicrohttpd's callbacks ------------------------------------------- */
+/* ---- functions that libmicrohttpd calls ---------------------------------- */
 
 static enum MHD_Result on_head(struct http *h, struct MHD_Connection *c,
                                const char *url, const char *method,

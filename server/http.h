@@ -120,7 +120,7 @@ void http_stop(struct http *h);
 /* Calls http_stop, then frees the server. NULL is allowed. */
 void http_free(struct http *h);
 
-/* ---- requests ------------------------------------------------------------ */
+/* ---- reading a request --------------------------------------------------- */
 
 /* The strings that the following functions return are valid until the request
  * ends. */
@@ -159,7 +159,7 @@ void http_set_note(struct http_request *r, const char *note);
  * the call if the server is stopping. */
 bool http_hand(struct http_request *r, http_handler_fn *act, void *user);
 
-/* ---- responses ----------------------------------------------------------- */
+/* ---- sending a response -------------------------------------------------- */
 
 /* Adds a header line to the response. Called before http_respond or http_begin.
  * If `name` or `value` contains a line break, the header line is omitted. */

@@ -209,7 +209,7 @@ struct http_request {
     bool notifying; /* the on_gone callback is being called */
 };
 
-/* ---- http.c -------------------------------------------------------------- */
+/* ---- functions of http.c ------------------------------------------------- */
 
 /* Sets *err, which may be NULL, to a status and a formatted message. Returns
  * `s`. */
@@ -220,7 +220,7 @@ double http_now(void);
  * frees the request. */
 void http_log_request(struct http_request *r);
 
-/* ---- http_listen.c: sockets ---------------------------------------------- */
+/* ---- functions of http_listen.c: sockets --------------------------------- */
 
 /* Binds sockets to the IP addresses in the options or, if `paths`, to the Unix
  * socket paths. No client can connect yet. A path is bound only just before the
@@ -254,7 +254,7 @@ void http_unwatch(struct http_request *r);
  * `fd`. */
 void http_keep_open(struct http *h, int fd);
 
-/* ---- http_worker.c: handlers --------------------------------------------- */
+/* ---- functions of http_worker.c: handler threads ------------------------- */
 
 /* Starts the handler threads. Returns false if one cannot be created. */
 bool http_workers_start(struct http *h);
@@ -267,7 +267,7 @@ void http_hands_stop(struct http *h);
  * thread. */
 void http_dispatch(struct http_request *r);
 
-/* ---- http_request.c: requests -------------------------------------------- */
+/* ---- functions of http_request.c: requests ------------------------------- */
 
 /* Creates a request from its head. The request has one reference, which
  * on_completed drops. Returns NULL if out of memory. */
@@ -293,7 +293,7 @@ void http_request_leave(struct http_request *r);
  * connection. */
 const void *http_request_address(const struct http_request *r, int *family);
 
-/* ---- http_route.c: routing ----------------------------------------------- */
+/* ---- functions of http_route.c: finding the route ------------------------ */
 
 /* Returns the value for the header Access-Control-Allow-Origin: the origin of
  * the request if it is allowed, "*" if all origins are, else NULL. */
@@ -304,7 +304,7 @@ const char *http_allowed_origin(const struct http_request *r);
  * rejection. */
 int http_route_find(struct http_request *r, const char **message);
 
-/* ---- http_response.c: responses ------------------------------------------ */
+/* ---- functions of http_response.c: responses ----------------------------- */
 
 /* Continues a request on libmicrohttpd's worker: queues the response if it
  * exists, else suspends the connection until it does. Returns MHD_NO if the

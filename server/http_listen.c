@@ -35,7 +35,7 @@ enum {
     0.2 /* seconds without a request after which a connection may be closed to
            make space for a new one */
 
-/* ---- listening sockets --------------------------------------------------- */
+/* ---- opening and closing listening sockets ------------------------------- */
 
 bool http_is_path(const char *address, size_t n)
 {
@@ -248,7 +248,7 @@ void http_unlisten(struct http *h)
     }
 }
 
-/* ---- new connections ----------------------------------------------------- */
+/* ---- accepting new connections ------------------------------------------- */
 
 /* Records a new connection in http.idle and counts it. Returns false if its
  * descriptor is too large for http.idle. The descriptor may be recorded
@@ -390,7 +390,7 @@ static bool accept_clients(struct http *h, int listen_fd)
     return true;
 }
 
-/* ---- clients that disconnect --------------------------------------------- */
+/* ---- noticing clients that disconnect ------------------------------------ */
 
 void http_watch(struct http_request *r)
 {
@@ -435,7 +435,7 @@ static void check_disconnects(struct http *h)
     }
 }
 
-/* ---- lingering connections ----------------------------------------------- */
+/* ---- connections that linger after a rejected body ----------------------- */
 
 void http_keep_open(struct http *h, int fd)
 {
@@ -498,7 +498,7 @@ static int poll_lingering(struct http *h, struct pollfd *p)
     return n;
 }
 
-/* ---- the listening thread ------------------------------------------------ */
+/* ---- main function of the listening thread ------------------------------- */
 
 void http_wake(struct http *h)
 {

@@ -187,7 +187,7 @@ static bool copy(struct http_request *r, const char *method, const char *url)
     return true;
 }
 
-/* ---- creation and references --------------------------------------------- */
+/* ---- creating, referencing and freeing requests -------------------------- */
 
 const void *http_request_address(const struct http_request *r, int *family)
 {
@@ -358,7 +358,7 @@ pl_status http_request_add_body(struct http_request *r, const char *data,
     return PL_OK;
 }
 
-/* ---- disconnected clients ------------------------------------------------ */
+/* ---- reporting clients that disconnected --------------------------------- */
 
 /* Calls the on_gone callback of a request if there is one, and removes the
  * callback so that it is called only once. Caller holds r->lock, which is
@@ -411,7 +411,7 @@ bool http_has_left(const struct http_request *r)
     return gone;
 }
 
-/* ---- accessors ----------------------------------------------------------- */
+/* ---- functions that return fields of a request --------------------------- */
 
 const char *http_method(const struct http_request *r)
 {

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- sending by libmicrohttpd's workers ---------------------------------- */
+/* ---- functions that libmicrohttpd's workers call ------------------------- */
 
 void http_resume(struct http_request *r)
 {
@@ -132,7 +132,7 @@ enum MHD_Result http_proceed(struct http_request *r)
     return ok;
 }
 
-/* ---- functions for handlers ---------------------------------------------- */
+/* ---- functions that handlers call ---------------------------------------- */
 
 void http_set_header(struct http_request *r, const char *name,
                      const char *value)

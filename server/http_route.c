@@ -7,7 +7,7 @@
 #include <string.h>
 #include <strings.h>
 
-/* ---- paths ----------------------------------------------------------------*/
+/* ---- matching paths and methods with routes ------------------------------ */
 
 /* Returns true if the path of the request matches `path`, the path of a route.
  * Sets *name to the segment of the request's path that matched {}; NULL if the
@@ -76,7 +76,7 @@ static void find(struct http_request *r)
     }
 }
 
-/* ---- keys -----------------------------------------------------------------*/
+/* ---- checking API keys --------------------------------------------------- */
 
 /* Returns true if the API keys are equal. The time that this takes depends only
  * on `given`, so it reveals nothing about `key`. */
@@ -113,7 +113,7 @@ static const char *key_of(const struct http_request *r)
     return known(r->h, key) ? key : NULL;
 }
 
-/* ---- cross-origin requests ----------------------------------------------- */
+/* ---- rejecting requests from pages of other sites ------------------------ */
 
 /* Returns the host name in s, "host:port", without brackets or a trailing dot.
  * Sets *n to its length in bytes. */
@@ -263,7 +263,7 @@ static int check_origin(struct http_request *r, const char **message)
     return MHD_HTTP_FORBIDDEN;
 }
 
-/* ---- client identity ----------------------------------------------------- */
+/* ---- identifying clients for fair scheduling ----------------------------- */
 
 /* Returns the FNV-1a hash of the n bytes `data`; 1 if the hash is 0. */
 static uint64_t hash(const void *data, size_t n)
@@ -287,7 +287,7 @@ static uint64_t hash_address(const struct http_request *r)
     return hash(address, !address ? 0 : family == AF_INET6 ? 8 : 4);
 }
 
-/* ---- complete check of a request ----------------------------------------- */
+/* ---- checking a whole request -------------------------------------------- */
 
 /* Checks the headers that determine where the request ends (framing). If they
  * are valid, returns 0; else returns an HTTP status and sets *message.

@@ -126,7 +126,7 @@ json_t *json_text(const char *s, size_t n)
     return j;
 }
 
-/* ---- truncated JSON ------------------------------------------------------ */
+/* ---- repairing truncated JSON text --------------------------------------- */
 
 /* The state of json_text_close's scan at a position in a JSON text. */
 struct within {
@@ -211,7 +211,7 @@ bool json_text_close(const char *s, size_t n, struct text *out)
     return ok;
 }
 
-/* ---- JSON that jansson does not read ------------------------------------- */
+/* ---- reading and writing JSON that jansson rejects ----------------------- */
 
 /* A character that does not occur in real texts. A string of this character and
  * digits stands for an integer of more than 64 bits, which jansson cannot

@@ -55,7 +55,7 @@ static pl_status no_memory(pl_err *err)
                 "out of memory for a task of the server; try again later");
 }
 
-/* ---- tasks --------------------------------------------------------------- */
+/* ---- creating, adding and ending tasks ----------------------------------- */
 
 static void task_free(struct task *w)
 {
@@ -279,7 +279,7 @@ pl_status loop_add(struct loop *l, const struct task_params *params, int n,
     return s;
 }
 
-/* ---- calls between two steps --------------------------------------------- */
+/* ---- running calls of other threads between two steps -------------------- */
 
 pl_status loop_run_between_steps(struct loop *l,
                                  pl_status (*act)(void *user, pl_engine *e,
@@ -322,7 +322,7 @@ static void run_pending_calls(struct loop *l)
     }
 }
 
-/* ---- the loop's thread --------------------------------------------------- */
+/* ---- starting and stopping the loop's thread ----------------------------- */
 
 static void *loop_thread(void *user)
 {
@@ -503,7 +503,7 @@ void loop_free(struct loop *l)
     free(l);
 }
 
-/* ---- counters ------------------------------------------------------------ */
+/* ---- reading the loop's counters ----------------------------------------- */
 
 void loop_counts(struct loop *l, struct loop_counts *out)
 {

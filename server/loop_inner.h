@@ -159,7 +159,7 @@ struct loop {
  * Returns false if there was nothing to do, so that the thread may sleep. */
 bool loop_step(struct loop *l);
 
-/* ---- loop_tiers.c: functions that do nothing without tiers --------------- */
+/* ---- functions of loop_tiers.c; no effect without tiers ------------------ */
 
 /* Starts looking up the prompt of a waiting task in the tiers, at most once per
  * task. Returns true if the task has to wait for the result of the lookup. */

@@ -57,7 +57,7 @@ int64_t loop_slot_erase(struct loop *l, int slot)
     return n;
 }
 
-/* ---- restoring ----------------------------------------------------------- */
+/* ---- restoring the contents of a slot ------------------------------------ */
 
 struct restore {
     struct loop *l;

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- ending tasks early -------------------------------------------------- */
+/* ---- ending tasks before their last token -------------------------------- */
 
 static bool abort_reason(const struct task *w, double now,
                          enum task_finish *why)
@@ -51,7 +51,7 @@ static void retire_cancelled(struct loop *l)
     }
 }
 
-/* ---- admission and preemption -------------------------------------------- */
+/* ---- admitting and preempting tasks -------------------------------------- */
 
 static void set_task_state(struct loop *l, struct task *w, enum task_state at)
 {
@@ -258,7 +258,7 @@ static void admit(struct loop *l)
     }
 }
 
-/* ---- batches ------------------------------------------------------------- */
+/* ---- composing and computing a batch ------------------------------------- */
 
 static bool is_decoding(const struct task *w)
 {
@@ -400,7 +400,7 @@ static void preempt_for_pages(struct loop *l, const pl_err *err)
     preempt(l, victim);
 }
 
-/* ---- results ------------------------------------------------------------- */
+/* ---- passing results of a step to the tasks ------------------------------ */
 
 static bool append_token(struct loop *l, struct task *w, int32_t id)
 {

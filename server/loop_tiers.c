@@ -23,7 +23,7 @@ static const double alone_s = 0.05;
 /* Seconds for loading pages between two steps, if other tasks run. */
 static const double beside_s = 0.005;
 
-/* ---- storing ------------------------------------------------------------- */
+/* ---- copying pages to the tiers ------------------------------------------ */
 
 bool loop_tiers_offload(struct loop *l, double seconds)
 {
@@ -61,7 +61,7 @@ bool loop_tiers_backlogged(struct loop *l)
     return l->o.tiers && tiers_is_full(l->o.tiers);
 }
 
-/* ---- loading ------------------------------------------------------------- */
+/* ---- loading pages from the tiers ---------------------------------------- */
 
 /* Wakes the loop's thread; a callback of tiers_search. It does not take the
  * loop's lock, because it must not wait. So the thread may miss the signal, but

@@ -72,7 +72,7 @@ void metrics_add_token(struct metrics *m, double seconds)
     pthread_mutex_unlock(&m->lock);
 }
 
-/* ---- text format --------------------------------------------------------- */
+/* ---- writing Prometheus's text format ------------------------------------ */
 
 struct writer {
     struct text *out;

@@ -25,7 +25,7 @@ static pl_status fail(pl_err *err, pl_status s, const char *form, ...)
     return s;
 }
 
-/* ---- users and loads ----------------------------------------------------- */
+/* ---- counting users, requesting loads and unloads ------------------------ */
 
 void models_use(struct model *a, int more)
 {
@@ -129,7 +129,7 @@ bool models_cancel_load(struct models *m, struct model *a)
     return true;
 }
 
-/* ---- model names --------------------------------------------------------- */
+/* ---- comparing model names ----------------------------------------------- */
 
 /* Returns the length of a model's name without the tag ":latest", in bytes.
  * Ollama's clients add this tag to names that have no tag. */
@@ -202,7 +202,7 @@ bool models_reject_name(const struct models *m, const char *name,
                          names);
 }
 
-/* ---- creation and destruction -------------------------------------------- */
+/* ---- creating and freeing the table of models ---------------------------- */
 
 /* Appends a model to the table. Its name must differ from the names of all
  * other models, even of hidden ones, because the file of a hidden model may

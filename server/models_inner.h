@@ -147,7 +147,7 @@ struct service_owner models_owner(struct model *a);
  * models_drain. */
 void *models_loader_thread(void *models);
 
-/* ---- models_metrics.c ---------------------------------------------------- */
+/* ---- functions of models_metrics.c --------------------------------------- */
 struct models_text {
     /* model: name of a model. text: the metrics of this model in Prometheus's
      * format. */
@@ -171,7 +171,7 @@ bool models_zero_gauges(struct text *out, const char *now);
 char *models_saved_totals(struct service *v, const char *past);
 void models_on_metrics(void *models, struct http_request *r);
 
-/* ---- models_routes.c ----------------------------------------------------- */
+/* ---- functions of models_routes.c ---------------------------------------- */
 /* Returns the response of /props for the time when service `v` will be
  * unloaded, malloc'ed; NULL if out of memory. */
 char *models_saved_props(const struct service *v);
@@ -189,7 +189,7 @@ void models_reject_load(struct http_request *r, const pl_err *why);
  * struct model *. An http_handler_fn. */
 void models_run(void *model, struct http_request *r);
 
-/* ---- models_ollama.c ----------------------------------------------------- */
+/* ---- functions of models_ollama.c ---------------------------------------- */
 extern const struct http_route models_ollama_routes[];
 extern const int models_n_ollama_route;
 /* Returns true if the request's path belongs to Ollama's API, in which requests

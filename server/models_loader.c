@@ -23,7 +23,7 @@ static void log_line(const struct models *m, pl_log_level level,
     m->o.log(m->o.log_user, level, text);
 }
 
-/* ---- unloading ----------------------------------------------------------- */
+/* ---- unloading models ---------------------------------------------------- */
 
 /* Unloads a loaded model and logs the reason `why`. Caller holds models.lock,
  * which is released meanwhile. */
@@ -128,7 +128,7 @@ static bool unload_one(struct models *m)
     return false;
 }
 
-/* ---- loading ------------------------------------------------------------- */
+/* ---- loading models ------------------------------------------------------ */
 
 static bool lacks_memory(pl_status s)
 {
@@ -267,7 +267,7 @@ static void fail_all_pinned(struct models *m, struct model *a)
     models_finish_load(m, a);
 }
 
-/* ---- eviction ------------------------------------------------------------ */
+/* ---- evicting models that are in use ------------------------------------- */
 
 /* Returns the model to evict when all loaded models are in use: the one that
  * was loaded first among those that are not pinned. NULL if there is none, or
@@ -355,7 +355,7 @@ static bool load_one(struct models *m)
     return true;
 }
 
-/* ---- the loader thread --------------------------------------------------- */
+/* ---- main function of the loader thread ---------------------------------- */
 
 /* Returns the earliest time by loop_now, in seconds, at which a model will have
  * been idle for so long that it must be unloaded; 0 if there is none. */

@@ -91,7 +91,7 @@ bool models_join_metrics(struct text *out, const struct models_text *part,
     return ok;
 }
 
-/* ---- totals of earlier loads --------------------------------------------- */
+/* ---- adding the totals of earlier loads ---------------------------------- */
 
 /* Returns the beginning of the line after `line`. */
 static const char *next_line(const char *line)
@@ -242,7 +242,7 @@ char *models_saved_totals(struct service *v, const char *past)
     return rest.s;
 }
 
-/* ---- all models ---------------------------------------------------------- */
+/* ---- metrics of all models together -------------------------------------- */
 
 /* Writes the metrics of a model to *out. Meanwhile this function counts as a
  * user of the model's service, but not as a recent use, so that reading metrics

@@ -20,7 +20,7 @@ static void respond_json(struct http_request *r, json_t *j)
     service_respond(r, body);
 }
 
-/* ---- finding the model --------------------------------------------------- */
+/* ---- finding the model that a request names ------------------------------ */
 
 /* Parses the body of a request into *f and returns the model that it names;
  * NULL with *why filled if there is none. *body owns the fields; the caller
@@ -91,7 +91,7 @@ void models_on_ollama(void *models, struct http_request *r)
     json_decref(body);
 }
 
-/* ---- keep_alive ---------------------------------------------------------- */
+/* ---- reading keep_alive -------------------------------------------------- */
 
 bool models_read_keep(const struct http_request *r, double *seconds)
 {
@@ -119,7 +119,7 @@ void models_keep(struct models *m, struct model *a, double seconds)
         models_unload(m, a);
 }
 
-/* ---- descriptions -------------------------------------------------------- */
+/* ---- describing a model by its file -------------------------------------- */
 
 static void add_text(void *user, const char *s, size_t n)
 {
@@ -325,7 +325,7 @@ static void on_tags(void *models, struct http_request *r)
     respond_json(r, json_pack("{s:o}", "models", list));
 }
 
-/* ---- /api/show ----------------------------------------------------------- */
+/* ---- the route /api/show ------------------------------------------------- */
 
 /* Returns true if the model's options enable embeddings, or if the model is
  * loaded and returns embeddings. */
@@ -445,7 +445,7 @@ static void on_show(void *models, struct http_request *r)
     about_fini(&b);
 }
 
-/* ---- /api/ps, /api/version ----------------------------------------------- */
+/* ---- the routes /api/ps and /api/version --------------------------------- */
 
 /* The facts about a loaded model that /api/ps reports. */
 struct loaded {
@@ -543,7 +543,7 @@ static void on_version(void *models, struct http_request *r)
                               pl_version()));
 }
 
-/* ---- what is not supported ----------------------------------------------- */
+/* ---- rejecting routes that change models --------------------------------- */
 
 /* The routes of Ollama's API that change models, by their paths after "/api/".
  * They are rejected. */

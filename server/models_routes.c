@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- running a request --------------------------------------------------- */
+/* ---- running or queueing a request of a model ---------------------------- */
 
 /* Returns the service's route for a request. If the request matched one of the
  * table's own routes, this is the route of a service with the same path. */
@@ -166,7 +166,7 @@ void models_dispatch(struct models *m, struct model *a, struct http_request *r)
         service_reject(r, &why);
 }
 
-/* ---- finding the model --------------------------------------------------- */
+/* ---- finding the model that a request names ------------------------------ */
 
 /* Sets *name to the query argument "model" or, if there is none, to the field
  * "model" of the JSON body. If there is neither, sets it to NULL. Sets *owner
@@ -246,7 +246,7 @@ void models_on_request(void *models, struct http_request *r)
         service_reject(r, &why);
 }
 
-/* ---- list of models ------------------------------------------------------ */
+/* ---- listing the models -------------------------------------------------- */
 
 /* Names of the states of models in llama.cpp's server, which its clients
  * expect. A failed load has no name of its own there. */
@@ -363,7 +363,7 @@ static void on_model(void *user, struct http_request *r)
     respond_json(r, j);
 }
 
-/* ---- requests to load and unload ----------------------------------------- */
+/* ---- routes that load and unload models ---------------------------------- */
 
 static struct model *named(struct models *m, struct http_request *r)
 {

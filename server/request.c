@@ -43,7 +43,7 @@ enum api_error_shape request_shape(enum request_kind kind)
     return kinds[kind].shape;
 }
 
-/* ---- unsupported fields -------------------------------------------------- */
+/* ---- rejecting fields that are not supported ----------------------------- */
 
 enum {
     TALKS = 1 << REQUEST_CHAT,
@@ -149,7 +149,7 @@ static bool check_needs(const struct request_reader *r)
     return true;
 }
 
-/* ---- parsing the whole request ------------------------------------------- */
+/* ---- parsing a whole request --------------------------------------------- */
 
 bool request_dump(struct request_reader *r, const json_t *j, char **out)
 {

@@ -4,7 +4,7 @@
 
 #include <stdlib.h>
 
-/* ---- helpers for all protocols ------------------------------------------- */
+/* ---- functions for the messages of all protocols ------------------------- */
 
 static bool is_one_of(const char *s, const char *const *list)
 {
@@ -208,7 +208,7 @@ bool request_add_call(struct request_reader *r, json_t *message, const char *id,
            api_error_set_memory(r->f.why);
 }
 
-/* ---- messages ------------------------------------------------------------ */
+/* ---- reading messages of chat completions -------------------------------- */
 
 /* Appends a tool call to a message. The object `f` has the name of the tool,
  * and the arguments of the call in the field "arguments" or, for a custom tool,

@@ -102,7 +102,7 @@ static bool claim(struct request_reader *r)
     return true;
 }
 
-/* ---- values -------------------------------------------------------------- */
+/* ---- reading the value of a constraint ----------------------------------- */
 
 static bool take_schema(struct request_reader *r, const struct fields *f,
                         const char *name, const json_t *v)
@@ -178,7 +178,7 @@ static bool take_object(struct request_reader *r)
     return r->a->schema != NULL || api_error_set_memory(r->f.why);
 }
 
-/* ---- fields -------------------------------------------------------------- */
+/* ---- finding the field that constrains the output ------------------------ */
 
 /* Returns true if the value `v` of a field does not constrain the output. */
 static bool is_nothing(enum kind kind, const json_t *v)

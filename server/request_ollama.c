@@ -10,7 +10,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* ---- keep_alive ---------------------------------------------------------- */
+/* ---- reading keep_alive -------------------------------------------------- */
 
 static const struct {
     const char *name;
@@ -83,7 +83,7 @@ bool ollama_is_empty(const struct fields *f, bool chats)
                        json_string_length(field(f, "suffix")) == 0;
 }
 
-/* ---- traits of templates ------------------------------------------------- */
+/* ---- finding out what a chat template supports --------------------------- */
 
 static bool has_word(const char *text, const char *const *words, size_t n)
 {
@@ -109,7 +109,7 @@ unsigned ollama_traits(const char *form, const char *with_tools)
     return out;
 }
 
-/* ---- fields -------------------------------------------------------------- */
+/* ---- rewriting fields ---------------------------------------------------- */
 
 /* Sets field `name` of the rewritten request `to`, and takes ownership of
  * `value`. */
@@ -264,7 +264,7 @@ static bool rewrite_common(struct request_reader *r, json_t *to)
            rewrite_probs(r, to);
 }
 
-/* ---- messages ------------------------------------------------------------ */
+/* ---- rewriting messages -------------------------------------------------- */
 
 /* The conversation that is being rewritten. Ollama's API allows tool calls and
  * results without ids. Such results are matched with calls by their order and
@@ -401,7 +401,7 @@ static bool rewrite_messages(struct request_reader *r, json_t *to)
     return false;
 }
 
-/* ---- /api/generate ------------------------------------------------------- */
+/* ---- rewriting requests of /api/generate --------------------------------- */
 
 /* Returns true if the template is "{{ .Prompt }}", which leaves the prompt
  * unchanged. Ollama's templates are in Go's template language. */

@@ -60,7 +60,7 @@ bool request_read_ollama(struct request_reader *r);
 /* Calls the readers of the request's protocol, a->kind. */
 bool request_read_parts(struct request_reader *r);
 
-/* ---- helpers ------------------------------------------------------------- */
+/* ---- functions that the readers share ------------------------------------ */
 
 /* An item for the argument `types` of request_join_text that allows parts of
  * any type. Parts that are not texts are replaced by a note, and values that

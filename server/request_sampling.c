@@ -13,7 +13,7 @@ enum {
     MOST_BIAS = 1 << 17,
 };
 
-/* ---- numbers ------------------------------------------------------------- */
+/* ---- reading numbers ----------------------------------------------------- */
 
 static const struct {
     const char *name;
@@ -111,7 +111,7 @@ static bool read_limits(struct request_reader *r)
     return true;
 }
 
-/* ---- stop strings -------------------------------------------------------- */
+/* ---- reading stop strings ------------------------------------------------ */
 
 static bool add_stop(struct request_reader *r, const char *name,
                      const json_t *v)
@@ -146,7 +146,7 @@ static bool read_stop(struct request_reader *r)
     return true;
 }
 
-/* ---- biases -------------------------------------------------------------- */
+/* ---- reading logit biases ------------------------------------------------ */
 
 struct biases {
     struct request_reader *r;

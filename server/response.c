@@ -17,7 +17,7 @@ static const struct response_protocol *const protocols[] = {
     [REQUEST_OLLAMA_GENERATE] = &protocol_ollama,
 };
 
-/* ---- creation and destruction -------------------------------------------- */
+/* ---- creating and freeing a response ------------------------------------- */
 
 pl_status response_create(struct response **out, const struct request *a,
                           const struct response_about *about, pl_err *err)
@@ -110,7 +110,7 @@ bool response_begun(const struct response *w)
     return w->begun;
 }
 
-/* ---- writing ------------------------------------------------------------- */
+/* ---- writing the response to the client ---------------------------------- */
 
 static bool write_all(struct response *w, const char *s, size_t n)
 {
@@ -191,7 +191,7 @@ static bool finish(struct response *w)
     return !w->failed;
 }
 
-/* ---- blocks -------------------------------------------------------------- */
+/* ---- adding text and calls to blocks ------------------------------------- */
 
 const struct response_block *response_last(const struct response_choice *c)
 {
@@ -415,7 +415,7 @@ bool response_part(struct response *w, int choice, const pl_reply_part *p)
     return add_text(w, c, p->kind, p->text, p->len);
 }
 
-/* ---- other calls --------------------------------------------------------- */
+/* ---- progress, prompt, tokens and end of a choice ------------------------ */
 
 bool response_ping(struct response *w)
 {
@@ -593,7 +593,7 @@ bool response_fail(struct response *w, const struct api_error *why)
     return !w->failed;
 }
 
-/* ---- helpers for protocols ----------------------------------------------- */
+/* ---- functions that the protocols share ---------------------------------- */
 
 void response_put(json_t **object, const char *key, json_t *value)
 {

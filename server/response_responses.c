@@ -33,7 +33,7 @@ static json_t *usage(const struct response *w)
                      (json_int_t)(s.n_prompt + s.n_written));
 }
 
-/* ---- output items -------------------------------------------------------- */
+/* ---- making output items ------------------------------------------------- */
 
 static void item_id(const struct response *w, int i, char id[64])
 {
@@ -82,7 +82,7 @@ static json_t *item_json(const struct response *w, int i, bool filled,
                      "role", "assistant", "content", content, "status", status);
 }
 
-/* ---- response object ----------------------------------------------------- */
+/* ---- making the response object ------------------------------------------ */
 
 /* Sets the fields of the response *j that repeat fields of the request. */
 static void repeat(const struct response *w, json_t **j)
@@ -144,7 +144,7 @@ static json_t *response(const struct response *w, const char *status,
     return j;
 }
 
-/* ---- events -------------------------------------------------------------- */
+/* ---- sending events of a stream ------------------------------------------ */
 
 /* Sends an event of the stream after adding its type and sequence number to
  * `j`. Takes ownership of `j`. */

@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- responses ----------------------------------------------------------- */
+/* ---- sending responses --------------------------------------------------- */
 
 void service_note_tokens(struct http_request *r, int64_t n_prompt,
                          int64_t n_cached, int64_t n_written)
@@ -58,7 +58,7 @@ static void respond_json(struct http_request *r, json_t *j)
     service_respond(r, body);
 }
 
-/* ---- users of a service -------------------------------------------------- */
+/* ---- counting the users of a service ------------------------------------- */
 
 void service_hold(struct service *v)
 {
@@ -80,7 +80,7 @@ void service_lost(void *service, const pl_err *err)
         v->owner.lost(v->owner.user, err);
 }
 
-/* ---- texts and tokens ---------------------------------------------------- */
+/* ---- routes that convert texts and tokens -------------------------------- */
 
 bool service_check_length(const struct service *v, int64_t n,
                           struct api_error *why)
@@ -259,7 +259,7 @@ static void count_tokens(const struct service *v, struct http_request *r,
     free(text);
 }
 
-/* ---- web UI -------------------------------------------------------------- */
+/* ---- the web UI ---------------------------------------------------------- */
 
 /* Returns true if the client that requests the root path wants plain text or
  * JSON rather than the web UI. Programs that test if an Ollama server runs send
@@ -321,7 +321,7 @@ static void on_plan(void *user, struct http_request *r)
     text_free(&out);
 }
 
-/* ---- status -------------------------------------------------------------- */
+/* ---- routes about the state of the server -------------------------------- */
 
 static void on_health(void *user, struct http_request *r)
 {
@@ -475,7 +475,7 @@ static void on_machine(void *user, struct http_request *r)
     machine_respond(user, r);
 }
 
-/* ---- text generation and embeddings -------------------------------------- */
+/* ---- routes that generate text or embeddings ----------------------------- */
 
 #define WRITES(name, kind)                                                     \
     static void on_##name(void *user, struct http_request *r)                  \

@@ -66,7 +66,7 @@ void slots_fini(struct slots *s)
     pthread_mutex_destroy(&s->lock);
 }
 
-/* ---- saving -------------------------------------------------------------- */
+/* ---- saving a slot ------------------------------------------------------- */
 
 static void on_keep(void *user, pl_engine *e, int seq)
 {
@@ -184,7 +184,7 @@ static bool save(struct slot_action *t, struct api_error *why)
     return ok;
 }
 
-/* ---- restoring and erasing ----------------------------------------------- */
+/* ---- restoring and erasing a slot ---------------------------------------- */
 
 static bool restore(struct slot_action *t, struct api_error *why)
 {
@@ -237,7 +237,7 @@ static bool erase(struct slot_action *t)
     return true;
 }
 
-/* ---- requests ------------------------------------------------------------ */
+/* ---- reading requests and starting their threads ------------------------- */
 
 /* Runs an action of a request, and sends the response. Returns false with *why
  * filled if the action failed. Only one save or restore runs at a time, because

@@ -35,7 +35,7 @@ static void name_of(const struct tier_key *key, char name[static MAX_NAME])
     memcpy(name + HEX, ENDING, sizeof ENDING);
 }
 
-/* ---- folder and eviction ------------------------------------------------- */
+/* ---- the folder, and evicting entries ------------------------------------ */
 
 struct found {
     char name[MAX_NAME];
@@ -231,7 +231,7 @@ void tier_disk_close(struct tier_disk *d)
     d->path = NULL;
 }
 
-/* ---- writing an entry ---------------------------------------------------- */
+/* ---- writing an entry to a file ------------------------------------------ */
 
 /* Creates a file for an entry and returns its descriptor; -1 with errno set on
  * failure. If the file system supports it, the file has no name yet. Otherwise
@@ -329,7 +329,7 @@ bool tier_disk_write(struct tier_disk *d, const struct tier_entry *e)
            (errno == ENOENT && reopen(d) && write_file(d, e));
 }
 
-/* ---- reading an entry ---------------------------------------------------- */
+/* ---- reading an entry from a file ---------------------------------------- */
 
 static bool read_whole(int fd, void *data, size_t n)
 {

@@ -11,7 +11,7 @@ static const char magic[8] = {'p', 'l', 'a', 'i', 't', 'p', 'f', 'x'};
 
 enum { VERSION = 1, AT_PARENT = 40, AT_TOKENS = 72, AT_SUM = 328 };
 
-/* ---- keys ---------------------------------------------------------------- */
+/* ---- computing the keys of entries --------------------------------------- */
 
 static void sum(struct tier_key *out, const void *data, size_t n)
 {
@@ -47,7 +47,7 @@ bool tier_key_same(const struct tier_key *a, const struct tier_key *b)
     return memcmp(a, b, sizeof *a) == 0;
 }
 
-/* ---- entries ------------------------------------------------------------- */
+/* ---- creating and freeing entries ---------------------------------------- */
 
 struct tier_entry *tier_entry_new(const struct tier_key *parent, int64_t first,
                                   const int32_t *token, int n, bool resumable,
@@ -88,7 +88,7 @@ size_t tier_entry_size(const struct tier_entry *e)
     return TIER_HEAD + e->bytes;
 }
 
-/* ---- file heads ---------------------------------------------------------- */
+/* ---- writing and reading the heads of files ------------------------------ */
 
 static void put4(unsigned char *p, uint32_t v)
 {

@@ -12,7 +12,7 @@ struct tier_item {
     struct tier_item *next, *before;
 };
 
-/* ---- LRU lists ----------------------------------------------------------- */
+/* ---- the LRU lists of clean and dirty entries ---------------------------- */
 
 static struct tier_list *list_of(struct tier_table *t,
                                  const struct tier_item *i)
@@ -34,7 +34,7 @@ static void leave(struct tier_list *l, struct tier_item *i)
     *(i->next ? &i->next->before : &l->last) = i->before;
 }
 
-/* ---- hash buckets -------------------------------------------------------- */
+/* ---- the hash buckets ---------------------------------------------------- */
 
 static struct tier_item **bucket_of(const struct tier_table *t,
                                     const struct tier_key *key)
@@ -78,7 +78,7 @@ static void grow_buckets(struct tier_table *t)
     free(old);
 }
 
-/* ---- table functions ----------------------------------------------------- */
+/* ---- functions that tier_table.h declares -------------------------------- */
 
 bool tier_table_init(struct tier_table *t, uint64_t limit)
 {

@@ -158,7 +158,7 @@ static void log_line(struct tiers *t, pl_log_level level, const char *form, ...)
     log(t->o.log_user, level, text);
 }
 
-/* ---- storing and writing ------------------------------------------------- */
+/* ---- storing pages in memory and writing them to disk -------------------- */
 
 static void free_given(struct queued_page *g)
 {
@@ -416,7 +416,7 @@ void tiers_store(struct tiers *t, const int32_t *token, int64_t n,
     pthread_mutex_unlock(&t->lock);
 }
 
-/* ---- lookups ------------------------------------------------------------- */
+/* ---- looking up prompts in the tiers ------------------------------------- */
 
 static void free_search(struct tiers_lookup *s)
 {
@@ -610,7 +610,7 @@ static struct tier_entry *read_page(struct tiers *t, struct tiers_lookup *s,
     return e;
 }
 
-/* ---- reading ------------------------------------------------------------- */
+/* ---- the reader thread, and the results of lookups ----------------------- */
 
 /* Callers of the functions from here to discard_search hold tiers.lock. */
 
@@ -861,7 +861,7 @@ void tiers_counts(struct tiers *t, struct tiers_counts *out)
     pthread_mutex_unlock(&t->lock);
 }
 
-/* ---- creation and destruction -------------------------------------------- */
+/* ---- creating, flushing and freeing the tiers ---------------------------- */
 
 static pl_status fail(pl_err *err, const char *what)
 {

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- attempts ------------------------------------------------------------ */
+/* ---- rendering with changes until one is accepted ------------------------ */
 
 /* Parses `text`, one of the JSON texts of a conversation. Returns NULL if it is
  * absent, or not JSON of this type. */
@@ -147,7 +147,7 @@ pl_status chat_adapt_render(const struct chat_adapt *a,
     return s;
 }
 
-/* ---- learning ------------------------------------------------------------ */
+/* ---- learning the changes that a template needs -------------------------- */
 
 #define U(text) "{\"role\": \"user\", \"content\": \"" text "\"}"
 #define S(text) "{\"role\": \"system\", \"content\": \"" text "\"}"

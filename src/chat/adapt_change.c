@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- messages ------------------------------------------------------------ */
+/* ---- functions for messages and their texts ------------------------------ */
 
 static bool has_role(const json_t *message, const char *role)
 {
@@ -145,7 +145,7 @@ static void collect(struct conversation *w, json_t *list, const json_t *message,
         add(w, list, json_incref(text));
 }
 
-/* ---- system messages ----------------------------------------------------- */
+/* ---- changing system messages -------------------------------------------- */
 
 /* Adds to the messages `out` the system texts `list`, after which no user
  * message came. If `keep`, the texts become a system message at the beginning.
@@ -215,7 +215,7 @@ static void no_system(struct conversation *w)
     place_system(w, false);
 }
 
-/* ---- turns --------------------------------------------------------------- */
+/* ---- changing the order of turns ----------------------------------------- */
 
 /* Inserts an empty user message after the system messages, unless a user
  * message follows them already. If the conversation has only system messages,
@@ -321,7 +321,7 @@ static void take_turns(struct conversation *w)
     replace(w, out);
 }
 
-/* ---- calls --------------------------------------------------------------- */
+/* ---- changing tool calls and their results ------------------------------- */
 
 /* Writes an id of nine letters and digits to `out`. The same text `id` always
  * gives the same id. */
@@ -628,7 +628,7 @@ static void arguments_to_text(struct conversation *w)
     }
 }
 
-/* ---- content and reasoning ----------------------------------------------- */
+/* ---- changing content and reasoning -------------------------------------- */
 
 static void content_to_parts(struct conversation *w)
 {
@@ -722,7 +722,7 @@ static void rename_reasoning(struct conversation *w, const char *name)
     }
 }
 
-/* ---- tools and variables ------------------------------------------------- */
+/* ---- changing tools and template variables ------------------------------- */
 
 static void set_missing(struct conversation *w, json_t *object, const char *key,
                         json_t *value)
@@ -829,7 +829,7 @@ static void null_tools(struct conversation *w)
         set(w, w->extra, "tools", json_null());
 }
 
-/* ---- all changes --------------------------------------------------------- */
+/* ---- the table of all changes -------------------------------------------- */
 
 /* The functions that make the changes, in the order in which they are
  * called. */

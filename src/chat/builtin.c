@@ -118,7 +118,7 @@ pl_status builtin_run(struct render *r, const struct builtin *b,
     return b->run(r, &c, out);
 }
 
-/* ---- functions --------------------------------------------------------- */
+/* ---- the builtin functions --------------------------------------------- */
 
 static pl_status raise_exception(struct render *r, const struct call *c,
                                  struct value *out)

@@ -7,7 +7,7 @@
 #include <ctype.h>
 #include <string.h>
 
-/* ---- defaults, sizes, attributes --------------------------------------- */
+/* ---- filters for defaults, sizes and attributes ------------------------ */
 
 static pl_status use_default(struct render *r, const struct call *c,
                              struct value *out)
@@ -103,7 +103,7 @@ static pl_status attr(struct render *r, const struct call *c, struct value *out)
     return value_attribute(r, c->self, name, out);
 }
 
-/* ---- order ------------------------------------------------------------- */
+/* ---- filters that sort, group and compare ------------------------------ */
 
 /* Sets *out to the value by which an item is sorted or compared: the item to
  * which `path` leads (get_path), or the item itself if there is no path. A
@@ -312,7 +312,7 @@ static pl_status sum(struct render *r, const struct call *c, struct value *out)
     return PL_OK;
 }
 
-/* ---- lists ------------------------------------------------------------- */
+/* ---- filters that make or select from lists ---------------------------- */
 
 static pl_status join(struct render *r, const struct call *c, struct value *out)
 {

@@ -11,7 +11,7 @@
 #include <math.h>
 #include <string.h>
 
-/* ---- text -------------------------------------------------------------- */
+/* ---- filters that change case, lines and blanks ------------------------ */
 
 /* Sets *out to the str() of the operand, converted to upper or lower case. */
 static pl_status with_case(struct render *r, const struct call *c,
@@ -256,7 +256,7 @@ static pl_status tojson(struct render *r, const struct call *c,
     return render_take(r, from, out);
 }
 
-/* ---- numbers ----------------------------------------------------------- */
+/* ---- filters of numbers ------------------------------------------------ */
 
 static pl_status absolute(struct render *r, const struct call *c,
                           struct value *out)
@@ -453,7 +453,7 @@ static pl_status round_to(struct render *r, const struct call *c,
     return PL_OK;
 }
 
-/* ---- shortening, URLs, HTML -------------------------------------------- */
+/* ---- filters that shorten, URLs and HTML ------------------------------- */
 
 /* Sets *out to the string `s` up to its last blank, without the blank. */
 static pl_status drop_word(struct render *r, struct value s, struct value *out)

@@ -8,7 +8,7 @@
 #include <ctype.h>
 #include <string.h>
 
-/* ---- helpers ----------------------------------------------------------- */
+/* ---- lists under construction, and arguments --------------------------- */
 
 pl_status items_add(struct render *r, struct items *l, struct value v)
 {
@@ -76,7 +76,7 @@ pl_status get_int(struct render *r, struct value v, int64_t usual, int64_t *out)
     return PL_OK;
 }
 
-/* ---- letter case ------------------------------------------------------- */
+/* ---- converting letter case -------------------------------------------- */
 
 static bool starts_word(uint32_t before, enum string_case to)
 {

@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* ---- equality, order, membership --------------------------------------- */
+/* ---- comparing values, membership tests -------------------------------- */
 
 static pl_status lists_equal(struct render *r, const struct list *a,
                              const struct list *b, bool *out)
@@ -198,7 +198,7 @@ pl_status value_compare(struct render *r, enum comparison is, struct value a,
     return PL_OK;
 }
 
-/* ---- arithmetic -------------------------------------------------------- */
+/* ---- arithmetic operators ---------------------------------------------- */
 
 static pl_status too_large(struct render *r)
 {
@@ -438,7 +438,7 @@ pl_status value_negate(struct render *r, bool minus, struct value v,
     return PL_OK;
 }
 
-/* ---- length and items -------------------------------------------------- */
+/* ---- length of a value, and its items ---------------------------------- */
 
 pl_status value_length(struct render *r, struct value v, int64_t *out)
 {
@@ -528,7 +528,7 @@ pl_status value_items(struct render *r, struct value v, struct list *out)
     }
 }
 
-/* ---- indexes ----------------------------------------------------------- */
+/* ---- attributes, indexes and slices ------------------------------------ */
 
 /* Converts the slice `part` (first, end, step) of a sequence of `len` items to
  * indices. The slice has the *n indices *first, *first + *step, *first + 2 *
@@ -751,7 +751,7 @@ pl_status value_item(struct render *r, struct value of, struct value index,
     return PL_OK;
 }
 
-/* ---- sorting ----------------------------------------------------------- */
+/* ---- sorting values ---------------------------------------------------- */
 
 /* Merges p[0 .. half) and p[half .. n), each sorted by key, into one sorted
  * array. t[0 .. n) is scratch space. */

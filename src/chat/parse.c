@@ -75,7 +75,7 @@ static pl_status deeper(struct parser *p)
     return PL_OK;
 }
 
-/* ---- tokens and nodes -------------------------------------------------- */
+/* ---- reading tokens and making nodes ----------------------------------- */
 
 static bool is_op(const struct parser *p, const char *op)
 {
@@ -199,7 +199,7 @@ static pl_status make_name(struct parser *p, struct string *name, int line,
     return PL_OK;
 }
 
-/* ---- expressions ------------------------------------------------------- */
+/* ---- parsing expressions ----------------------------------------------- */
 
 static pl_status expression(struct parser *p, struct node **out);
 static pl_status primary(struct parser *p, struct node **out);
@@ -790,7 +790,7 @@ static pl_status expression(struct parser *p, struct node **out)
     return PL_OK;
 }
 
-/* ---- statements -------------------------------------------------------- */
+/* ---- parsing statements ------------------------------------------------ */
 
 /* Parses statements and text up to a tag that begins with one of the words in
  * `ends`. This word is then the next token. */

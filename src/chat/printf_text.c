@@ -180,7 +180,7 @@ static char char_at(const struct string *s, size_t at)
     return at < s->len ? s->s[at] : '\0';
 }
 
-/* ---- formatting with % ------------------------------------------------- */
+/* ---- the operator %: form % args --------------------------------------- */
 
 struct percent {
     struct value args;
@@ -318,7 +318,7 @@ pl_status format_percent(struct render *r, struct string *s, struct value args,
     return render_take(r, from, out);
 }
 
-/* ---- formatting with format() ------------------------------------------ */
+/* ---- the method format() ----------------------------------------------- */
 
 /* Parses the format specification of a replacement field:
  * [[fill]align][sign][#][0][width][,][.precision][type] */

@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- errors and limits ------------------------------------------------- */
+/* ---- error messages and limits ----------------------------------------- */
 
 pl_status render_fail(struct render *r, pl_status s, const char *fmt, ...)
 {
@@ -116,7 +116,7 @@ pl_status render_list(struct render *r, size_t n, struct list **out)
     return PL_OK;
 }
 
-/* ---- text -------------------------------------------------------------- */
+/* ---- building the output and strings ----------------------------------- */
 
 pl_status render_put(struct render *r, const char *s, size_t len)
 {
@@ -178,7 +178,7 @@ pl_status render_take(struct render *r, size_t from, struct value *out)
     return render_string(r, len > 0 ? r->out + from : "", len, out);
 }
 
-/* ---- variables --------------------------------------------------------- */
+/* ---- setting and reading variables ------------------------------------- */
 
 static pl_status scope_open(struct render *r, struct scope *outer)
 {
@@ -230,7 +230,7 @@ static struct value get_name(const struct render *r, const struct node *name)
     return (struct value){.kind = V_UNDEFINED, .str = name->value.str};
 }
 
-/* ---- expressions ------------------------------------------------------- */
+/* ---- evaluating expressions -------------------------------------------- */
 
 static pl_status eval(struct render *r, const struct node *n,
                       struct value *out);
@@ -525,7 +525,7 @@ static pl_status eval(struct render *r, const struct node *n, struct value *out)
     return PL_OK;
 }
 
-/* ---- calls ------------------------------------------------------------- */
+/* ---- calling macros and functions -------------------------------------- */
 
 /* The named arguments of a macro call. taken[k] is true if named argument k was
  * bound to a parameter. */
@@ -708,7 +708,7 @@ pl_status render_call(struct render *r, struct value callee,
     }
 }
 
-/* ---- statements -------------------------------------------------------- */
+/* ---- running statements ------------------------------------------------ */
 
 static pl_status assign_attribute(struct render *r, const struct node *target,
                                   struct value v)
@@ -953,7 +953,7 @@ static pl_status run(struct render *r, const struct node *n)
     return PL_OK;
 }
 
-/* ---- the template ------------------------------------------------------ */
+/* ---- creating and rendering a template --------------------------------- */
 
 struct chat_template {
     struct arena arena;

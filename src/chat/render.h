@@ -76,7 +76,7 @@ pl_status render_fail(struct render *r, pl_status s, const char *fmt, ...)
  * undefined" or "'dict object' has no attribute 'x'". */
 pl_status render_undefined(struct render *r, struct value v);
 
-/* ---- limits ------------------------------------------------------------ */
+/* ---- checking the limits of a rendering -------------------------------- */
 
 pl_status render_spend(struct render *r, uint64_t steps);
 /* Spends one step of the limit for each 64 bytes of `v`, if it is a string. */
@@ -89,7 +89,7 @@ pl_status render_deeper(struct render *r);
 pl_status render_alloc(struct render *r, size_t n, size_t size, void *out);
 pl_status render_list(struct render *r, size_t n, struct list **out);
 
-/* ---- text -------------------------------------------------------------- */
+/* ---- building the output and strings ----------------------------------- */
 
 /* The buffer r->out contains the output and, after it, the string that is being
  * built, if any. To build a string, a caller saves r->n_out, appends the text,
@@ -122,7 +122,7 @@ pl_status put_json(struct render *r, struct value v,
 /* Sets *out to the string `v`, or to str(v) if `v` is not a string. */
 pl_status str_of(struct render *r, struct value v, struct string **out);
 
-/* ---- operators (operate.c) --------------------------------------------- */
+/* ---- operators, in operate.c ------------------------------------------- */
 
 pl_status value_equal(struct render *r, struct value a, struct value b,
                       bool *out);

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- documents ----------------------------------------------------------- */
+/* ---- replies that are a JSON document ------------------------------------ */
 
 static void begin_document(struct pl_reply *r, size_t body)
 {
@@ -98,7 +98,7 @@ static bool go_through_document(struct pl_reply *r, bool last)
     return true;
 }
 
-/* ---- content and reasoning ----------------------------------------------- */
+/* ---- the states for content and reasoning -------------------------------- */
 
 /* Handles the marker `m` at r->seen, of n bytes: passes over it, and changes
  * the state of the parser if the marker requires it. */
@@ -165,7 +165,7 @@ static bool go_through_text(struct pl_reply *r, bool last)
     return !r->ended;
 }
 
-/* ---- functions of pl.h --------------------------------------------------- */
+/* ---- functions that pl.h declares ---------------------------------------- */
 
 static void go_on(struct pl_reply *r, bool last)
 {

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- text buffer --------------------------------------------------------- */
+/* ---- growing texts ------------------------------------------------------- */
 
 void reply_add(struct reply_text *t, struct span s)
 {
@@ -88,7 +88,7 @@ void reply_add_escaped(struct reply_text *t, struct span s,
     }
 }
 
-/* ---- declarations of tools ----------------------------------------------- */
+/* ---- reading the declarations of tools ----------------------------------- */
 
 static bool named(const json_t *j, struct span name)
 {
@@ -139,7 +139,7 @@ static bool has_type(const json_t *schema, const char *name)
     return named(type, span_of(name));
 }
 
-/* ---- notations ----------------------------------------------------------- */
+/* ---- parsing calls in each notation -------------------------------------- */
 
 static bool is_object(struct span t, struct reply_text *made)
 {
@@ -566,7 +566,7 @@ static bool read_tagged(const struct reply_format *f, struct span t,
     return true;
 }
 
-/* ---- CALLS_NESTED -------------------------------------------------------- */
+/* ---- calls in the notation CALLS_NESTED ---------------------------------- */
 
 enum { MOST_DEEP = 32 };
 
@@ -709,7 +709,7 @@ static bool take_string(struct span *t, struct span *out)
     return true;
 }
 
-/* ---- CALLS_QUOTED -------------------------------------------------------- */
+/* ---- calls in the notation CALLS_QUOTED ---------------------------------- */
 
 /* If `t` begins with one of Python's constants True, False and None, appends it
  * to `made` as JSON and returns its length. Otherwise returns 0. */
@@ -815,7 +815,7 @@ bool reply_call_in_value(const struct reply_format *f, struct span t)
            count(t, f->key_open) > count(t, f->value_close);
 }
 
-/* ---- incomplete calls ---------------------------------------------------- */
+/* ---- calls that are still incomplete ------------------------------------- */
 
 /* Removes a JSON value from the beginning of *t, and sets *out to it; a string
  * without its quotes. Returns false if the value may be incomplete. */

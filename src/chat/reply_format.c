@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- spans -------------------------------------------------------------- */
+/* ---- functions of spans ------------------------------------------------- */
 
 struct span span_of(const char *s)
 {
@@ -119,7 +119,7 @@ size_t span_name(struct span t)
     return n;
 }
 
-/* ---- tags: <...> or [...] ------------------------------------------------ */
+/* ---- finding tags: <...> or [...] ---------------------------------------- */
 
 static bool opens_tag(char c)
 {
@@ -213,7 +213,7 @@ static struct span common_end(struct span a, struct span b)
     return span_from(a, a.n - n);
 }
 
-/* ---- probes ------------------------------------------------------------- */
+/* ---- the probes: test conversations ------------------------------------- */
 
 #define USER      "Zq1user"
 #define CONTENT   "Zq2content"
@@ -348,7 +348,7 @@ static pl_status ask(struct answers *a, reply_render_fn *render, void *user,
     return PL_OK;
 }
 
-/* ---- reasoning and content ----------------------------------------------- */
+/* ---- learning the markers of reasoning and content ----------------------- */
 
 /* Finds `known` in `t`. Sets *before and *after to the text before it and after
  * it. Returns false if `t` does not contain it. */
@@ -514,7 +514,7 @@ static void learn_content(struct reply_format *f, const struct answers *a,
         }
 }
 
-/* ---- calls --------------------------------------------------------------- */
+/* ---- learning the notation of tool calls --------------------------------- */
 
 /* A tool call in the rendered text of a probe. `unit` is the text of the call:
  * the JSON object or list if the notation is CALLS_OBJECT, otherwise the name
@@ -977,7 +977,7 @@ static void learn_calls(struct reply_format *f, const struct answers *a,
         f->calls = CALLS_NONE;
 }
 
-/* ---- the whole format ---------------------------------------------------- */
+/* ---- learning the whole notation ----------------------------------------- */
 
 /* Copies the markers to the arena of the format, because they point into the
  * texts of the probes, which will be freed. */

@@ -142,7 +142,7 @@ pl_status reply_format_learn(struct reply_format *f, reply_render_fn *render,
                              void *user, pl_err *err);
 void reply_format_fini(struct reply_format *f);
 
-/* ---- spans -------------------------------------------------------------- */
+/* ---- functions of spans ------------------------------------------------- */
 
 /* Returns the span of a whole NUL-terminated string. */
 struct span span_of(const char *s);

@@ -147,7 +147,7 @@ static inline bool reply_ends_with(struct span t, struct span mark)
            span_equal(span_from(t, t.n - mark.n), mark);
 }
 
-/* ---- reported parts ------------------------------------------------------ */
+/* ---- reporting parts of the reply ---------------------------------------- */
 
 /* Reports the text `t` as content or reasoning (`kind`), unless it is empty. */
 void reply_tell(struct pl_reply *r, pl_reply_kind kind, struct span t);
@@ -167,7 +167,7 @@ void reply_tell_arguments(struct pl_reply *r);
  * text after them is parsed as content. */
 void reply_leave_arguments(struct pl_reply *r);
 
-/* ---- markers ------------------------------------------------------------- */
+/* ---- finding markers ----------------------------------------------------- */
 
 /* Returns the i-th notation of tool calls to try, 0 <= i <= reply_n_known; NULL
  * if it does not apply to this reply. */
@@ -191,7 +191,7 @@ enum marker reply_marker_at(const struct pl_reply *r, struct span t, bool last,
  * the text. `last`: no more text follows. */
 enum marker reply_next_marker(struct pl_reply *r, bool last, size_t *n);
 
-/* ---- documents ----------------------------------------------------------- */
+/* ---- replies that are a JSON document ------------------------------------ */
 
 /* Returns the offset of the first character of the content that is not a blank,
  * if a JSON document is allowed to begin there; else the length of the text. */
@@ -204,7 +204,7 @@ bool reply_take_document(struct pl_reply *r, size_t at);
  * IN_DOCUMENT and returns true. */
 bool reply_is_document(struct pl_reply *r, bool last);
 
-/* ---- calls --------------------------------------------------------------- */
+/* ---- finding and parsing tool calls -------------------------------------- */
 
 /* Begins a tool call at offset `open`, the offset of its marker. `bare`: the
  * call has no marker. */
@@ -227,7 +227,7 @@ bool reply_read_marked(struct pl_reply *r, struct span t);
  * true if the whole marker was there. */
 bool reply_leave_out(struct span *t, struct span mark);
 
-/* ---- channels ------------------------------------------------------------ */
+/* ---- messages with headers (channels) ------------------------------------ */
 
 bool reply_go_through_header(struct pl_reply *r, bool last);
 bool reply_go_through_channel(struct pl_reply *r, bool last);

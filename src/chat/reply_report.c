@@ -2,7 +2,7 @@
  * for the whole message; see reply_inner.h. */
 #include "chat/reply_inner.h"
 
-/* ---- reported parts ------------------------------------------------------ */
+/* ---- reporting content, reasoning and whole calls ------------------------ */
 
 void reply_tell(struct pl_reply *r, pl_reply_kind kind, struct span t)
 {
@@ -93,7 +93,7 @@ void reply_tell_call(struct pl_reply *r, const struct reply_call *c)
     r->args = 0;
 }
 
-/* ---- arguments reported in fragments ------------------------------------- */
+/* ---- reporting arguments in fragments ------------------------------------ */
 
 /* Begins to report the arguments of a tool call in fragments. The arguments
  * begin at offset `at` of the reply. */

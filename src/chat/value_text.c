@@ -222,7 +222,7 @@ pl_status str_of(struct render *r, struct value v, struct string **out)
     return PL_OK;
 }
 
-/* ---- JSON -------------------------------------------------------------- */
+/* ---- printing values as JSON ------------------------------------------- */
 
 static pl_status json_string(struct render *r, const struct string *s,
                              bool ascii)
