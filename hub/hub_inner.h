@@ -58,9 +58,9 @@ struct hub_download {
     const char *sha256;
     bool has_size;
     uint64_t size;
-    /* Stores the ETag of the response in the file PATH.etag. If PATH exists
-     * already, the stored ETag is sent with the request, so that an unchanged
-     * file is not downloaded again. */
+    /* If true, the ETag of the response is stored in the file PATH.etag. If
+     * PATH exists already, the stored ETag is sent with the request, so that an
+     * unchanged file is not downloaded again. */
     bool keep_etag;
 };
 

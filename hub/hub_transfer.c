@@ -233,9 +233,12 @@ static bool add_lines(struct curl_slist **list, const struct hub_transfer *t)
 static const char *certificates(void)
 {
     static const char *const known[] = {
-        "/etc/ssl/certs/ca-certificates.crt", /* path on Debian, Arch, Alpine */
-        "/etc/pki/tls/certs/ca-bundle.crt",   /* path on Fedora, RHEL */
-        "/etc/ssl/ca-bundle.pem",             /* path on openSUSE */
+        /* Path of the trusted certificates on Debian, Arch, Alpine. */
+        "/etc/ssl/certs/ca-certificates.crt",
+        /* Path of the trusted certificates on Fedora, RHEL. */
+        "/etc/pki/tls/certs/ca-bundle.crt",
+        /* Path of the trusted certificates on openSUSE. */
+        "/etc/ssl/ca-bundle.pem",
         "/etc/ssl/cert.pem",
     };
     const char *stated = getenv("SSL_CERT_FILE");

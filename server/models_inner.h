@@ -49,8 +49,8 @@ struct model {
      * keep_alive. */
     double idle_s;
     /* Description of the model's file (pl_inspect), valid as long as the file
-     * has the modification time and size below. Owned; NULL if the file was not
-     * read yet. Used only by models_ollama.c. */
+     * has the modification time file_time and the size file_bytes. Owned; NULL
+     * if the file was not read yet. Used only by models_ollama.c. */
     json_t *file;
     int64_t file_time, file_bytes;
     /* Metrics text with the totals of the model's earlier loads; owned; NULL if

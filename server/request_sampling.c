@@ -68,8 +68,8 @@ static bool read_numbers(struct request_reader *r)
         return false;
     s->top_n_sigma = s->top_n_sigma < 0 ? 0 : s->top_n_sigma;
     s->dry_allowed_length = (int)dry_allowed;
-    /* -1 means the whole context. The loop's make_sampler later limits the
-     * value to the context size. */
+    /* a dry_penalty_last_n of -1 means the whole context. The loop's
+     * make_sampler later limits the value to the context size. */
     s->dry_last_n = dry_last_n < 0 || dry_last_n > SAMPLER_DRY_LAST_N
                         ? SAMPLER_DRY_LAST_N
                         : (int)dry_last_n;

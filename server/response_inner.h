@@ -46,8 +46,8 @@ struct response_choice {
     int64_t n_done;
     bool begun, ended;
     json_t *receipt; /* receipt of the choice; owned; NULL if none */
-    /* The end of the choice; its string `stop` is NULL or points to `stop`
-     * below. */
+    /* The way in which the output of the choice ended; end.stop is NULL, or
+     * points to the text in `stop`. */
     struct response_end end;
     struct text prompt, stop;
 };

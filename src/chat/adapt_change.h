@@ -7,35 +7,38 @@
 #include <jansson.h>
 #include <stdbool.h>
 
-/* The changes, in the order in which they are tried. After each change, the
- * conversation is as its comment says. The changes that lose no information are
- * the first. */
+/* The changes, in the order in which they are tried. Those that lose no
+ * information are the first. */
 enum change {
-    IDS,     /* ids of tool calls have nine letters and digits */
-    TOOLS,   /* all tools have a description and parameters */
-    SCHEMAS, /* all parameters of tools have a single type and a description */
+    IDS,     /* gives tool calls ids of nine letters and digits */
+    TOOLS,   /* gives all tools a description and parameters */
+    SCHEMAS, /* gives all parameters of tools a single type and a description */
     SYSTEM,  /* no message but the first is a system message */
-    NO_SYSTEM, /* system texts are parts of user messages */
-    SPLIT,     /* a message has at most one tool call */
-    THOUGHT,   /* a message with tool calls and reasoning has no content */
-    CHANNELS,  /* content has no headers of channels, which gpt-oss writes */
-    NAMES,     /* results of tool calls have the name of the tool */
-    ORPHANS,   /* results whose tool call is missing are user messages */
-    /* Messages of user and assistant alternate; the first is the user's. */
+    NO_SYSTEM, /* makes all system messages parts of user messages */
+    /* Splits messages with several tool calls into messages with one call
+     * each. */
+    SPLIT,
+    /* Moves the content of messages with tool calls and reasoning to their
+     * reasoning. */
+    THOUGHT,
+    /* Removes headers of channels, which gpt-oss writes, from the content. */
+    CHANNELS,
+    NAMES,   /* gives results of tool calls the name of the tool */
+    ORPHANS, /* turns results whose tool call is missing into user messages */
+    /* Makes messages of user and assistant alternate, the user's first. */
     TURNS,
-    USER, /* the first message after the system messages is the user's */
-    FILL, /* no content of the user or the assistant is empty */
-    /* The variable reasoning_effort is no_think, low or high; if not given, it
-     * is set according to enable_thinking. */
+    USER, /* makes the first message after the system messages the user's */
+    FILL, /* replaces empty content of the user and the assistant by a blank */
+    /* Sets the variable reasoning_effort to no_think, low or high; if it is not
+     * given, according to enable_thinking. */
     EFFORT,
-    /* Without tools, the variable `tools` is None instead of undefined. */
+    /* Without tools, sets the variable `tools` to None instead of undefined. */
     NULL_TOOLS,
-    RESULTS, /* all results of tool calls are user messages */
-    CALLS,   /* tool calls are texts in the content */
-    /* The arguments of tool calls are JSON texts instead of objects. */
-    ARGUMENTS,
-    NAMED_IDS, /* ids of tool calls are functions.NAME:NUMBER */
-    PARTS, /* the content of messages is a list of parts instead of a text */
+    RESULTS,   /* turns all results of tool calls into user messages */
+    CALLS,     /* turns tool calls into texts in the content */
+    ARGUMENTS, /* turns the arguments of tool calls into JSON texts */
+    NAMED_IDS, /* gives tool calls ids of the form functions.NAME:NUMBER */
+    PARTS, /* turns the content of messages from a text into a list of parts */
     N_CHANGE
 };
 

@@ -25,7 +25,8 @@ struct parser {
     pl_err *err;
 };
 
-/* The child nodes of a node under construction. */
+/* The child nodes of a node of the syntax tree, while they are being
+ * collected. */
 struct kids {
     struct node **node;
     int n, cap;

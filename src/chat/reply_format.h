@@ -36,8 +36,8 @@ enum reply_calls {
 
 /* The notation of a template's replies. The markers have no blanks at their
  * ends; blanks around a marker in a reply are not reported. The markers are in
- * `arena`. A comment that begins with CALLS_... is about this notation of tool
- * calls only. */
+ * `arena`. A field whose comment begins with "only for" has a meaning in that
+ * notation of tool calls only. */
 struct reply_format {
     /* Each message has a header, as in gpt-oss:
      * <|channel|>NAME<|message|>...<|end|>. */
@@ -58,13 +58,14 @@ struct reply_format {
     /* Only blanks, no marker, separate the prompt from the content of the
      * reply. */
     bool led;
-    /* CALLS_NAMED: the name of the tool is an identifier of the call, such as
-     * functions.f:0. */
+    /* Only for CALLS_NAMED: the name of the tool is an identifier of the call,
+     * such as functions.f:0. */
     bool id_named;
-    /* CALLS_NAMED: the name of a server, not an identifier, precedes
+    /* Only for CALLS_NAMED: the name of a server, not an identifier, precedes
      * name_open. */
     bool no_id;
-    bool listed; /* CALLS_OBJECT: all tool calls are in one JSON list */
+    /* Only for CALLS_OBJECT: all tool calls are in one JSON list. */
+    bool listed;
     /* calls_open and calls_close are around each tool call, not around all of
      * them. */
     bool each;
@@ -72,11 +73,11 @@ struct reply_format {
      * only calls of declared tools count as calls. */
     bool guess;
     bool line; /* the marker of a tool call is at the beginning of a line */
-    /* CALLS_NAMED: only args_open or blanks may be between the name and the
-     * arguments */
+    /* Only for CALLS_NAMED: only args_open or blanks may be between the name
+     * and the arguments. */
     bool exact;
-    /* CALLS_TAGGED: the name and each key end at a quote. Attributes follow, up
-     * to name_close or value_open: " type="string"> */
+    /* Only for CALLS_TAGGED: the name and each key end at a quote. Attributes
+     * follow, up to name_close or value_open: " type="string">. */
     bool attributes;
     struct span think_open, think_close;
     /* The text that ends reasoning: think_close and the blanks around it. */
@@ -94,27 +95,31 @@ struct reply_format {
     /* Markers around all tool calls together, or around each call if `each`. */
     struct span calls_open, calls_close;
     struct span call_open, call_close;
-    /* CALLS_OBJECT: keys of the tool's name and of the arguments; absent in the
-     * notation {"f": {...}} */
+    /* Only for CALLS_OBJECT: keys of the tool's name and of the arguments;
+     * absent in the notation {"f": {...}}. */
     struct span name_key, arguments_key;
-    /* CALLS_NAMED: marker before the identifier of the call. */
+    /* Only for CALLS_NAMED: marker before the identifier of the call. */
     struct span id_open;
-    /* CALLS_NAMED: marker between the identifier (or the server's name) and the
-     * tool's name. */
+    /* Only for CALLS_NAMED: marker between the identifier (or the server's
+     * name) and the tool's name. */
     struct span name_open;
-    /* CALLS_NAMED: marker before the arguments, with the blanks around it. */
+    /* Only for CALLS_NAMED: marker before the arguments, with the blanks around
+     * it. */
     struct span args_open;
-    struct span name_close; /* CALLS_TAGGED: marker after the tool's name */
-    /* CALLS_TAGGED: markers before a key, between key and value, and after a
-     * value. CALLS_NESTED: beginning of an opening tag, end of a tag, and
-     * beginning of a closing tag. */
+    /* Only for CALLS_TAGGED: marker after the tool's name. */
+    struct span name_close;
+    /* Only for CALLS_TAGGED: markers before a key, between key and value, and
+     * after a value. CALLS_NESTED: beginning of an opening tag, end of a tag,
+     * and beginning of a closing tag. */
     struct span key_open, value_open, value_close;
-    /* CALLS_TAGGED: marker before a value that is not a string. Absent if the
-     * marker is value_open. */
+    /* Only for CALLS_TAGGED: marker before a value that is not a string. Absent
+     * if the marker is value_open. */
     struct span json_open;
-    /* CALLS_TAGGED: blanks that the template puts before and after a value */
+    /* Only for CALLS_TAGGED: blanks that the template puts before and after a
+     * value. */
     struct span value_lead, value_tail;
-    struct span quote; /* CALLS_QUOTED: marker before and after strings */
+    /* Only for CALLS_QUOTED: marker before and after strings. */
+    struct span quote;
 
     /* Markers of published models that the source of the template contains: bit
      * i for reply_pairs[i]. */
