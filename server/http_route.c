@@ -312,13 +312,15 @@ static int framing(const struct http_request *r, const char **message)
                            "send Content-Length";
                 return MHD_HTTP_NOT_IMPLEMENTED;
             }
-            /* Both are set now; a request with both is rejected below. */
+            /* a second Transfer-Encoding sets `length`, too, so that the
+             * request is rejected below. */
             length = coding ? p->value : length;
             coding = p->value;
         } else if (!strcasecmp(p->name, "Content-Length")) {
             if (length && strcmp(length, p->value) != 0)
-                coding = p->value; /* both are set now; a request with both is
-                                      rejected below */
+                coding = p->value; /* a second, different length sets `coding`,
+                                      too, so that the request is rejected
+                                      below */
             length = p->value;
         }
     }

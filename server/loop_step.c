@@ -174,7 +174,7 @@ static bool resume(struct loop *l, struct task *w)
     pl_status s = pl_state_restore_memory(l->e, w->seq, w->saved,
                                           w->saved_bytes, 0, &err);
 
-    /* Other tasks have taken the cache space. */
+    /* If the cache is full, other tasks have taken the space. */
     if (s == PL_FULL && l->counts.n_running > 1) {
         l->taken[w->seq] = false;
         set_task_state(l, w, TASK_PREEMPTED);

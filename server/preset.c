@@ -166,7 +166,7 @@ pl_status preset_read(struct preset *p, const char *text, size_t len,
     pl_status s = PL_OK;
 
     *p = (struct preset){0};
-    /* The file begins with the byte order mark of UTF-8. */
+    /* Skips the byte order mark of UTF-8, if the file begins with it. */
     if (len >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0) {
         text += 3;
         len -= 3;

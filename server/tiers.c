@@ -815,8 +815,8 @@ void tiers_search_free(struct tiers *t, struct tiers_lookup *s)
     pthread_mutex_lock(&t->lock);
     s->freed = true;
     if (s->listed) {
-        /* The reader thread must still mark pages as used, and frees the lookup
-         * afterwards. */
+        /* Before the search has ended, the reader thread must still mark pages
+         * as used; it frees the lookup afterwards. */
         if (!atomic_load(&s->over)) {
             pthread_mutex_unlock(&t->lock);
             return;
@@ -1013,8 +1013,8 @@ void tiers_free(struct tiers *t)
     if (!t)
         return;
     tiers_flush(t);
-    /* A hanging thread still uses *t, so *t is not freed. Its log callback is
-     * removed, because the owner of the log may be freed. */
+    /* If a thread hangs, it still uses *t, so *t is not freed. Its log callback
+     * is removed, because the owner of the log may be freed. */
     if (t->left) {
         log_line(t, PL_LOG_WARN,
                  "the cache folder does not respond; its pending writes are "

@@ -779,7 +779,8 @@ static void complete_schema(struct conversation *w, json_t *schema, int depth)
     if (depth == 0)
         return;
     json_object_foreach (all, key, p) {
-        /* The schema `true` allows any value; an object can get a type. */
+        /* Replaces the schema `true`, which allows any value, by an object,
+         * which can get a type. */
         if (!json_is_object(p)) {
             set(w, all, key, json_object());
             p = json_object_get(all, key);

@@ -341,7 +341,8 @@ static bool read_head(const struct reply_format *f, struct span *t,
 
     out->name = (struct span){rest.s, span_name(rest)};
     rest = span_from(rest, out->name.n);
-    /* The identifier, or the name of a server, precedes the name. */
+    /* With this marker, the identifier or the name of a server precedes the
+     * name. */
     if (f->name_open.n > 0) {
         if (!span_begins(rest, f->name_open))
             return false;

@@ -279,7 +279,8 @@ static enum found find_delimited(struct pl_reply *r, bool last, size_t *end)
             r->seen += rest.n > keep ? rest.n - keep : 0;
             return NOT_YET;
         }
-        /* The closing marker is missing, or the reply was cut off. */
+        /* Without a closing marker: the model left it out, or the reply was cut
+         * off. */
         if (at == rest.n) {
             bool whole, ended;
 

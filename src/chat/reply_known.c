@@ -46,14 +46,14 @@
     .calls_close = S(TOOL_TAG(LOW "calls" LOW "end"))
 
 const struct reply_format reply_known[] = {
-    /* Models: Hermes, Qwen, Granite 4, EXAONE */
+    /* Notation of the models Hermes, Qwen, Granite 4, EXAONE. */
     {JSON_KEYS, .call_open = S("<tool_call>"), .call_close = S("</tool_call>")},
     {JSON_KEYS, .guess = true, .call_open = S("<function_call>"),
      .call_close = S("</function_call>")},
     {JSON_KEYS, .guess = true, .call_open = S("<tools>"),
      .call_close = S("</tools>")},
-    /* Models: Qwen3-Coder, Nemotron 3, Step, Seed-OSS, Llama 3.1, Functionary
-     * 3.1 */
+    /* Notation of the models Qwen3-Coder, Nemotron 3, Step, Seed-OSS, Llama
+     * 3.1, Functionary 3.1. */
     {FUNCTION_TAGS, .each = true, .calls_open = S("<tool_call>"),
      .calls_close = S("</tool_call>")},
     {FUNCTION_TAGS, .each = true, .calls_open = S("<seed:tool_call>"),
@@ -68,7 +68,7 @@ const struct reply_format reply_known[] = {
      .call_open = S("<function name=\""),
      .args_open = S("\">"),
      .call_close = S("</function>")},
-    /* Models: GLM, Laguna, Ling 3 */
+    /* Notation of the models GLM, Laguna, Ling 3. */
     {.calls = CALLS_TAGGED,
      .guess = true,
      .call_open = S("<tool_call>"),
@@ -79,19 +79,19 @@ const struct reply_format reply_known[] = {
     {.calls = CALLS_PYTHON,
      .call_open = S("<tool_call>"),
      .call_close = S("</tool_call>")},
-    /* Model: LFM2 */
+    /* Notation of the model LFM2. */
     {JSON_KEYS, .call_open = S("<|tool_call_start|>"),
      .call_close = S("<|tool_call_end|>")},
     {.calls = CALLS_PYTHON,
      .call_open = S("<|tool_call_start|>"),
      .call_close = S("<|tool_call_end|>")},
-    /* Models: Mistral's */
+    /* Notation of Mistral's models. */
     {JSON_KEYS, .calls_open = S("[TOOL_CALLS]")},
     {.calls = CALLS_NAMED,
      .call_open = S("[TOOL_CALLS]"),
      .id_open = S("[CALL_ID]"),
      .args_open = S("[ARGS]")},
-    /* Models: Gemma 4, FunctionGemma */
+    /* Notation of the models Gemma 4, FunctionGemma. */
     {.calls = CALLS_QUOTED,
      .call_open = S("<|tool_call>call:"),
      .call_close = S("<tool_call|>"),
@@ -100,13 +100,13 @@ const struct reply_format reply_known[] = {
      .call_open = S("<start_function_call>call:"),
      .call_close = S("<end_function_call>"),
      .quote = S("<escape>")},
-    /* Models: Granite 3, Phi-4-mini */
+    /* Notation of the models Granite 3, Phi-4-mini. */
     {JSON_KEYS, .calls_open = S("<|tool_call|>"),
      .calls_close = S("<|/tool_call|>")},
-    /* Model: InternLM 2 */
+    /* Notation of the model InternLM 2. */
     {JSON_KEYS, .calls_open = S("<|action_start|>"),
      .call_open = S("<|plugin|>"), .call_close = S("<|action_end|>")},
-    /* Model: MiniCPM 3 */
+    /* Notation of the model MiniCPM 3. */
     {.calls = CALLS_PYTHON,
      .call_open = S("<|tool_call_start|>\n```python"),
      .call_close = S("```\n<|tool_call_end|>")},
@@ -130,22 +130,22 @@ const struct reply_format reply_known[] = {
      .exact = true,
      .call_open = S("Action:"),
      .args_open = S("\nAction Input:")},
-    /* Model: Nemotron 2 */
+    /* Notation of the model Nemotron 2. */
     {JSON_KEYS, .calls_open = S("<TOOLCALL>"), .calls_close = S("</TOOLCALL>")},
-    /* Models: Apriel, Jamba, Hunyuan */
+    /* Notation of the models Apriel, Jamba, Hunyuan. */
     {JSON_KEYS, .calls_open = S("<tool_calls>"),
      .calls_close = S("</tool_calls>")},
-    /* Model: Apertus, which writes {"f": {...}} */
+    /* Notation of the model Apertus, which writes {"f": {...}}. */
     {.calls = CALLS_OBJECT,
      .calls_open = S("<|tools_prefix|>"),
      .calls_close = S("<|tools_suffix|>")},
-    /* Models: Command R7B, Command A */
+    /* Notation of the models Command R7B, Command A. */
     {.calls = CALLS_OBJECT,
      .name_key = S("tool_name"),
      .arguments_key = S("parameters"),
      .calls_open = S("<|START_ACTION|>"),
      .calls_close = S("<|END_ACTION|>")},
-    /* Model: Kimi K2 */
+    /* Notation of the model Kimi K2. */
     {.calls = CALLS_NAMED,
      .id_named = true,
      .exact = true,
@@ -154,8 +154,8 @@ const struct reply_format reply_known[] = {
      .args_open = S("<|tool_call_argument_begin|>"),
      .call_close = S("<|tool_call_end|>"),
      .calls_close = S("<|tool_calls_section_end|>")},
-    /* Models: DeepSeek R1 and V3, and models distilled from them, which leave
-     * some tags out */
+    /* Notation of the models DeepSeek R1 and V3, and models distilled from
+     * them, which leave some tags out. */
     {TOOL_CALL_NAMED, .calls_open = S(TOOL_TAG(LOW "calls" LOW "begin")),
      .call_open =
          S(TOOL_TAG(LOW "call" LOW "begin") "function" TOOL_TAG(LOW "sep")),
@@ -164,39 +164,39 @@ const struct reply_format reply_known[] = {
      .call_open =
          S(TOOL_TAG(LOW "calls" LOW "begin") "function" TOOL_TAG(LOW "sep")),
      .args_open = S("\n```json\n")},
-    /* Model: DeepSeek V3.1 */
+    /* Notation of the model DeepSeek V3.1. */
     {TOOL_CALL_NAMED, .calls_open = S(TOOL_TAG(LOW "calls" LOW "begin")),
      .call_open = S(TOOL_TAG(LOW "call" LOW "begin")),
      .args_open = S(TOOL_TAG(LOW "sep"))},
-    /* Models: DeepSeek V3.2, V4 */
+    /* Notation of the models DeepSeek V3.2, V4. */
     {DSML_TAGS, .calls_open = S("<" BAR "DSML" BAR "function_calls>"),
      .calls_close = S("</" BAR "DSML" BAR "function_calls>")},
     {DSML_TAGS, .calls_open = S("<" BAR "DSML" BAR "tool_calls>"),
      .calls_close = S("</" BAR "DSML" BAR "tool_calls>")},
-    /* Model: MiniMax M2 */
+    /* Notation of the model MiniMax M2. */
     {INVOKE_TAGS(""), .calls_open = S("<minimax:tool_call>"),
      .calls_close = S("</minimax:tool_call>")},
     {INVOKE_TAGS(""), .calls_open = S("<function_calls>"),
      .calls_close = S("</function_calls>")},
-    /* Model: Muse Glimmer */
+    /* Notation of the model Muse Glimmer. */
     {INVOKE_TAGS("atem:"), .calls_open = S("<atem:function_calls>"),
      .calls_close = S("</atem:function_calls>")},
-    /* Model: OLMo 3, which writes one call in each line */
+    /* Notation of the model OLMo 3, which writes one call in each line. */
     {.calls = CALLS_PYTHON,
      .call_open = S("<function_calls>"),
      .call_close = S("</function_calls>")},
-    /* Models: Llama 3, which writes {...}; {...}, or f.call(k="v"), or a
-     * program */
+    /* Notation of the models Llama 3, which writes {...}; {...}, or
+     * f.call(k="v"), or a program. */
     {JSON_KEYS, .calls_open = S("<|python_tag|>")},
     {.calls = CALLS_PYTHON, .call_open = S("<|python_tag|>")},
     {.calls = CALLS_CODE, .call_open = S("<|python_tag|>")},
-    /* Model: Llama 4 */
+    /* Notation of the model Llama 4. */
     {.calls = CALLS_PYTHON,
      .call_open = S("<|python_start|>"),
      .call_close = S("<|python_end|>")},
-    /* Models: FireFunction, Phi-4-mini */
+    /* Notation of the models FireFunction, Phi-4-mini. */
     {JSON_KEYS, .guess = true, .line = true, .calls_open = S("functools")},
-    /* Models: xLAM, and models that were taught no notation */
+    /* Notation of the models xLAM, and models that were taught no notation. */
     {JSON_KEYS, .guess = true, .line = true, .call_open = S("```json"),
      .call_close = S("```")},
     {JSON_KEYS, .guess = true, .line = true, .call_open = S("```tool_call"),
@@ -210,7 +210,7 @@ const struct reply_format reply_known[] = {
      .call_close = S("```")},
     {JSON_KEYS, .guess = true},
     {.calls = CALLS_PYTHON, .guess = true},
-    /* Model: GLM 4, which writes f, a line break and {...} */
+    /* Notation of the model GLM 4, which writes f, a line break and {...}. */
     {.calls = CALLS_NAMED, .guess = true, .exact = true},
 };
 const int reply_n_known = sizeof reply_known / sizeof reply_known[0];
