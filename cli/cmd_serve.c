@@ -24,10 +24,10 @@ enum {
 struct serve {
     const struct options *o;
     struct serve_list list;
-    struct serve_models all; /* refers to `list` */
+    struct serve_models all; /* the models of `list`, with their limits */
     struct models *models;
     struct http *http;
-    char **key; /* owned, [n_key], and each element */
+    char **key; /* [n_key] API keys; the array and its strings are owned */
     int n_key;
 };
 
@@ -84,7 +84,8 @@ static enum exit_code read_keys(struct serve *v)
 
 /* ---- start --------------------------------------------------------------- */
 
-/* A models_options.scan; `user` is a struct serve_models. */
+/* A models_options.scan: looks for new models in the folder. `user` is a struct
+ * serve_models. */
 static void scan_folder(void *user, struct models *m)
 {
     struct serve_models *all = user;
@@ -138,7 +139,7 @@ static enum exit_code load_first(struct serve *v)
         if (e->at_start && (v->o->n_models == 0 || n++ < v->o->n_models))
             s = models_load(v->models, i, &err);
         if (s != PL_OK && v->list.any_name)
-            c = exit_code_of(s); /* the log has the error */
+            c = exit_code_of(s); /* the server's log already has the error */
     }
     return c;
 }
@@ -195,7 +196,9 @@ static enum exit_code start_http(struct serve *v)
     return EXIT_DONE;
 }
 
-/* Lets clients in. A reader of the message may send a signal at once. */
+/* Starts to accept clients and prints the addresses. Sets the limit of counted
+ * signals first, because a program that reads the addresses may send a signal
+ * at once. */
 static enum exit_code accept_clients(struct serve *v)
 {
     pl_err err;
@@ -281,7 +284,7 @@ static void serve_free(struct serve *v)
 {
     if (v->http != NULL)
         http_stop(v->http);
-    models_free(v->models); /* ends the remaining requests */
+    models_free(v->models); /* ends requests that are still running */
     http_free(v->http);
     serve_list_fini(&v->list);
     for (int i = 0; i < v->n_key; i++)
@@ -312,8 +315,9 @@ enum exit_code cmd_serve(const struct options *o)
         c = read_keys(&v);
     if (c == EXIT_DONE)
         c = make_models(&v);
-    if (c == EXIT_DONE) /* an address that is in use is found before the
-                           models are loaded */
+    /* The server binds its address before it loads models, so that an address
+     * in use is reported at once. */
+    if (c == EXIT_DONE)
         c = start_http(&v);
     if (c == EXIT_DONE)
         c = load_first(&v);

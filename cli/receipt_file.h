@@ -1,4 +1,4 @@
-/* Receipts in files: one JSON object, or one a line. */
+/* Reads files of receipts: one JSON object, or one on each line. */
 #ifndef CLI_RECEIPT_FILE_H
 #define CLI_RECEIPT_FILE_H
 
@@ -8,17 +8,17 @@
 
 struct receipt_entry {
     pl_receipt *receipt; /* owned */
-    const char *file;    /* borrowed */
-    int line;            /* of the file, from 1 */
+    const char *file;    /* path of the file, borrowed */
+    int line;            /* number of the receipt's line in the file, from 1 */
 };
 
 struct receipt_list {
-    struct receipt_entry *v; /* owned, [n] */
+    struct receipt_entry *v; /* [n] receipts, owned */
     int n;
 };
 
-/* Appends the receipts of a file; "-" is standard input. Prints a message and
- * returns its exit code if a line is not a receipt: EXIT_USAGE. */
+/* Appends the receipts of a file to the list; "-" is standard input. If a line
+ * is not a receipt, prints a message and returns EXIT_USAGE. */
 enum exit_code receipt_file_read(struct receipt_list *list,
                                  const struct options *o, const char *path);
 void receipt_list_free(struct receipt_list *list);

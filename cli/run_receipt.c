@@ -1,4 +1,5 @@
-/* The receipts of plait run: a line of the file for each answer. */
+/* Writes the receipts of plait run, one line of the file of --receipt for each
+ * output. */
 #include "run.h"
 
 #include <inttypes.h>
@@ -6,9 +7,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Replaces the sampler by one that has accepted the tokens of the sequence and
- * nothing else. So an answer depends on what precedes it and on its number, and
- * not on how the conversation came about. */
+/* Replaces the sampler by a new one that has accepted only the tokens of the
+ * sequence. So an output depends on the tokens before it and on its number in
+ * the conversation, not on whether these tokens were typed, generated or
+ * loaded. */
 static pl_status renew_sampler(struct run *r, int64_t n)
 {
     pl_sampling s = r->sampling;
@@ -88,7 +90,8 @@ enum stop run_end_answer(struct run *r, enum stop why)
         s = pl_receipt_write(r->receipt, flags[r->o->receipt_form], &json,
                              &r->err);
     if (s == PL_OK && pl_file_write(r->receipts.f, json, strlen(json)))
-        pl_file_write(r->receipts.f, "\n", 1); /* the close reports errors */
+        /* atomic_file_close reports errors */
+        pl_file_write(r->receipts.f, "\n", 1);
     free(json);
     if (s == PL_OK)
         return why;

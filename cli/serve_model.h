@@ -11,37 +11,42 @@
 
 /* State of a model of `plait serve`: the target of model_about.own. */
 struct serve_entry {
-    struct service *service; /* borrowed; NULL if not loaded */
+    /* the loaded model, borrowed; NULL while it is not loaded */
+    struct service *service;
     const struct options *o; /* options of the model; borrowed, or points to
                                 `own` */
     struct options own;
-    bool at_start;     /* the model is loaded when the server starts */
-    struct input form; /* chat template of the options; empty if none */
-    json_t *defaults;  /* fields that requests have by default; owned */
+    bool at_start; /* the model is loaded when the server starts */
+    /* text of the chat template that an option gives; empty if none does */
+    struct input form;
+    /* Fields with values that are added to requests which lack them; owned. */
+    json_t *defaults;
 };
 
-/* All models of the server. The prefix caches of those that are loaded share
- * the host memory. */
+/* All models of the server. The prefix caches of the loaded models share the
+ * host memory. */
 struct serve_models {
-    struct serve_entry *entry; /* borrowed, [n] */
-    atomic_int n;              /* grows (serve_list_scan) */
-    int most;                  /* limit of models loaded at once */
-    struct serve_list *list;   /* borrowed */
+    struct serve_entry *entry; /* [n] models, borrowed */
+    /* number of models; a scan of the folder adds to it (serve_list_scan) */
+    atomic_int n;
+    int most; /* limit of models loaded at once */
+    /* the list of models on the command line, borrowed */
+    struct serve_list *list;
 };
 
 /* Prints a line of the server's log, with the time; a pl_log_fn. `user` is a
  * struct options. With --verbose, lines for debugging are printed, too. */
 void serve_log(void *user, pl_log_level level, const char *text);
 
-/* Prepares what the options of `e` name, and checks what can be checked without
- * the model: templates, grammars, directories. Prints an error and returns its
- * code if something is invalid. The caller calls serve_entry_fini in all
- * cases. */
+/* Reads the files that options of `e` name, and checks what can be checked
+ * without the model: templates, grammars, directories. Prints an error and
+ * returns its code if something is invalid. The caller calls serve_entry_fini
+ * in all cases. */
 enum exit_code serve_entry_prepare(struct serve_entry *e);
 void serve_entry_fini(struct serve_entry *e);
 
-/* The callbacks `open` and `close` of struct models_options; `user` is a struct
- * serve_models. */
+/* The callbacks `open` and `close` of struct models_options, which load and
+ * unload a model. `user` is a struct serve_models. */
 pl_status serve_model_open(void *user, const struct model_about *about,
                            const volatile int *cancel, struct service **out,
                            pl_err *err);
