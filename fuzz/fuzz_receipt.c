@@ -1,6 +1,6 @@
-/* Any bytes as a receipt, or as two on a line each: they are rejected by name,
- * or the receipt gives options and equals itself, and two receipts agree or
- * differ in either order. */
+/* Fuzzes the parser of receipts: the bytes are one receipt, or two, a line
+ * each. A receipt is rejected with a message, or it gives options and equals
+ * itself. Two receipts agree or differ, whichever comes first. */
 #include "pl_receipt.h"
 
 #include <string.h>
@@ -19,7 +19,8 @@ static void count(void *user, const char *text, size_t len)
     ++*(size_t *)user;
 }
 
-/* Compares two receipts; returns true if they agree, which has no line. */
+/* Compares two receipts with pl_receipt_diff. Returns true if they agree; the
+ * difference must then have no line. */
 static bool agree(const pl_receipt *a, const pl_receipt *b)
 {
     size_t n_line = 0;
@@ -30,7 +31,7 @@ static bool agree(const pl_receipt *a, const pl_receipt *b)
     return same;
 }
 
-/* Returns the receipt, or NULL if it was rejected. */
+/* Parses a receipt. Returns NULL if it was rejected. */
 static pl_receipt *parsed(const char *text, size_t n)
 {
     pl_options o = {.size = sizeof o};
