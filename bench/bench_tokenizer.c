@@ -54,9 +54,9 @@ static void write_vocabulary(const char *path, const char *model, bool bytes)
         if (i < N_CHAR && !bytes) {
             n = (size_t)snprintf(s, sizeof text_of[i], "<0x%02X>", i);
             types[i] = 6;
-            /* in gpt2's vocabulary the token of a byte is a printable character
-         * that stands for the byte */
         } else if (i < N_CHAR) {
+            /* in gpt2's vocabulary the token of a byte is a printable character
+             * that stands for the byte */
             bool prints = (i >= 33 && i <= 126) || (i >= 161 && i != 173);
             int c = prints ? i : extra++;
 
