@@ -76,8 +76,9 @@ bool option_set_int_auto(struct options *o, const struct option_row *row,
     return option_set_int(o, row, value, want);
 }
 
-/* Stores the size of the context. 0 selects the model's own size; perplexity
- * and logits keep it, because they have a default of their own. */
+/* Stores the size of the context in tokens. 0 means the model's own context
+ * length, except for perplexity and logits, where it means the command's
+ * default. */
 bool option_set_context(struct options *o, const struct option_row *row,
                         const char *value, char want[static OPTION_WANT])
 {

@@ -1,4 +1,5 @@
-/* Creates a service from a model's options. See serve_model.h. */
+/* Loads a model of plait serve with its own options; serve_model.h describes
+ * the functions. */
 #include "serve_model.h"
 
 #include "chat_templates.h"

@@ -19,7 +19,7 @@ struct alloc_stat {
     /* bytes allocated now, minus bytes allocated at the reset */
     int64_t live_bytes;
     int64_t peak_bytes; /* the maximum of live_bytes */
-    int64_t max_bytes;  /* the largest single request */
+    int64_t max_bytes;  /* size in bytes of the largest single request */
 };
 
 /* Lets the n-th allocation from now fail once; n = 1 is the next. */
