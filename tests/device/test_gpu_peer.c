@@ -11,7 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { FEW = 2, MANY = 300, WIDTH = 64 }; /* rows: MANY take long steps */
+/* numbers of rows, of which MANY take a long time, and their width */
+enum { FEW = 2, MANY = 300, WIDTH = 64 };
 
 /* There and back: %2 of the first is 6 %0. */
 #define RETURNS                                                                \
@@ -62,7 +63,7 @@ enum { FEW = 2, MANY = 300, WIDTH = 64 }; /* rows: MANY take long steps */
     "  1: %2 = scale(%0) scale=2\n"                                            \
     "  1: %3 = scale(%1) scale=3\n"
 
-/* One way only. */
+/* Programs in which device 0 pushes to device 1 and receives nothing. */
 #define ONE_WAY                                                                \
     "programs 2\nmax n_tok 400\n"                                              \
     "device 0\n"                                                               \
@@ -157,7 +158,8 @@ TEST(gpu_peers_write_into_mirrors)
     gpu_watch_apart = false;
 }
 
-/* In any order, with or without peer access. */
+/* Devices have pushed values whatever order the queues run in, with and without
+ * peer access. */
 TEST(gpu_peers_get_what_is_pushed)
 {
     for (uint64_t seed = 0; seed < 16; seed++) {
@@ -217,7 +219,7 @@ TEST(gpu_peers_share_an_inbox_with_others)
     }
 }
 
-/* One tensor's bytes are another's too. */
+/* Tensors of the inbox overlap, so that reading one reads bytes of another. */
 TEST(gpu_peers_read_parts_of_what_is_pushed)
 {
     static const char *const spec[] = {"emu*2", "bare*2", "emu,cpu*1",
@@ -287,7 +289,7 @@ TEST(gpu_peers_of_cuda_are_those_that_it_names)
     assert_true(brings(f, "cuda:3,cuda:2"));
 }
 
-/* CUDA reports peer access, but writes do not arrive. */
+/* A fake CUDA library reports peer access, but drops writes to peers. */
 TEST(gpu_peers_of_cuda_are_tried)
 {
     const struct fake_cuda *f = fake_cuda_use();

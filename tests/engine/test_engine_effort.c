@@ -9,7 +9,8 @@
 #include "machine/topology.h"
 #include "plan/override.h"
 
-/* Counts of this thread's calls. */
+/* Numbers of plans, of topologies and of lists of overrides that this thread
+ * has made or read. */
 static _Thread_local struct effort {
     int plans, topologies, overrides;
 } effort;
