@@ -778,9 +778,8 @@ TEST(state_damage_changes_nothing)
             copy[test_below(&seed, (int64_t)s.n)] ^=
                 (char)(1 + test_below(&seed, 255));
         } else {
-            exact =
-                /* exactly n bytes, so that a sanitizer reports a read beyond */
-                test_need(1, n + 1);
+            /* a sanitizer reports a read beyond these bytes */
+            exact = test_need(1, n + 1);
             memcpy(exact, s.data, n);
         }
         got = pl_state_restore_memory(r[k].engine, 0, exact ? exact : copy, n,

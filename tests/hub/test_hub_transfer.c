@@ -302,7 +302,8 @@ TEST(hub_the_token_goes_to_no_other_host)
         elsewhere.cut_at = 1000;
         hub_use(&u, "T/R", NULL, PL_OK, NULL);
         hub_use_has(&u, f);
-        assert_int_equal(t.n_token, 4); /* two of the API, two of the file */
+        /* two requests to the API and two for the file */
+        assert_int_equal(t.n_token, 4);
         assert_int_equal(elsewhere.n_get, 2);
         assert_int_equal(elsewhere.n_part, 1);
         assert_int_equal(elsewhere.n_token, 0);
@@ -374,7 +375,7 @@ TEST(hub_a_server_in_trouble_is_asked_again)
         hub_use_init(&u, &t);
         t.status = statuses[i % 6];
         t.status_of_files = i >= 6;
-        t.n_status = 2; /* of three tries */
+        t.n_status = 2; /* two of the three tries get the status */
         hub_use(&u, "T/R", NULL, PL_OK, "trying again in 0.001 s");
         assert_non_null(strstr(u.log, "trying again in 0.002 s"));
         hub_use_has(&u, f);
@@ -388,7 +389,7 @@ TEST(hub_a_server_in_trouble_is_asked_again)
     t.status = 404;
     hub_use(&u, "T/R", NULL, PL_NOT_FOUND, "the server returned status 404");
     t.n_status = 1;
-    t.status = 204; /* no file, and no error either */
+    t.status = 204; /* a success without a body is rejected, too */
     hub_use(&u, "T/R", NULL, PL_NOT_FOUND, "the server returned status 204");
     t.n_status = 1;
     t.status = 416;
@@ -427,7 +428,9 @@ TEST(hub_silence_ends)
     u.o.timeout_s = 1;
     u.o.n_try = 1;
     t.silent_at = 100000;
-    do /* a slow machine may have received nothing yet */
+    /* on a slow machine the client may have received nothing yet, and then the
+     * message is another */
+    do
         hub_use(&u, "T/R", NULL, PL_IO, "no data for 1 s");
     while (!strstr(u.err.message, "1 s; run the command again"));
     u.o.timeout_s = 1 << 20;
