@@ -18,7 +18,7 @@ static const struct tier_key root = {{5}};
 struct writer {
     pthread_t thread;
     const char *path;
-    int id; /* of all its bytes */
+    int id; /* number that all bytes of the writer's file contain */
     pl_status status;
 };
 
