@@ -401,7 +401,8 @@ TEST(cli_failures_exit_1_and_name_the_thing)
     MUST_REFUSE(list, 1);
 }
 
-/* The bundled model was trained on 512 tokens. */
+/* A longer context than the bundled model's 512 tokens of training gives a
+ * warning. */
 TEST(cli_contexts_are_held_against_what_the_model_was_trained_on)
 {
     must_say(sh(0, "plait run " MODEL "-p x -n 1 -c 1000"),
@@ -483,7 +484,9 @@ TEST(cli_options_are_judged_before_a_model_loads)
         if (!end || end[1] != '\0')
             fail_msg("%s\n  says more than a line: %s", r.line, r.err);
     }
-    must_say(sh(1, SERVE), "does not fit"); /* so they were judged before */
+    /* with valid options the command fails for lack of memory, so the wrong
+     * ones were found before that */
+    must_say(sh(1, SERVE), "does not fit");
 #undef RUN
 #undef SERVE
 }
@@ -774,7 +777,7 @@ TEST(cli_run_traces_every_device)
         json_int_t pid = json_integer_value(json_object_get(e, "pid"));
 
         assert_true(json_is_string(json_object_get(e, "name")));
-        assert_in_range(pid, 0, 3); /* the last is "io" */
+        assert_in_range(pid, 0, 3); /* 0 to 2 are the devices, 3 is io */
         if (strcmp(json_string_value(json_object_get(e, "ph")), "X") == 0)
             seen[pid] = true;
     }
@@ -828,7 +831,7 @@ TEST(cli_run_interrupted_exits_130_with_the_summary)
 
     endless(argv);
     pid = start(&out, argv);
-    /* Output after the prompt shows that it is generating. */
+    /* The command has printed more than the prompt, so it is generating. */
     for (int i = 0; i < 3; i++)
         assert_true(read(out, text, sizeof(text)) > 0);
     kill(pid, SIGINT);
@@ -1110,7 +1113,8 @@ static void write_damaged(const char *path, float v)
     free(bytes);
 }
 
-/* No figure is better than a meaningless one. */
+/* If the perplexity is NaN or infinite, the command prints an error and no
+ * figure. */
 TEST(cli_perplexity_of_damage_is_an_error)
 {
     static const struct {

@@ -18,7 +18,7 @@
 
 /* ---- options that name files --------------------------------------------- */
 
-/* By their first names, in any command. */
+/* Options of any command that name a file to read, by their first names. */
 static const char *const that_read[] = {
     "-m",         "-f",           "-bf",     "--tokens",
     "--template", "--messages",   "--tools", "--grammar-file",
@@ -75,7 +75,7 @@ static void find_options(struct used *u, const char *command)
 
 /* ---- one run ------------------------------------------------------------- */
 
-static char home[256]; /* the directory of all runs */
+static char home[256]; /* directory in which all commands run */
 
 static void write_text(const char *name, const char *text)
 {
@@ -205,7 +205,8 @@ static void must_refuse(const char *command, const char *a, const char *path,
     expect_mine(&st, line);
 }
 
-/* Makes mine, and four other ways to name it. */
+/* Makes the file `mine`, and four other names for it: links, and other
+ * paths. */
 static void enter_mine(const char *name)
 {
     enter(name);
@@ -235,7 +236,8 @@ TEST(cli_files_that_are_written_are_none_that_are_read)
             for (int r = 0; r < u.n_read; r++) {
                 if (strcmp(u.writes[w], "--state-save") == 0 &&
                     strcmp(u.reads[r], "--state-load") == 0)
-                    continue; /* a state is replaced by its successor */
+                    /* a state may be saved over the state that was loaded */
+                    continue;
                 for (int k = 0; k < N_WAY; k++, n++)
                     must_refuse(u.command, u.writes[w], ways[k], u.reads[r],
                                 "mine");
@@ -243,7 +245,7 @@ TEST(cli_files_that_are_written_are_none_that_are_read)
                 must_refuse(u.command, u.writes[w], "hard", u.reads[r], "sym");
             }
     }
-    assert_true(n >= 100); /* such options exist */
+    assert_true(n >= 100); /* at least 100 combinations were tried */
 }
 
 /* No two options write one file, whether it exists or not. */
@@ -492,7 +494,8 @@ static void expect_saved(int extra)
 
     assert_true(n > 3 && strstr(trace + n - 4, "]}"));
     free(trace);
-    assert_int_equal(run(argv, said), 0); /* its sums are tried */
+    /* loads the saved state, which verifies its checksums */
+    assert_int_equal(run(argv, said), 0);
     assert_int_equal(files_here(), 2 + extra);
     assert_int_equal(unlink("q") | unlink("t"), 0);
 }
@@ -523,7 +526,7 @@ TEST(cli_signals_that_end_save_what_ctrl_c_saves)
     }
 }
 
-/* `nohup plait run` continues without its terminal. */
+/* Under nohup, `plait run` continues when its terminal is closed. */
 TEST(cli_signals_that_were_ignored_stay_so)
 {
     const char *argv[] = {"plait", "run", "-m", test_model(),   "-p", "x", "-c",
@@ -561,7 +564,8 @@ static bool has_open(pid_t pid, const char *dir)
     return found;
 }
 
-/* SIGKILL needs a file system that supports unnamed files. */
+/* After SIGKILL there is no incomplete file, if the file system supports
+ * unnamed files. */
 TEST(cli_signals_leave_nothing_that_is_not_whole)
 {
     static const int sig[] = {SIGINT, SIGTERM, SIGHUP, SIGKILL};

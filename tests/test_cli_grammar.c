@@ -26,7 +26,7 @@ static bool is_name(const char *s)
            strspn(s + 1, "abcdefghijklmnopqrstuvwxyz") == n - 1;
 }
 
-/* Returns the number of UTF-8 characters. */
+/* Returns the number of UTF-8 characters in the text. */
 static size_t length_of(const char *s)
 {
     size_t n = 0;

@@ -269,7 +269,8 @@ TEST(llama_options_passed_over_share_one_note)
     options_free(&o);
 }
 
-/* A variable stands for its option, which takes precedence. */
+/* A variable LLAMA_ARG_* stands for its option; the option on the command line
+ * takes precedence. */
 TEST(llama_variables_stand_for_their_options)
 {
     static const struct {
@@ -315,7 +316,7 @@ TEST(llama_variables_stand_for_their_options)
         llama_variable(&w, CMD_SERVE, "LLAMA_ARG_PORT", "2", 2, (char **)port),
         EXIT_DONE);
     assert_int_equal(w.n, 0);
-    /* a model that is named in another way */
+    /* another option names the model, so the variable is ignored */
     assert_int_equal(llama_variable(&w, CMD_SERVE, "LLAMA_ARG_MODEL", "a.gguf",
                                     2, (char **)repo),
                      EXIT_DONE);
@@ -329,7 +330,7 @@ TEST(llama_options_of_rope_override_keys)
 {
     static const struct {
         char *words[11];
-        const char *keys; /* after .rope. */
+        const char *keys; /* the key overrides that result, without ".rope." */
     } list[] = {
         {{"--rope-scaling", "yarn"}, "scaling.type=str:yarn "},
         {{"--rope-scale", "4"}, "scaling.factor=float:4 "},
@@ -424,7 +425,7 @@ TEST(options_accept_every_word_that_completion_offers)
             struct options o;
             size_t n = (size_t)snprintf(word, sizeof word, "%s", row->words[k]);
 
-            if (word[n - 1] == ':') /* hybrid:N */
+            if (word[n - 1] == ':') /* hybrid:N needs a number */
                 strcpy(word + n, "2");
             if (!parse(&o, first_command(row), row, word))
                 fail_msg("%s does not take %s", row->name[0], word);

@@ -144,7 +144,9 @@ static const char parts[] =
 static const char needs_user[] =
     "{% if not messages|selectattr('role', 'equalto', 'user')|list %}"
     "{{ raise_exception('no user') }}{% endif %}" EACH SHOW;
-static const char deep_tools[] = /* Hermes 3 never ends with "null" */
+/* a template whose macro calls itself without end for the type "null", as that
+ * of Hermes 3 */
+static const char deep_tools[] =
     "{%- macro of(type) -%}{%- if type == 'integer' -%}int{%- else -%}"
     "{%- for t in type -%}{{- of(t) -}}{%- endfor -%}{%- endif -%}"
     "{%- endmacro -%}{%- for t in tools -%}"
@@ -384,7 +386,8 @@ TEST(adapt_sets_the_variables_that_templates_expect)
             "yFalse x Mar 09 2025 TrueFalse False");
 }
 
-/* A template that knows enable_thinking only as an effort. */
+/* A template without the variable enable_thinking, in which an effort turns
+ * reasoning off. */
 TEST(adapt_switches_reasoning_by_effort)
 {
     static const char form[] = EACH SHOW
@@ -490,7 +493,8 @@ TEST(adapt_runs_out_of_memory_without_a_trace)
     pl_template *t;
     pl_err err;
 
-    json_set_alloc_funcs(malloc, free); /* those that fail on request */
+    /* malloc here is the wrapper that fails on request (lib/alloc_fail.h) */
+    json_set_alloc_funcs(malloc, free);
     TEST_OK(pl_template_create(&t, no_system, strlen(no_system), NULL, &err),
             err);
     for (int64_t n = 1; failed; n++) {
