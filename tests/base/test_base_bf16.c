@@ -47,8 +47,8 @@ TEST(bf16_sums_below_the_smallest_normal_are_zero)
     assert_true(one(-0x1p100f, 0x1p50f, 0x1p50f) == 0);
 }
 
-/* The same holds for factors that were not rounded before, and for the
- * addend. */
+/* Factors below the smallest normal number also count as 0, even if they were
+ * not rounded before, and so does the addend. */
 TEST(bf16_factors_below_the_smallest_normal_are_zero)
 {
     /* pairs of the BF16 numbers 2^-133, below the smallest normal, and 2^127 */

@@ -45,7 +45,7 @@ TEST(cuda_without_its_library_names_it)
     assert_non_null(strstr(err.message, "libm.so.6 has no cuInit"));
 }
 
-/* It makes no context, so it takes nothing from any device. */
+/* The list is made without a context, so it takes nothing from any device. */
 TEST(cuda_lists_devices_by_its_own_numbers)
 {
     static const unsigned all = (1 << GPU_FEATURES) - 1, fits = 1 << GPU_DOT4;
@@ -392,7 +392,7 @@ TEST(cuda_maps_for_as_long_as_any_device_wants)
 
 /* ---- peers --------------------------------------------------------------- */
 
-/* Access ends with the other's context, and is requested again for a new
+/* Peer access ends with the peer's context, and is requested again for a new
  * one. */
 TEST(cuda_reaches_peers_that_come_again)
 {

@@ -201,8 +201,8 @@ TEST(gpu_writers_copy_beside_each_other)
     assert_true(barred.p != MAP_FAILED);
     assert_int_equal(sigaction(SIGSEGV, &act, &before), 0);
     assert_int_equal(pthread_create(&w.thread, NULL, write_barred, &w), 0);
-    nanosleep(&soon, NULL); /* it is there by now or arrives later: both are
-                             * valid */
+    /* the thread is in its copy by now or gets there later: both are valid */
+    nanosleep(&soon, NULL);
     assert_int_equal(
         device_write(s, 0, REGION_WEIGHTS, 0, "now", sizeof "now", NULL),
         PL_OK);
@@ -973,7 +973,7 @@ TEST(gpu_that_hangs_without_words_ends_the_run)
     gpu_hung.wordless = false;
 }
 
-/* It is also detected before a step, when writes are waited for. */
+/* A hang is also detected before a step, when the host waits for its writes. */
 TEST(gpu_that_hangs_is_found_between_runs)
 {
     struct arena a = {0};
@@ -1046,7 +1046,8 @@ TEST(gpu_that_hangs_ends_who_writes)
     free(v);
 }
 
-/* The last device hangs in its second step of that program. */
+/* Runs two steps of the program. The last device, a GPU, hangs in the second
+ * one, which must end with an error. */
 static void must_end(const char *program)
 {
     struct device_run run = build_run(1);
@@ -1075,8 +1076,8 @@ TEST(gpu_that_hangs_ends_what_is_streamed)
     must_end(STREAMED);
 }
 
-/* So is one that pushes; late data from the GPU lands in memory that stays
- * allocated. */
+/* A step in which the GPU pushes ends too. Late data from the GPU lands in
+ * memory that stays allocated. */
 TEST(gpu_that_hangs_ends_what_it_pushes)
 {
     must_end(RETURNED);

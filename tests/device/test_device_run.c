@@ -15,7 +15,8 @@
 #include <string.h>
 #include <time.h>
 
-/* The first N_TOY have the toys' kernels, GPUs their own. */
+/* The first N_TOY kinds of device have the toys' kernels, the GPUs after them
+ * have their own. */
 static const char *const one_of_each[] = {"cpu*1", "sim", "proc*1", "emu",
                                           "bare"};
 enum { N_KIND = sizeof one_of_each / sizeof one_of_each[0], N_TOY = 3 };
@@ -461,8 +462,9 @@ static void await_peers(struct rounds *r, int d, enum queue q, int round,
             build_wait(&r->b[d], q, k, event_of(round, kind));
 }
 
-/* Appends the copy queue's part of a round: own is pushed to all inboxes, once
- * their owners have merged the values before. */
+/* Appends the copy queue's part of a round: the device's own values are pushed
+ * to all inboxes, once the inboxes' owners have merged the values of the round
+ * before. */
 static void push_round(struct rounds *r, int d, int round, enum mistake m)
 {
     struct build *b = &r->b[d];

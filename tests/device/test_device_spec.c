@@ -246,7 +246,8 @@ TEST(spec_paper_devices_are_described)
     device_list_free(&l);
 }
 
-/* Both keys are always given; a bandwidth without a key is the link's. */
+/* The keys p2p= and int8= are always written out; a bandwidth without a key is
+ * the link's. */
 TEST(spec_paper_devices_may_have_peers_and_int8)
 {
     struct device_list l;
@@ -437,7 +438,7 @@ TEST(spec_allocation_failure_is_a_status)
     topology_fini(&t);
 }
 
-/* The host as "host@0:0,1 x2": as above with each device's threads. */
+/* want lists devices as NAME@NODE:PROCESSORS; node -1 = no single node. * */
 TEST(spec_host_has_every_core)
 {
     static const struct {

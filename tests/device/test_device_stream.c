@@ -69,7 +69,8 @@ BOTH(cuda_runs_the_text_in_the_order_of_marks,
     }
 }
 
-/* On one card, and on two, however often it is requested. */
+/* Peers are reached on one card, and on two, however often access is
+ * requested. */
 BOTH(cuda_writes_into_memory_of_peers, hip_writes_into_memory_of_peers)
 {
     static const int index[][2] = {{FAKE_NEW, FAKE_NEW},

@@ -132,8 +132,8 @@ static int launches_to_load(const struct fake_cuda *f, const char *spec,
     return f->n_call("cuLaunchKernel") - before;
 }
 
-/* The first of several equal GPUs runs it; none does when the result is
- * cached. */
+/* The first of several equal GPUs runs the self test; no GPU runs it when the
+ * result is cached. */
 TEST(gpu_check_is_made_once_for_gpus_that_are_alike)
 {
     static const char one[] = "programs 1\nmax n_tok 8\n"
@@ -157,8 +157,7 @@ TEST(gpu_check_is_made_once_for_gpus_that_are_alike)
     fake_cuda_assert_clean(f, "self tests");
 }
 
-/* Another program tests only the kernels new to it. A program with both tests
- * only what combines them. */
+/* A program tests only the kernels that have not passed in another one. */
 TEST(gpu_check_tries_what_has_not_passed)
 {
     static const char doubling[] = "programs 1\nmax n_tok 8\n"

@@ -118,7 +118,7 @@ TEST(gpu_sorts_other_routes_anew)
 {
     int n;
 
-    /* other ids, or the same tensor with others in it */
+    /* other ids, or the same tensor of ids with new values */
     assert_int_equal(sorts("  0: %4 = expert_matmul(%0, %1, %5, -)\n", &n), 2);
     assert_int_equal(sorts("  0: %2 = contiguous(%5)\n"
                            "  0: %4 = expert_matmul(%0, %1, %2, -)\n",

@@ -228,7 +228,8 @@ static int fused(struct steps *s)
                                 .touched = s->touched};
     int n;
 
-    /* touched[i] counted up to the end of instruction i; make it the start */
+    /* touched[i] counts up to the end of instruction i; shift it to count up to
+     * the start */
     memmove(s->touched + 1, s->touched, sizeof(int) * (size_t)s->n);
     s->touched[0] = 0;
     gpu_fuse_insns(&s->list, s->first, &in, s->host);
@@ -339,8 +340,8 @@ TEST(gpu_fuse_keeps_what_is_read_and_written_between)
 
 TEST(gpu_fuse_keeps_queues_and_events_apart)
 {
-    /* the instruction between: on this queue, on the other; the launch on the
-     * other */
+    /* the instruction in between: on this queue, on the other, none; last, the
+     * second launch on the other queue */
     static const struct {
         int bar, queue, n;
     } of[] = {{0, 0, 2}, {1, 0, 1}, {-1, 0, 1}, {1, 1, 2}};
@@ -361,7 +362,7 @@ TEST(gpu_fuse_keeps_groups_apart)
 {
     struct steps q = {.n = 0}, s = {.n = 0}, t = {.n = 0};
 
-    /* matrices, the second written over what the first one reads */
+    /* the second matrix product writes over what the first one reads */
     put_matrix(&q, GPU_matvec_q8_0, Q8, OUT, 64);
     put_matrix(&q, GPU_matvec_q8_0, Q8, Q8 + 16, 64);
     assert_int_equal(fused(&q), 2);
@@ -375,7 +376,8 @@ TEST(gpu_fuse_keeps_groups_apart)
         put_blocks(&r, OUT, Y, rows);
         assert_int_equal(fused(&r), rows);
     }
-    /* a norm's rows written over others that are added; over the same ones */
+    /* the norm writes its rows over other rows that are added, then over the
+     * same ones */
     put_binary(&s, TEXT_ADD, X, Y, SUM, 3);
     put_norm(&s, SUM, Y + FLOATS, 3);
     assert_int_equal(fused(&s), 2);
@@ -488,7 +490,8 @@ TEST(gpu_fuse_joins_attention_with_blocks)
     /* the blocks overwrite the partial results of attention */
     put_blocks(&t, OUT, FAR, 1);
     assert_int_equal(fused(&t), 3);
-    /* if 256 values share a scale: the whole row, few states */
+    /* blocks of which 256 values share a scale join only in whole rows and with
+     * few states */
     for (a.whole = 0; a.whole < 2; a.whole++)
         for (int states = 1; states < 2 * PART_STATES; states += PART_STATES) {
             struct steps u = {.n_state = states};
@@ -566,7 +569,8 @@ TEST(gpu_programs_have_fewer_launches_and_the_same_values)
                               "  0: %5 = matmul(%4, %2, -)\n"
                               "  0: %6 = matmul(%4, %2, -)\n"),
                      2);
-    /* the other product's operand is computed between; it is the same tensor */
+    /* the operand of both products is one tensor, but it is computed again in
+     * between */
     assert_int_equal(launches("  0: %5 = matmul(%0, %2, -)\n"
                               "  0: %0 = scale(%0) scale=2\n"
                               "  0: %6 = matmul(%0, %2, -)\n"),

@@ -14,7 +14,8 @@
 /* numbers of rows, of which MANY take a long time, and their width */
 enum { FEW = 2, MANY = 300, WIDTH = 64 };
 
-/* There and back: %2 of the first is 6 %0. */
+/* Values go from device 0 to device 1 and back: at the end %2 of device 0 is 6
+ * times its %0. */
 #define RETURNS                                                                \
     "programs 2\nmax n_tok 400\n"                                              \
     "device 0\n"                                                               \
@@ -277,7 +278,7 @@ static bool brings(const struct fake_cuda *f, const char *spec)
     return calls_of(f, spec, "cuMemcpyHtoDAsync") > 0;
 }
 
-/* On one card, on two, and on cards without peer access. */
+/* Two devices on one card, on two cards, and on cards without peer access. */
 TEST(gpu_peers_of_cuda_are_those_that_it_names)
 {
     const struct fake_cuda *f = fake_cuda_use();
@@ -299,8 +300,8 @@ TEST(gpu_peers_of_cuda_are_tried)
     f->swallow(false);
 }
 
-/* HIP has special memory for it, which the driver requests from the fake
- * library. A device without it is pushed to through the host. */
+/* HIP has special memory for writes by peers, which the driver requests from
+ * the fake library. Pushes to a device without it go through the host. */
 TEST(gpu_peers_of_hip_write_into_memory_for_peers)
 {
     const struct fake_cuda *f = fake_hip_use();
@@ -382,7 +383,8 @@ TEST(gpu_peers_keep_what_a_lost_one_writes)
     arena_fini(&a);
 }
 
-/* The same holds while the pair is tested, before any push. */
+/* Memory that a lost GPU may still write is also kept if it is lost while the
+ * pair is tested, before any push. */
 TEST(gpu_peers_keep_what_a_lost_one_tries)
 {
     struct device_options opt = {.kernel_set = KERNEL_SET_GENERIC,

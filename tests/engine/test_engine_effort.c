@@ -87,7 +87,8 @@ TEST(effort_of_stated_options_is_one_plan)
     }
 }
 
-/* If all fits on devices; and, in the last two, if memory is short. */
+/* All weights fit on the devices, except in the last two rows, where memory is
+ * short. */
 TEST(effort_of_open_options_is_small)
 {
     static const struct {

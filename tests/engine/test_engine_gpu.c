@@ -179,7 +179,8 @@ static void keep_self_tests(void)
 }
 
 /* ---- a real GPU ---------------------------------------------------------- */
-/* First, because the others replace CUDA's library with a fake. */
+/* The real GPU comes first, because later cases replace CUDA's library with a
+ * fake. */
 
 static void asked_case(const char *model, const char *gpu)
 {
@@ -552,8 +553,8 @@ TEST(gpu_layers_of_sums_have_few_launches)
     layer_is(test_ref_need("gptoss-mxfp4-q8_0.gguf"), 16);
 }
 
-/* Without norms of heads, with them, with weights of two formats for the same
- * rows, with biases. */
+/* Layers without norms of heads, with such norms, with weights of two formats
+ * for the same rows, and with biases. */
 TEST(gpu_layers_have_few_launches)
 {
     layer_is(test_ref_need("llama-q-q8_0.gguf"), 10);

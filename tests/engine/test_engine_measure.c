@@ -126,8 +126,8 @@ static const struct topology *begin(struct calibration *c)
     return t;
 }
 
-/* Devices have faster links in pairs, and the saved rates say so. Another two,
- * measured by themselves, are not a link domain. */
+/* Devices have faster links in pairs, and the saved rates say so. Devices whose
+ * link is hardly faster than the others form no link domain. */
 TEST(measure_finds_islands)
 {
     static struct calibration c, d;

@@ -374,7 +374,8 @@ TEST(engine_plan_counts_a_shared_cache_once)
     pl_model_free(m);
 }
 
-/* So are layers with states, which take the same memory in any context. */
+/* The plan also shows layers with states, which take the same memory in any
+ * context. */
 TEST(engine_plan_shows_layers_with_states)
 {
     pl_model *m = open_model(test_ref_need("qwen35moe-f32.gguf"));

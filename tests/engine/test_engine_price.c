@@ -268,8 +268,8 @@ TEST(price_of_a_link_decides_from_when_on_experts_are_streamed)
 
 /* ---- a group of both ----------------------------------------------------- */
 
-/* Its ranks are equal, and their number does not depend on the rates, which
- * only apportion them. */
+/* The ranks of a GPU and a CPU are equal. Their number does not depend on the
+ * devices' rates, which only decide how many each device gets. */
 TEST(price_deals_whole_ranks_to_unlike_devices)
 {
     static const int speed[] = {5, 50, 500, 2400, 4800};

@@ -319,8 +319,8 @@ static void judge(const struct ref_model *m, bool floats,
 
     if (floats)
         ok = r->max <= 1e-3 && r->rms <= 1e-4 && r->greedy_wrong == 0;
-    else if (m->half) /* float activations, F16 cache; with experts a router's
-                       * near-tie may flip in one row */
+    else if (m->half) /* float activations, F16 cache; with experts, a near-tie
+                       * of the router may flip in one row */
         ok = (r->max <= 5e-2 || m->experts) && r->rms <= 5e-3;
     else
         ok = r->row_median <= 2 * m->row_rms && r->same_top >= 0.9 * r->rows;

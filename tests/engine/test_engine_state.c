@@ -296,7 +296,7 @@ TEST(state_of_the_whole_cache_keeps_what_is_shared)
     engine_run_close(&r);
 }
 
-/* A copy of whole pages owns nothing but its state. */
+/* A sequence copied as whole pages owns nothing but its state. */
 TEST(state_of_a_copy_has_its_state)
 {
     uint64_t seed = test_seed();
@@ -428,7 +428,8 @@ TEST(state_converts_as_the_cache_would)
         engine_run_decode(&r, 0, N_MORE, token + N_PAST, NULL);
         engine_run_close(&r);
     }
-    /* F32 holds all values of narrow formats: there and back changes nothing */
+    /* F32 holds all values of narrow formats: a state converted to F32 and back
+     * is unchanged */
     open_as(&r, model, &plain, 2, PL_F16);
     engine_run_decode(&r, 0, N_PAST, token, NULL);
     free(wide.data);
@@ -481,8 +482,8 @@ TEST(state_of_another_model_is_refused)
     free(s.data);
 }
 
-/* It is restored without a read of the weights. Other engines reject it, and
- * accept a permanent state as before. */
+/* A state put aside is restored without a read of the weights. Other engines
+ * reject it, and accept a permanent state as before. */
 TEST(state_put_aside_is_for_its_engine_alone)
 {
     static const char *const words[3] = {"another engine", "llama",
@@ -520,7 +521,8 @@ TEST(state_put_aside_is_for_its_engine_alone)
     free(lasts.data);
 }
 
-/* Older versions, whose fingerprints mean something else, and newer ones. */
+/* States of older versions, whose fingerprints mean something else, and of
+ * newer ones. */
 TEST(state_of_another_version_is_refused_with_a_remedy)
 {
     static const char *const words[][3] = {
@@ -671,8 +673,8 @@ TEST(state_that_does_not_fit_is_refused)
     refuses(&r, 2, one, 0, PL_FULL, ctx);
     refuses(&r, 2, range, 0, PL_FULL, pages);
     engine_run_decode(&r, 0, 60, token, NULL);
-    /* it fits only in place of the old contents, so not from a source that can
-     * be read once only */
+    /* the state fits only in place of the old contents, so it is not taken from
+     * a source that can be read once only */
     once = range;
     assert_int_equal(pl_state_restore(r.engine, 0, read_once, &once, 0, &err),
                      PL_FULL);
@@ -847,8 +849,8 @@ TEST(state_out_of_memory_changes_nothing)
                 break;
             n_fail++;
             assert_int_equal(got, PL_NO_MEMORY);
-            /* in place, memory may run out in the second half, after the old
-             * contents are gone */
+            /* a restore in place may run out of memory in its second half,
+             * after the old contents are gone */
             if (pl_seq_length(r.engine, 0) == 0)
                 continue;
             holds(&r, -1, before);

@@ -159,8 +159,8 @@ static const char *with_bf16_values(const char *path, const char *name,
     return out;
 }
 
-/* So BF16 weights are as correct as the F32 ones, which were compared with
- * references. */
+/* BF16 weights give the same bits as F32 weights of the same values. So they
+ * are as correct as F32 weights, which were compared with references. */
 TEST(bits_of_bf16_weights_are_those_of_their_values)
 {
     static const char *const names[] = {
@@ -305,7 +305,8 @@ TEST(bits_of_fast_numerics_are_refused_where_there_are_none)
     pl_model_free(model);
 }
 
-/* An exact kernel before a fast one does not hide it. */
+/* A kernel with fast numerics is found although an exact one comes before
+ * it. */
 TEST(bits_of_fast_numerics_are_refused_behind_exact_ones)
 {
     static const char text[] =
@@ -948,7 +949,8 @@ TEST(tensor_pieces_compute_as_the_whole)
     }
 }
 
-/* Values that were marked, in every layout they can have. */
+/* Tensors marked as kept can be read in any part, in every layout they can
+ * have. */
 TEST(tensor_values_kept_are_readable_in_any_part)
 {
     enum { T = 3, D = 96, N = 64 };

@@ -519,7 +519,8 @@ TEST(exec_custom_hash_tells_definitions_apart)
     assert_true(hash_of(&def) != h);
 }
 
-/* One sum after the op, not one before it for each operand. */
+/* The ranks' results are summed once after the op, not before it for each
+ * operand. */
 TEST(exec_custom_is_passed_before_the_sum)
 {
     static const char text[] =

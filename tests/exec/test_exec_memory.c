@@ -116,7 +116,8 @@ TEST(memory_out_gives_a_status_on_sim)
     fail_each(smallest, o, 300);
 }
 
-/* Allocations of the children count too; fork() is one of them. */
+/* Allocations of the child processes are made to fail too, and fork() as one of
+ * them. */
 TEST(memory_out_gives_a_status_on_proc)
 {
     pl_options o = engine_run_options();
@@ -390,7 +391,8 @@ TEST(steps_allocate_nothing)
     }
 }
 
-/* The last case: it leaves a large heap, which would hide allocations. */
+/* This case comes last: it leaves a large heap, which would hide
+ * allocations. */
 TEST(memory_out_gives_a_status_in_any_placement)
 {
     const char *override = "attn_output=sim0,ffn_norm=host,attn_v=mirrored";

@@ -222,7 +222,8 @@ static int64_t gcd(int64_t a, int64_t b)
     return b ? gcd(b, a % b) : a;
 }
 
-/* Returns the grain as a fraction of the part; see above. */
+/* Returns the grain of a part, as the file's opening comment defines it, as a
+ * fraction of the part's size. */
 static double grain(const struct split *s, int layer, enum part part)
 {
     int64_t size = s->size[layer][part], unit = 32;

@@ -292,7 +292,7 @@ TEST(hub_files_of_addresses_are_asked_for_by_their_tag)
     hub_use_url(&u, url, PL_OK, NULL);
     assert_int_equal(t.n_same, 1);
     hub_use_has(&u, f);
-    /* Another version. */
+    /* The server now has another version of the file. */
     snprintf(f->etag, sizeof f->etag, "\"another\"");
     f->data[7] ^= 1;
     hub_use_url(&u, url, PL_OK, NULL);

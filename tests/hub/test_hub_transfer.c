@@ -86,7 +86,8 @@ TEST(hub_a_cut_connection_is_gone_on_with)
     struct hub_use u;
 
     f = begin(&t, &u);
-    /* More cuts than tries: a try that brings bytes does not count. */
+    /* More transfers are cut than there are tries: a try that brings bytes does
+     * not count. */
     t.n_cut = 5;
     t.cut_at = 150000;
     hub_use(&u, "T/R", NULL, PL_OK, "trying again");
@@ -98,7 +99,8 @@ TEST(hub_a_cut_connection_is_gone_on_with)
     end(&t, &u);
 }
 
-/* It ends without a file, and the next run continues the part. */
+/* A transfer that is cut ends without a file, and the next run continues the
+ * partial one. */
 TEST(hub_a_part_is_gone_on_with_in_the_next_run)
 {
     struct hub_try_file *f;
@@ -310,7 +312,8 @@ TEST(hub_the_token_goes_to_no_other_host)
         assert_null(strstr(u.log, "hf_secret"));
         hub_use_fini(&u);
     }
-    /* A listing that continues on another host does not get it either. */
+    /* If a listing continues on another host, that host does not get the token
+     * either. */
     hub_use_init(&u, &t);
     u.o.token = "hf_secret";
     hub_try_count(&elsewhere);

@@ -113,7 +113,7 @@ static float *run(const struct cpu_kernels *k, const struct problem *p,
             weights_dims(&c.out, 3, p->n_tok, p->n_used, w->n);
     }
     for (c.ith = 0; c.ith < nth; c.ith++) {
-        /* Sized before any pointer is known, as the plan does. */
+        /* Scratch is sized before any pointer is known, as the plan does it. */
         void *scratch = c.scratch =
             weights_alloc(e->scratch ? e->scratch(&c) : 0);
 

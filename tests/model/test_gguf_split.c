@@ -111,7 +111,8 @@ TEST(gguf_split_any_part_opens_the_set)
     }
 }
 
-/* By each of its names, but not by what an opened file's name refers to now. */
+/* An opened set knows its files by each of their names, links included, but
+ * knows no copies of them. */
 TEST(gguf_split_knows_all_its_files)
 {
     struct gguf *g;

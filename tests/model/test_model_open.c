@@ -1018,7 +1018,7 @@ TEST(model_open_judges_tensors_that_nothing_reads)
     refused(&f, PL_UNSUPPORTED, "blk.9.attn_norm.weight", "one of 1");
 }
 
-/* In any family; block_count includes them. */
+/* Next-token layers are left out in any family; block_count includes them. */
 TEST(model_open_next_token_layers_are_left_out)
 {
     struct file f;

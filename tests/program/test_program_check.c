@@ -31,7 +31,8 @@
     "%3: f16[n_slot, 2, 16] inbox\n"                                           \
     "%4: i32[10]\n"                                                            \
     "script\n"
-/* device 0 pushes in its copy queue, and device 1 answers */
+/* device 0 pushes in its copy queue and posts event 0; device 1 waits for it
+ * and posts its own */
 #define GIVES                                                                  \
     "0 copy: push 1.%1 <- %0 64*n_tok\n"                                       \
     "0 copy: post 0\n"                                                         \
@@ -165,7 +166,7 @@ TEST(program_check_a_wait_knows_of_the_other_queue)
     is_refused(HEAD GIVES "0: wait 1.0\n", false, unknown);
     is_refused(HEAD GIVES "0: wait 0.0\n0: wait 1.0\n", false, NULL);
     is_refused(HEAD GIVES "0 copy: wait 1.0\n", false, NULL);
-    /* the POST that it knows of is an earlier one */
+    /* the queue knows of the copy queue's POST 0 only, not of its POST 1 */
     is_refused(HEAD GIVES "0: wait 0.0\n0 copy: post 1\n0: wait 1.0\n", false,
                unknown);
     /* the needed POST is executed only in steps of three tokens or more */

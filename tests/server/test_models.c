@@ -500,7 +500,8 @@ TEST(models_that_are_idle_make_room_where_memory_is_short)
     end();
 }
 
-/* The response arrives before the model counts as idle. */
+/* A response arrives before its model counts as idle; the model can be evicted
+ * all the same. */
 TEST(models_that_answered_just_now_make_room)
 {
     begin_with((struct models_options){.moment_s = 1e6}, -1, 0);
@@ -664,7 +665,8 @@ TEST(models_in_use_for_ever_make_way_for_who_has_waited)
     end();
 }
 
-/* A model is not evicted earlier, nor without need. */
+/* A model is not evicted before another request has waited wait_s, nor without
+ * need. */
 TEST(models_make_way_for_nobody_else)
 {
     struct try_client a[2], b, c;
@@ -703,8 +705,8 @@ TEST(models_make_way_for_nobody_else)
     end();
 }
 
-/* Clients that wait when it ends are disconnected, and nothing of theirs is
- * left. */
+/* Clients that wait when the server ends are disconnected, and nothing of
+ * theirs is left. */
 TEST(models_end_while_requests_wait)
 {
     struct try_client c[3];

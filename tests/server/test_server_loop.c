@@ -534,7 +534,8 @@ TEST(server_jobs_end_when_they_are_told)
     wait_for(&h[1]);
     assert_int_equal(h[1].report.why, FINISH_LENGTH);
     assert_int_equal(h[1].n, 0);
-    /* In the middle of a prompt, and while it waits for a slot. */
+    /* Clients leave in the middle of a prompt, and while they wait for a
+     * slot. */
     ask(&p, &h[2], 2, 1900, 100, 1);
     ask(&p, &h[3], 3, 30, 400, 1);
     ask(&p, &h[4], 4, 30, 100, 1);
@@ -593,7 +594,8 @@ TEST(server_jobs_of_slow_clients_pause)
     wait_for(&slow);
     assert_int_equal(slow.n, 50);
     memset(&quick, 0, sizeof quick);
-    half.pause = 5; /* in the middle of its output; its slot is not needed */
+    /* the client pauses in the middle of its output; its slot is not needed */
+    half.pause = 5;
     ask(&p, &half, 1, 30, 50, 1);
     ask(&p, &quick, 2, 30, 50, 2);
     wait_for(&quick);
@@ -651,7 +653,7 @@ TEST(server_refuses_what_can_never_run_and_what_is_too_much)
         h[i].wish = CLIENT_BACKLOGGED;
         ask(&p, &h[i], 1, 30, 5, 1);
     }
-    /* The first may have its slot by now: one more may wait then. */
+    /* The first task may have its slot by now: then one more may wait. */
     for (int i = 0; i < 2; i++) {
         params.time_s = 1e-9;
         if (loop_add(p.loop, &params, 1, &retry_s, &err) == PL_FULL)
@@ -737,7 +739,8 @@ TEST(server_jobs_given_up_while_they_wait_make_room)
     tear_down(&p);
 }
 
-/* All or none. Tasks that can never fit get no advice to try again. */
+/* Tasks added together are all accepted or all rejected. Those that can never
+ * fit get no advice to try again. */
 TEST(server_jobs_come_together_or_not_at_all)
 {
     enum { MOST = 4 };
@@ -862,7 +865,8 @@ static void *run_errands(void *user)
     return NULL;
 }
 
-/* From several threads at once, and freed while it works. */
+/* Errands come from several threads at once, and the loop is freed while it
+ * works. */
 TEST(server_loop_takes_errands_and_jobs_from_any_thread)
 {
     struct heard h[4] = {0};
