@@ -50,7 +50,8 @@ TEST(cli_every_help_has_an_example_that_works)
     }
 }
 
-/* Checks the lines up to the example, which is as long as it must be. */
+/* Checks that no line before the example, which may be of any length, has more
+ * than 80 bytes. */
 static void must_fit(struct ran r)
 {
     *strstr(r.out, "\nexample:") = '\0';
@@ -280,7 +281,7 @@ TEST(cli_takes_placement_options)
         sh(0, list[i]);
 }
 
-/* One warning, however many devices and engines it applies to. */
+/* There is one warning, however many devices and engines it applies to. */
 TEST(cli_warns_of_threads_that_share_a_core)
 {
 #define WARNINGS " 2>&1 | grep -c 'share a core'; "
@@ -687,8 +688,8 @@ TEST(cli_run_goes_on_from_a_state)
              "the state and the prompt have 34 tokens, but the context has 33");
 }
 
-/* Runs with states between them, only the first with a text, write what one run
- * does: penalties and spelling look back over all of it. */
+/* Several runs with states between them, of which only the first has a text,
+ * write what one run does: penalties and spelling look back over all of it. */
 TEST(cli_run_without_a_text_goes_on_from_the_last_token)
 {
 #define TEMP "--temp 0 --ignore-eos --repeat-penalty 1.3 "
@@ -712,7 +713,8 @@ TEST(cli_run_without_a_text_goes_on_from_the_last_token)
     assert_non_null(strstr(sh(0, "plait inspect s").out, "\nnote "));
 }
 
-/* The same plan except for the bits: the hash, the note about them, states. */
+/* With fast numerics the plan is the same except for what depends on the bits:
+ * the hash, the note about numerics, and states. */
 TEST(cli_plan_tells_fast_numerics)
 {
     struct ran r;
@@ -975,7 +977,8 @@ TEST(cli_logits_are_tokens_times_vocabulary_floats)
     free(b);
 }
 
-/* Computes it from the logits of one window, by the definition. */
+/* Computes the perplexity of one window from its n rows of v logits, by the
+ * definition. */
 static double perplexity_of(const float *logits, const int *id, int n, int v)
 {
     double sum = 0.0;

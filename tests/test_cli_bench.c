@@ -188,7 +188,8 @@ TEST(bench_limit_is_that_of_reading)
                              "per_layer_token_embd.weight");
 }
 
-/* The devices are named, and a GPU is not compared with the processors. */
+/* The output names the devices, and has no limit with a GPU, as the limit is
+ * that of the processors. */
 TEST(bench_names_gpus_and_gives_them_no_limit)
 {
     static const struct {
@@ -406,7 +407,8 @@ TEST(synth_models_of_every_type_compute)
     }
 }
 
-/* In the layers where llama.cpp has it, and in the output. */
+/* Q4_K_M has Q6_K weights in the layers where llama.cpp has them, and in the
+ * output matrix. */
 TEST(synth_q4_k_m_has_more_bits_where_llama_cpp_has)
 {
     struct ran r = sh(0, "plait synth --shape qwen3-0.6b -o x.gguf && "

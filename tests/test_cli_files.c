@@ -25,7 +25,8 @@ static const char *const that_read[] = {
     "-jf",        "--state-load", "-sysf",   NULL};
 static const char *const that_write[] = {"-o",      "--svg",     "--state-save",
                                          "--trace", "--receipt", NULL};
-/* serve writes no file that an option names; test_server_slots.c has slots. */
+/* serve is not here: no option of it names a file to write; test_server_slots.c
+ * tests the files of its slots. */
 static const char *const commands[] = {
     "run",      "plan",   "inspect", "devices", "perplexity", "logits",
     "tokenize", "render", "bench",   "synth",   "verify"};
@@ -184,7 +185,8 @@ static void expect_mine(const struct stat *before, const char *line)
         fail_msg("%s: the file or its folder is another", line);
 }
 
-/* `a` writes the file that `b` names in another way. */
+/* Checks that the command refuses to write the file of option `a`, which option
+ * `b` names in another way. */
 static void must_refuse(const char *command, const char *a, const char *path,
                         const char *b, const char *other)
 {
@@ -323,8 +325,8 @@ TEST(cli_files_that_are_read_are_not_standard_output)
     must_say(r, "-o - would overwrite the file of --tokens");
 }
 
-/* Nor are they files to which standard input, output or errors were
- * redirected. */
+/* Files to which standard input, output or errors were redirected are not
+ * overwritten either. */
 TEST(cli_files_that_are_written_are_not_redirected)
 {
     static const struct {
@@ -440,7 +442,7 @@ TEST(cli_files_without_write_permission_stay)
 
 static const int ending[] = {SIGINT, SIGTERM, SIGHUP};
 
-/* Starts it; *out reads its output, *in writes its input. */
+/* Starts the command; *out reads its output, *in writes its input. */
 static pid_t start(const char *const *argv, int *in, int *out)
 {
     int to[2], from[2];
@@ -500,7 +502,8 @@ static void expect_saved(int extra)
     assert_int_equal(unlink("q") | unlink("t"), 0);
 }
 
-/* A text, and a conversation, which Ctrl-C ends after two. */
+/* Signals end a run with a text, and a conversation, which only a second Ctrl-C
+ * would end. */
 TEST(cli_signals_that_end_save_what_ctrl_c_saves)
 {
     enter("signals");

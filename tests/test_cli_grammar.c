@@ -36,7 +36,8 @@ static size_t length_of(const char *s)
     return n;
 }
 
-/* Checks by hand, without the code that made the grammar. */
+/* Returns true if the value matches the schema, without the code that made the
+ * grammar. */
 static bool fits(const json_t *v)
 {
     const json_t *name = json_object_get(v, "name");

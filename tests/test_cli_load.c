@@ -184,8 +184,9 @@ TEST(load_counts_no_answer_without_a_token_as_good)
 
 /* ---- times --------------------------------------------------------------- */
 
-/* The first of 19 gets its first token when the others have ended, three at a
- * time. A busy machine makes all of it longer and changes no order. */
+/* Of 19 requests the first gets its first token only when the others have
+ * ended, which run three at a time. A busy machine makes all of it longer and
+ * changes no order. */
 TEST(load_percentiles_are_those_of_known_delays)
 {
     enum { FIRST = 20, GAP = 10, N = 5, ALL = 19 };

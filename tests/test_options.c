@@ -121,8 +121,8 @@ static bool same_options(struct options *a, struct options *b)
     return same;
 }
 
-/* The value of a row in a spelling, without the mark that it may be left
- * out. */
+/* Returns the example value of a row of llama_table.c, without the mark that
+ * the value may be left out; NULL if there is none. */
 static char *example(const struct llama_option *l, char value[static 64])
 {
     if (l->example == NULL)
@@ -195,8 +195,9 @@ TEST(llama_options_that_unset_a_flag_take_it_back)
     llama_rows(LLAMA_UNSETS, must_unset);
 }
 
-/* An option passed over has no effect, with its value or, where it may lack
- * one, without; the word after it is another option. The note names it. */
+/* Checks that an option without effect is skipped, with its value or, if the
+ * value may be left out, without it. The word after it is another option, and
+ * the note names the skipped one. */
 static void must_be_passed_over(const struct llama_option *l, enum command c,
                                 char *name)
 {
@@ -228,7 +229,8 @@ TEST(llama_options_passed_over_change_nothing)
     llama_rows(LLAMA_PASSED, must_be_passed_over);
 }
 
-/* The error of a refusal names no option that the command refuses, too. */
+/* Checks that the command rejects an option, with an error whose remedy names
+ * only options that the command has. */
 static void must_be_refused(const struct llama_option *l, enum command c,
                             char *name)
 {

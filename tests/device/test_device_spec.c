@@ -438,7 +438,7 @@ TEST(spec_allocation_failure_is_a_status)
     topology_fini(&t);
 }
 
-/* want lists devices as NAME@NODE:PROCESSORS; node -1 = no single node. * */
+/* want lists devices as NAME@NODE:PROCESSORS; node -1 = no single node. */
 TEST(spec_host_has_every_core)
 {
     static const struct {

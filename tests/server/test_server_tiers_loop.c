@@ -113,7 +113,7 @@ static void hear_end(void *user, const struct task_report *report)
     h->n_end++;
 }
 
-/* Runs the same task n times at once, to the end. */
+/* Runs n equal tasks at once until they end. */
 static void write_same(struct place *p, struct heard *h, int n, uint64_t seed,
                        int n_prompt, int max_tokens)
 {
@@ -162,7 +162,8 @@ static void expect_same(const struct heard *a, const struct heard *b)
     assert_int_equal(a->sum, b->sum);
 }
 
-/* Stores the pages that the loop has not stored yet, as it would. */
+/* Stores the pages that the loop has not stored yet, in the way the loop does
+ * it. */
 static pl_status give_rest(void *user, pl_engine *e, pl_err *err)
 {
     int32_t *token = test_need((size_t)pl_engine_n_ctx(e), sizeof *token);
@@ -272,7 +273,8 @@ TEST_FLAGGED(__FILE__, server_tiers_of_any_memory_change_no_bit, TEST_NOT_BRIEF)
         each_tier(test_ref_need(models[m]), test_temp(models[m]), N_JOB * 256);
 }
 
-/* Any number of simultaneous tasks for the same pages get all of them. */
+/* Simultaneous tasks for the same pages all get these pages, however many they
+ * are. */
 TEST(server_tiers_serve_all_who_ask_at_once)
 {
     enum { N = 6, N_PROMPT = 200 };
@@ -367,8 +369,8 @@ static int64_t look_without(struct setting *s, const char *keeps, int which,
     return c.n_restored;
 }
 
-/* Pages that were loaded but cannot be used, because a later one with the state
- * is damaged, never count. Totals are the sums of all tasks. */
+/* Loaded pages that cannot be used, because a later page with the state is
+ * damaged, never count as restored. Totals are the sums of all tasks. */
 TEST(server_totals_only_grow_whatever_comes_back)
 {
     /* number of pages of the prompt, and one more each for the output and for

@@ -92,7 +92,7 @@ static const char no_system[] =
 static const char turns[] =
     EACH "{% if (m.role == 'user') != (loop.index0 % 2 == 0) %}"
          "{{ raise_exception('roles must alternate') }}{% endif %}" SHOW;
-/* This one does not count calls and results as turns. */
+/* This template does not count calls and results as turns. */
 static const char turns_of_text[] =
     "{% set n = namespace(i=0) %}" EACH
     "{% if m.role != 'tool' and not m.tool_calls %}"
@@ -323,7 +323,7 @@ TEST(adapt_reasoning_has_the_name_that_the_template_reads)
             "[" U("a") ",{'role': 'assistant', 'content': 'b', "
                        "'reasoning_content': 'c'}]",
             NULL, NULL, "a<c>b");
-    /* One that reads none gets the content as it is. */
+    /* A template that reads no reasoning gets the content as it is. */
     becomes(EACH SHOW,
             "[" U("a") ",{'role': 'assistant', 'content': 'b', "
                        "'reasoning_content': 'c'}]",
@@ -411,7 +411,8 @@ TEST(adapt_switches_reasoning_by_effort)
     becomes(other, "[]", NULL, "{'enable_thinking': false}", "False");
 }
 
-/* The error is that of the conversation as it was given, not of an attempt. */
+/* The error is about the conversation as it was given, not about an adapted
+ * form that was tried. */
 TEST(adapt_tells_the_templates_own_error)
 {
     pl_err err;

@@ -193,8 +193,8 @@ TEST(chat_templates_that_do_not_end_are_stopped)
     must_fail("{{ '%99999999d' % 1 }}", PL_FULL, "width");
 }
 
-/* Each of these looks at a megabyte or more, 99,999 times, or once for each of
- * its bytes. */
+/* Each of these expressions looks at a megabyte or more: 99,999 times, or once
+ * for each of its bytes. */
 TEST(chat_steps_count_the_bytes_looked_at)
 {
     static const char *const looks[] = {

@@ -169,7 +169,8 @@ TEST(chat_random_templates_give_what_jinja2_gives)
     free(all);
 }
 
-/* A published one is as fast: 20 turns with tools in a millisecond or so. */
+/* A published template is fast, too: 20 turns with tools take a millisecond or
+ * so. */
 TEST(chat_twenty_turns_take_two_milliseconds_at_most)
 {
     static const char file[] = "../templates/Qwen3.5-4B.jinja";

@@ -152,7 +152,8 @@ TEST(sampling_top_p_keeps_the_smallest_set_of_that_mass)
             for (int i = 0; i < 4; i++) {
                 bool kept = i < cases[c].n_kept && (top_k == 0 || i < top_k);
 
-                /* 0.8 is 0.72 of what top-k 3 leaves, so two suffice there */
+                /* top-k 3 leaves 0.9, and 0.8 of that is 0.72, for which two
+                 * tokens suffice */
                 if (top_k == 3 && cases[c].p == 0.8f)
                     kept = i < 2;
                 assert_int_equal(count[best[i]] > 0, kept);
@@ -413,7 +414,7 @@ TEST(sampling_broken_logits_are_never_drawn)
     }
 }
 
-/* One among many, wherever it is: they are read in blocks. */
+/* A single broken logit is found wherever it is: logits are read in blocks. */
 TEST(sampling_broken_logits_are_found_anywhere)
 {
     enum { N = 300 };

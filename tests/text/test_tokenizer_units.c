@@ -455,7 +455,7 @@ TEST(tokenizer_gemma_keeps_newline_runs_apart)
     tokenizer_free(t);
 }
 
-struct part { /* of a text, or of a word that is cut in two */
+struct part { /* a part of a text, or of a word that is cut in two */
     char s[16];
 };
 
