@@ -15,22 +15,24 @@
 #include <stdlib.h>
 
 enum {
-    WINDOW = 512, /* default window, in tokens */
-    ROWS = 64,    /* limit of the rows of logits that one call computes, and so
-                     of their memory */
+    WINDOW = 512, /* default length of a window, in tokens */
+    /* Most rows of logits that one call of the engine computes; this limits the
+     * memory for them. */
+    ROWS = 64,
 };
 
 struct measure {
     const struct options *o;
     struct session s;
-    int32_t *ids; /* owned */
+    int32_t *ids; /* [n_id] tokens of the text, owned */
     int64_t n_id;
-    int32_t bos; /* token that replaces the first of each window; -1 if the
-                    tokenizer requires no BOS */
+    /* token that replaces the first token of each window; -1 if the tokenizer
+     * requires no BOS */
+    int32_t bos;
     int64_t window, n_window;
-    float *logits;    /* [ROWS, n_vocab]; owned */
-    double sum, sum2; /* sums over the scored tokens: of -log p, and of its
-                         square */
+    float *logits; /* [ROWS, n_vocab] logits of one call, owned */
+    /* sum of -log p, and of its square, over the n_scored tokens */
+    double sum, sum2;
     int64_t n_scored;
     struct whole_file receipts; /* file of --receipt */
     struct jws_key *sign_key;   /* of --sign-key; owned; NULL if none */
@@ -81,8 +83,8 @@ static pl_status measure_window(struct measure *m, int64_t index, pl_err *err)
         r = pl_receipt_begin(&m->receipt, m->s.engine, ids, first + 1, err);
     if (r == PL_OK)
         r = session_feed(&m->s, ids, first, NULL, NULL, &term_interrupts, err);
-    /* The last position predicts a token of the next window, so it is not
-     * scored. */
+    /* The window's last position predicts a token of the next window, so it is
+     * not scored. */
     for (int64_t i = first; i < m->window - 1 && r == PL_OK; i += ROWS) {
         int64_t n = m->window - 1 - i < ROWS ? m->window - 1 - i : ROWS;
         pl_batch b = {
@@ -111,8 +113,8 @@ static double perplexity(const struct measure *m, double *error)
     return exp(mean);
 }
 
-/* Shows the perplexity of the windows so far, if all windows together will take
- * more than a second. */
+/* Prints the perplexity of the windows measured so far, if all windows together
+ * will take more than a second. */
 static void show(struct measure *m, int64_t done, double seconds)
 {
     double error;

@@ -25,10 +25,10 @@ enum {
 struct serve {
     const struct options *o;
     struct serve_list list;
-    struct serve_models all; /* refers to `list` */
+    struct serve_models all; /* the models of `list`, with their limits */
     struct models *models;
     struct http *http;
-    char **key; /* owned, [n_key], and each element */
+    char **key; /* [n_key] API keys; the array and its strings are owned */
     int n_key;
     struct serve_receipts receipts;
 };
@@ -154,7 +154,7 @@ static enum exit_code load_first(struct serve *v)
         if (e->at_start && (v->o->n_models == 0 || n++ < v->o->n_models))
             s = models_load(v->models, i, &err);
         if (s != PL_OK && v->list.any_name)
-            c = exit_code_of(s); /* the log has the error */
+            c = exit_code_of(s); /* the server's log already has the error */
     }
     return c;
 }
@@ -211,7 +211,9 @@ static enum exit_code start_http(struct serve *v)
     return EXIT_DONE;
 }
 
-/* Lets clients in. A reader of the message may send a signal at once. */
+/* Starts to accept clients and prints the addresses. Sets the limit of counted
+ * signals first, because a program that reads the addresses may send a signal
+ * at once. */
 static enum exit_code accept_clients(struct serve *v)
 {
     pl_err err;
@@ -297,7 +299,7 @@ static void serve_free(struct serve *v)
 {
     if (v->http != NULL)
         http_stop(v->http);
-    models_free(v->models); /* ends the remaining requests */
+    models_free(v->models); /* ends requests that are still running */
     http_free(v->http);
     serve_list_fini(&v->list);
     for (int i = 0; i < v->n_key; i++)
@@ -330,8 +332,9 @@ enum exit_code cmd_serve(const struct options *o)
         c = open_receipts(&v);
     if (c == EXIT_DONE)
         c = make_models(&v);
-    if (c == EXIT_DONE) /* an address that is in use is found before the
-                           models are loaded */
+    /* The server binds its address before it loads models, so that an address
+     * in use is reported at once. */
+    if (c == EXIT_DONE)
         c = start_http(&v);
     if (c == EXIT_DONE)
         c = load_first(&v);

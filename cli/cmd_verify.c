@@ -41,7 +41,8 @@ static const char *const words[] = {[PL_RECEIPT_HOLDS] = "holds",
 
 /* ---- preparation -------------------------------------------------------- */
 
-/* Reads the prompt and the grammar, if they are given. */
+/* Reads the texts of the options for the prompt and the grammar, if they are
+ * given. */
 static enum exit_code read_given(struct verify *v)
 {
     const struct options *o = v->o;
@@ -100,8 +101,9 @@ static enum exit_code tokenize(struct verify *v)
     return s == PL_OK ? EXIT_DONE : report(v->o, s, &err);
 }
 
-/* Sets the context so that each receipt fits, unless -c is given, and the rows
- * of logits so that a step may have many. */
+/* Sets the context length so that every receipt fits, unless -c is given. Sets
+ * the maximum rows of logits of a step to as many as take 64 MiB, at most 512,
+ * because each checked token needs a row. */
 static void set_sizes(struct verify *v)
 {
     const int64_t row = v->s.n_vocab * (int64_t)sizeof(float), most = 64 << 20;
@@ -127,7 +129,8 @@ static bool same_strings(const char *const *a, int n, const char *const *b,
     return same;
 }
 
-/* Returns true if an engine with the options `a` has the numerics of `b`. */
+/* Returns true if engines with the options `a` and with the options `b` have
+ * the same numerics. */
 static bool same_options(const pl_options *a, const pl_options *b)
 {
     bool same = a->n_ranks == b->n_ranks && a->numerics == b->numerics &&
@@ -141,7 +144,8 @@ static bool same_options(const pl_options *a, const pl_options *b)
                         b->n_overrides);
 }
 
-/* Loads the engine, unless the present one will do. */
+/* Loads an engine with the options `pl`, unless the engine that is loaded was
+ * created with the same numeric options. */
 static enum exit_code load(struct verify *v, const pl_options *pl)
 {
     pl_options given = v->s.pl;
@@ -296,8 +300,8 @@ static void summary(const struct verify *v)
                 v->n_scored, exp(v->nll / (double)v->n_scored));
 }
 
-/* Returns the exit code of a command that could not do its work. 1 is the
- * result that receipts differ, as in cmp and diff. */
+/* Returns the exit code of a command that could not do its work: 2 in place of
+ * 1, because 1 means that receipts differ, as in cmp and diff. */
 static enum exit_code trouble(enum exit_code c)
 {
     return c == EXIT_FAILED ? EXIT_USAGE : c;
@@ -323,7 +327,8 @@ enum exit_code cmd_verify(const struct options *o)
         set_sizes(&v);
         c = tokenize(&v);
     }
-    /* Nobody who makes up a receipt can know which tokens are checked. */
+    /* The seed is random, so that an author of a false receipt cannot know
+     * which tokens will be checked. */
     if (getrandom(&v.seed, sizeof(v.seed), 0) != (ssize_t)sizeof(v.seed))
         v.seed = 0;
     term_interrupts_count(1);
@@ -347,7 +352,8 @@ enum exit_code cmd_verify(const struct options *o)
     return c;
 }
 
-/* Prints a line, which may have texts of a receipt. */
+/* Prints a line in which texts of a receipt may occur, without executing their
+ * escape sequences. */
 static void show_line(void *user, const char *text, size_t len)
 {
     char line[2048];

@@ -25,7 +25,9 @@ enum {
     WRITES = RUN | SERVE,
     TEXTS = RUN | PERPLEXITY | TOKENIZE | VERIFY,
     PLANNED = ONE_RUN | BENCH,
-    NUMERIC = PLANNED & ~VERIFY, /* a receipt states what decides bits */
+    /* without plait verify, because a receipt gives the options that decide
+     * bits */
+    NUMERIC = PLANNED & ~VERIFY,
     OF_MODEL = PLANNED | TOKENIZE | RENDER | INSPECT,
     ALL = PLANNED | INSPECT | DEVICES | TOKENIZE | RENDER | SYNTH | DIFF,
 };
@@ -64,7 +66,7 @@ WORDS(efforts, "default", "none", "minimal", "low", "medium", "high", "xhigh",
       "max");
 WORDS(on_off, "on", "off");
 WORDS(rope_scalings, "none", "linear", "yarn");
-/* The order is that of `formats` in option_set_cache_format. */
+/* The words are in the order of `formats` in option_set_cache_format. */
 WORDS(cache_formats, "f16", "f32", "bf16", "q8_0", "q5_1", "q5_0", "q4_1",
       "q4_0", "iq4_nl");
 WORDS(layer_counts, "auto", "all");

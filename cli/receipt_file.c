@@ -1,4 +1,4 @@
-/* See receipt_file.h. */
+/* Implements receipt_file.h: reads receipts from files. */
 #include "receipt_file.h"
 #include "input.h"
 #include "printable.h"

@@ -1,4 +1,4 @@
-/* Receipts in files: one JSON object, or one a line. */
+/* Reads files of receipts: one JSON object, or one on each line. */
 #ifndef CLI_RECEIPT_FILE_H
 #define CLI_RECEIPT_FILE_H
 
@@ -18,7 +18,7 @@ struct receipt_entry {
 };
 
 struct receipt_list {
-    struct receipt_entry *v; /* owned, [n] */
+    struct receipt_entry *v; /* [n] receipts, owned */
     int n;
 };
 

@@ -7,9 +7,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Replaces the sampler by one that has accepted the tokens of the sequence and
- * nothing else. So an answer depends on what precedes it and on its number, and
- * not on how the conversation came about. */
+/* Replaces the sampler by a new one that has accepted only the tokens of the
+ * sequence. So an output depends on the tokens before it and on its number in
+ * the conversation, not on whether these tokens were typed, generated or
+ * loaded. */
 static pl_status renew_sampler(struct run *r, int64_t n)
 {
     pl_sampling s = r->sampling;

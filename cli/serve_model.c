@@ -1,4 +1,5 @@
-/* Creates a service from a model's options. See serve_model.h. */
+/* Loads a model of plait serve with its own options; serve_model.h describes
+ * the functions. */
 #include "serve_model.h"
 
 #include "chat_templates.h"
@@ -52,7 +53,8 @@ static pl_status fail(pl_err *err, pl_status s, const char *text)
 
 /* ---- what needs no model ------------------------------------------------- */
 
-/* Returns the most bytes that --cache-dir may take. */
+/* Returns the greatest size in bytes that the folder of --cache-dir may
+ * reach. */
 static uint64_t disk_limit(const struct options *o)
 {
     return o->cache_disk == 0 ? (uint64_t)16 << 30 : o->cache_disk;
@@ -158,7 +160,7 @@ static pl_status open_template(struct service *v, const struct serve_entry *e,
     return PL_OK;
 }
 
-/* Checks the grammar that requests have by default. */
+/* Checks the grammar that is applied to requests without a grammar. */
 static pl_status check_grammar(const struct service *v, pl_err *err)
 {
     const json_t *schema = json_object_get(v->defaults, "json_schema");
@@ -181,10 +183,10 @@ static pl_status check_grammar(const struct service *v, pl_err *err)
 
 /* ---- memory -------------------------------------------------------------- */
 
-/* Returns the default of --cache-ram: an eighth of the host memory, at most 8
- * GiB, divided by the number of models loaded at once. Most memory is left to
- * other programs, because the machine may be shared. The host memory is that of
- * the container, if there is one. */
+/* Returns the default of --cache-ram in bytes: an eighth of the host memory, at
+ * most 8 GiB, divided by the number of models loaded at once. Most memory is
+ * left to other programs, because the machine may be shared. In a container,
+ * the host memory is the container's limit. */
 static uint64_t default_ram(const struct serve_models *all)
 {
     const uint64_t most = (uint64_t)8 << 30;
@@ -192,18 +194,19 @@ static uint64_t default_ram(const struct serve_models *all)
     pl_err err;
 
     if (pl_host_memory(&bytes, NULL, &err) != PL_OK)
-        return 0; /* pl_engine_create reports the error later */
+        return 0; /* pl_engine_create will report the error */
     bytes = bytes / 8 < most ? bytes / 8 : most;
     return bytes / (uint64_t)(all->most > 0 ? all->most : 1);
 }
 
-/* Returns the limit in bytes of the prefix cache of a model in host memory. */
+/* Returns the limit in bytes of the part of a model's prefix cache that is in
+ * host memory. */
 static uint64_t ram_of(const struct serve_models *all, const struct options *o)
 {
     if (o->cache_ram == 1) /* option_set_bytes stores 1 for --cache-ram 0 */
         return 0;
-    if (o->cache_ram == UINT64_MAX) { /* --cache-ram -1: as much as is
-                                         available */
+    /* for --cache-ram -1: all memory that is available */
+    if (o->cache_ram == UINT64_MAX) {
         uint64_t available = 0;
         pl_err err;
 
@@ -235,10 +238,9 @@ static uint64_t promised_bytes(const struct serve_models *all)
 
 /* ---- loading ------------------------------------------------------------- */
 
-/* Creates the engine of a model. Reserves host memory for the prefix caches of
- * all models in `all` that are loaded, and of this one; `all` is NULL if there
- * is only one model. Sets *piece to the limit of tokens in one call of the
- * engine. */
+/* Creates the engine of a model. Reserves host memory for its prefix cache and
+ * for those of the loaded models in `all`; `all` is NULL if there is only one
+ * model. Sets *piece to the limit of tokens in one call of the engine. */
 static pl_status load(struct service *v, const struct options *o,
                       const struct serve_models *all,
                       const volatile int *cancel, int64_t *piece, pl_err *err)
@@ -264,11 +266,9 @@ static pl_status load(struct service *v, const struct options *o,
         pl.host_reserve = promised_bytes(all) + ram_of(all, o);
     s = pl_engine_create(&v->engine, v->model, &pl, err);
     term_progress_end(&progress);
-    if (s == PL_OK && (o->cache_dir || o->slot_dir)) /* Computes the checksum of
-                                                        the weights now, which
-                                                        files of caches and
-                                                        slots need, so that an
-                                                        error fails the load. */
+    /* Computes the checksum of the weights now, so that an error fails the
+     * load. The files of --cache-dir and of saved slots contain it. */
+    if (s == PL_OK && (o->cache_dir || o->slot_dir))
         s = pl_engine_sum(v->engine, cancel, err);
     if (s != PL_OK)
         return s;
@@ -310,8 +310,8 @@ static pl_status start_loop(struct service *v, const struct options *o,
     return loop_create(&v->loop, v->engine, v->words, &lo, err);
 }
 
-/* Sets the pooling of embeddings to that of the option, else to that of the
- * model's file, else to that of the last token. */
+/* Sets the pooling of embeddings to the option's, else to the one that the
+ * model's file names, else to POOLING_LAST. */
 static pl_status set_pooling(struct service *v, const struct options *o,
                              pl_err *err)
 {
@@ -461,7 +461,7 @@ void serve_model_close(void *user, struct service *v)
         if (all->entry[i].service == v)
             all->entry[i].service = NULL;
     slots_fini(&v->slots);
-    loop_free(v->loop); /* ends the remaining requests */
+    loop_free(v->loop); /* ends requests that are still running */
     tiers_free(v->tiers);
     grammars_fini(&v->grammars);
     metrics_fini(&v->metrics);

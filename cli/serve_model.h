@@ -14,7 +14,8 @@
 
 /* State of a model of `plait serve`: the target of model_about.own. */
 struct serve_entry {
-    struct service *service; /* borrowed; NULL if not loaded */
+    /* the loaded model, borrowed; NULL while it is not loaded */
+    struct service *service;
     const struct options *o; /* options of the model; borrowed, or points to
                                 `own` */
     struct options own;
@@ -31,8 +32,8 @@ struct serve_receipts {
     unsigned flags;       /* PL_RECEIPT_* of the lines */
 };
 
-/* All models of the server. The prefix caches of those that are loaded share
- * the host memory. */
+/* All models of the server. The prefix caches of the loaded models share the
+ * host memory. */
 struct serve_models {
     struct serve_entry *entry;       /* borrowed, [n] */
     atomic_int n;                    /* grows (serve_list_scan) */
@@ -45,15 +46,15 @@ struct serve_models {
  * struct options. With --verbose, lines for debugging are printed, too. */
 void serve_log(void *user, pl_log_level level, const char *text);
 
-/* Prepares what the options of `e` name, and checks what can be checked without
- * the model: templates, grammars, directories. Prints an error and returns its
- * code if something is invalid. The caller calls serve_entry_fini in all
- * cases. */
+/* Reads the files that options of `e` name, and checks what can be checked
+ * without the model: templates, grammars, directories. Prints an error and
+ * returns its code if something is invalid. The caller calls serve_entry_fini
+ * in all cases. */
 enum exit_code serve_entry_prepare(struct serve_entry *e);
 void serve_entry_fini(struct serve_entry *e);
 
-/* The callbacks `open` and `close` of struct models_options; `user` is a struct
- * serve_models. */
+/* The callbacks `open` and `close` of struct models_options, which load and
+ * unload a model. `user` is a struct serve_models. */
 pl_status serve_model_open(void *user, const struct model_about *about,
                            const volatile int *cancel, struct service **out,
                            pl_err *err);

@@ -22,7 +22,8 @@ static void count(void *user, const char *text, size_t len)
     ++*(size_t *)user;
 }
 
-/* Compares two receipts; returns true if they agree, which has no line. */
+/* Compares two receipts with pl_receipt_diff. Returns true if they agree; the
+ * difference must then have no line. */
 static bool agree(const pl_receipt *a, const pl_receipt *b)
 {
     size_t n_line = 0;
@@ -33,7 +34,7 @@ static bool agree(const pl_receipt *a, const pl_receipt *b)
     return same;
 }
 
-/* Returns the receipt, or NULL if it was rejected. */
+/* Parses a receipt. Returns NULL if it was rejected. */
 static pl_receipt *parsed(const char *text, size_t n)
 {
     pl_options o = {.size = sizeof o};

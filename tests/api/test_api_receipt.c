@@ -10,14 +10,15 @@
 
 enum { MOST_LINES = 4 };
 
-/* The objects that the rows work on. */
+/* The objects that the random calls use. */
 struct world {
     struct engine_run r;
     const pl_tokenizer *words;
     pl_sampler *sampler;
-    pl_receipt *written; /* begun, perhaps recorded by `sampler`; or NULL */
-    pl_receipt *parsed;  /* or NULL */
-    float *row;          /* [n_vocab] */
+    /* a receipt that was begun, and that `sampler` may record; NULL if none */
+    pl_receipt *written;
+    pl_receipt *parsed; /* a receipt that was parsed; NULL if none */
+    float *row;         /* [n_vocab] logits for the sampler */
     char *text[MOST_LINES];
 };
 
@@ -173,7 +174,7 @@ static void write(struct walk *w)
     a->text[i] = text;
 }
 
-/* Parses a text that was written, whole or damaged. */
+/* Calls pl_receipt_parse with the text of a receipt, unchanged or damaged. */
 static void parse(struct walk *w)
 {
     struct world *a = of(w);

@@ -17,8 +17,9 @@
 struct where {
     const char *devices;
     pl_split_mode mode;
-    const char *experts; /* on the host, if the model has some */
-    const char *cpu;     /* kernel set */
+    /* layers whose experts are on the host, if the model has experts */
+    const char *experts;
+    const char *cpu; /* name of the CPU kernel set */
     int n_share;
     double share[3];
 };
@@ -381,7 +382,7 @@ TEST(receipts_hold_after_states_of_the_same_ranks)
         pl_receipt_begin(&receipt, r.engine, way_prompt, WAY_PROMPT, &err),
         PL_UNSUPPORTED);
     assert_null(receipt);
-    /* A check computes everything itself. */
+    /* The check uses no cached prefix: it computes all tokens itself. */
     receipt = way_parsed(first);
     assert_int_equal(way_verified(receipt, r.engine, NULL).verdict,
                      PL_RECEIPT_HOLDS);
@@ -525,7 +526,8 @@ TEST(receipts_refuse_wrong_calls)
     TEST_OK(pl_sampler_create(&small, NULL, r.n_vocab - 1, &err), err);
     TEST_OK(pl_receipt_begin(&receipt, r.engine, way_prompt, 2, &err), err);
     assert_int_equal(pl_receipt_write(receipt, 0, &text, &err),
-                     PL_BAD_ARGUMENT); /* nothing was recorded */
+                     /* no sampler was recorded, so there is nothing to write */
+                     PL_BAD_ARGUMENT);
     assert_int_equal(pl_sampler_record(s, receipt, &err), PL_BAD_ARGUMENT);
     for (int i = 0; i < 2; i++) {
         pl_sampler_accept(s, way_prompt[i]);
@@ -539,7 +541,8 @@ TEST(receipts_refuse_wrong_calls)
                      PL_BAD_ARGUMENT);
     assert_int_equal(pl_receipt_verify(receipt, r.engine, NULL, &result,
                                        sizeof result, &err),
-                     PL_BAD_ARGUMENT); /* it was not parsed */
+                     /* only receipts from pl_receipt_parse can be verified */
+                     PL_BAD_ARGUMENT);
     assert_int_equal(pl_receipt_options(receipt, &o, &err), PL_BAD_ARGUMENT);
     assert_int_equal(
         pl_receipt_set_end(receipt, (pl_receipt_end)99, 0, NULL, 0, &err),

@@ -425,8 +425,8 @@ TEST(receipts_survive_failing_allocations)
         pl_receipt_free(a);
     }
     json_get_alloc_funcs(&before_malloc, &before_free);
-    json_set_alloc_funcs(malloc, free); /* the wrapped ones, which fail on
-                                           request */
+    /* malloc here is the wrapper that fails on request (lib/alloc_fail.h) */
+    json_set_alloc_funcs(malloc, free);
     TEST_OK(pl_sampler_create(&s, &w.s, r.n_vocab, &err), err);
     pl_sampler_accept(s, 1);
     for (int64_t n = 0; alloc_each(&n);) {
