@@ -482,8 +482,8 @@ static const struct bench_column columns[] = {
 };
 enum { N_COLUMN = sizeof(columns) / sizeof(columns[0]), MAX_COLUMN = 32 };
 
-/* Returns the width of the widest cell; 0 if the column is empty in all
- * rows. */
+/* Returns the width in bytes of the column's widest text, its title or a cell;
+ * 0 if the column is empty in all rows. */
 static int width_of(const struct bench_column *c, json_t *rows)
 {
     size_t width = 0, i;

@@ -21,8 +21,8 @@ static enum exit_code json_file(struct input *in, const struct options *o,
     return c;
 }
 
-/* Renders a conversation with a template of this text, or else with that of
- * the model. `m` may be NULL; then the model's file is read. */
+/* Renders `conversation` to *out with the template of text `form`, or with the
+ * model's own if form->s is NULL. If `m` is NULL, reads the file o->model. */
 static pl_status render(struct input *out, const struct options *o, pl_model *m,
                         const struct input *form,
                         const pl_conversation *conversation, pl_err *err)

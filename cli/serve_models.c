@@ -525,7 +525,7 @@ static bool fill_shown_args(struct serve_named *m)
     return ok;
 }
 
-/* ---- the list ------------------------------------------------------------ */
+/* ---- making the list of models to serve ---------------------------------- */
 
 /* Returns the path, repository or URL of the model, in the form that clients
  * may see, malloc'ed. NULL if the options name no model, or if out of

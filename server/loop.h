@@ -232,8 +232,8 @@ void loop_counts(struct loop *l, struct loop_counts *out);
  * in the slot, or those that loop_slot_restore has set. Returns false if out of
  * memory. */
 bool loop_slot_tokens(struct loop *l, int slot, int32_t **token, int64_t *n);
-/* Forgets the tokens that are remembered for a slot, and returns how many they
- * were. */
+/* Forgets the tokens that are remembered for a slot (see loop_slot_tokens), and
+ * returns how many they were. Cached prefixes stay in the KV cache. */
 int64_t loop_slot_erase(struct loop *l, int slot);
 /* Turns a saved state (pl_state_save) of n tokens into a cached prefix, and
  * remembers these tokens for the slot. FULL: all slots are in use, or the KV

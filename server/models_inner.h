@@ -36,7 +36,8 @@ struct model {
     /* Sequence number of the model's last use, for LRU eviction. A use gets its
      * number when it begins, because uses end in any order. */
     uint64_t requested;
-    /* Position of the model in the load queue; 0 if no load is requested. */
+    /* The model's number in the load queue, where lower numbers are loaded
+     * first; 0 if no load is requested. Numbers are never reused. */
     uint64_t queue_pos;
     /* Time when the queued load was first requested, in seconds by loop_now. */
     double since;
@@ -98,7 +99,7 @@ struct models {
     bool stops; /* models_drain was called; guarded by `lock` */
     /* Number of requests that wait for a model; guarded by `lock`. */
     int n_waiting;
-    /* The last position given out in the load queue; guarded by `lock`. */
+    /* The last number given out in the load queue; guarded by `lock`. */
     uint64_t last_turn;
     /* The last sequence number of a use of a model; guarded by `lock`. */
     uint64_t n_request;

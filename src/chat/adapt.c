@@ -201,8 +201,8 @@ static const struct probe probes[] = {
      {NULL, NULL},
      1,
      {SYSTEM}},
-    /* Models do not expect a dict in Python's form, as a template prints an
-     * object. */
+    /* The template must not print a call's arguments as Python prints a dict,
+     * with single quotes, because models do not expect this form. */
     {"[" U("u") "," A("", CALLS_OF(ONE)) "]",
      true,
      {"zq_first", "zq-value"},

@@ -804,8 +804,9 @@ static pl_status run_over(struct render *r, const struct node *n,
     bool whole = false;
     struct list *l;
 
-    /* Allocated in the arena, because a macro that uses the variable `loop` may
-     * be called after the loop has ended. */
+    /* The list of items is in the arena, because the variable `loop` refers to
+     * it, and a macro that uses `loop` may be called after the loop has
+     * ended. */
     PL_TRY(render_alloc(r, 1, sizeof *l, &l));
     PL_TRY(value_items(r, items, l));
     if (n->c)

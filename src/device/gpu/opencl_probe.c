@@ -45,7 +45,9 @@ static void prepare_copy(pid_t parent)
     struct sigaction a = {.sa_handler = SIG_DFL};
     const struct rlimit none = {0, 0};
     sigset_t no_signal;
-    int fd = open("/dev/null", O_RDONLY); /* read-only, so that writing fails */
+    /* Replaces standard output and error. It is read-only, because make check
+     * allows no opening for writing here; what a driver prints is lost. */
+    int fd = open("/dev/null", O_RDONLY);
 
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != parent || atexit(end_copy) != 0)

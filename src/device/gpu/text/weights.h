@@ -20,16 +20,18 @@ enum {
     FEW_ITEMS = 256, /* most experts that one launch adds to an accumulator */
     MANY_TOKENS = 64, /* most rows of activations of a matmul work group */
     MANY_PANELS = 8,  /* panels of a matmul work group */
-    STAGE_TILES = 4,  /* tiles of activations in each of matmul's two buffers */
-    /* blocks of activations in such a buffer */
+    /* matmul has two buffers of activations in shared memory; tiles of each row
+     * in one of them */
+    STAGE_TILES = 4,
+    /* blocks of activations in one of them, those of all its rows */
     STAGE = STAGE_TILES * MANY_TOKENS,
     /* dwords of a buffer that a lane loads */
     STAGE_LOADS = STAGE * X_BLOCK / 256,
     /* dwords from one block of activations to the next in shared memory: rows
      * that a warp reads together begin in different banks */
     X_STRIDE = 12,
-    /* dwords from one block of activations to the next in matmul's shared
-     * memory, where 16 or 8 rows are read together */
+    /* the same in matmul's buffers, where STEP rows are read together: 16 rows
+     * begin in different banks with a stride of 10, 8 rows with 12 */
     MANY_STRIDE = STEP == 16 ? 10 : 12,
     /* weights that a lane of matvec loads ahead, float formats */
     FLOAT_AHEAD = 48,
