@@ -6,6 +6,7 @@
 #include "input.h"
 #include "printable.h"
 #include "receipt_file.h"
+#include "server/json_text.h"
 #include "session.h"
 
 #include <inttypes.h>
@@ -136,7 +137,7 @@ static void print(struct verify *v, const struct receipt_entry *e,
             e->line, "verdict", words[r->verdict], "text", r->text, "checked",
             (json_int_t)r->n_checked, "at", (json_int_t)r->at, "written",
             (json_int_t)r->written, "sampled", (json_int_t)r->sampled);
-        char *text = j != NULL ? json_dumps(j, JSON_COMPACT) : NULL;
+        char *text = j != NULL ? json_text_plain(j, JSON_COMPACT) : NULL;
 
         printf("%s\n", text != NULL ? text : "null");
         free(text);

@@ -4,6 +4,7 @@
 #include "chat_templates.h"
 #include "fetch.h"
 #include "serve_defaults.h"
+#include "server/json_text.h"
 #include "session.h"
 
 #include "server/tier_disk.h"
@@ -159,7 +160,8 @@ static pl_status check_grammar(const struct service *v, pl_err *err)
     const json_t *schema = json_object_get(v->defaults, "json_schema");
     const char *gbnf =
         json_string_value(json_object_get(v->defaults, "grammar"));
-    char *text = schema != NULL ? json_dumps(schema, JSON_ENCODE_ANY) : NULL;
+    char *text =
+        schema != NULL ? json_text_plain(schema, JSON_ENCODE_ANY) : NULL;
     const char *grammar = text != NULL ? text : gbnf;
     pl_grammar *g = NULL;
     pl_status s = PL_OK;

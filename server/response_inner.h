@@ -36,6 +36,8 @@ struct response_choice {
     int64_t n_done; /* number of prompt tokens that are computed or cached so
                        far */
     bool begun, ended;
+    bool lost;               /* there was no memory for a part of the next
+                                event, which then must not be sent */
     json_t *receipt;         /* owned; NULL if none */
     struct response_end end; /* end.stop points to `stop` below, or is NULL */
     struct text prompt, stop;
@@ -91,10 +93,6 @@ struct response_protocol {
 extern const struct response_protocol protocol_chat, protocol_completions,
     protocol_llama, protocol_messages, protocol_responses, protocol_ollama;
 
-/* Add a value to an object or list and take ownership of it. If that fails, or
- * the value is NULL, they free the object or list and set it to NULL. */
-void response_put(json_t **object, const char *key, json_t *value);
-void response_add(json_t **list, json_t *value);
 /* Sends one event with JSON data. Takes ownership of `j`; NULL means out of
  * memory. `name` is NULL for events without a name. Returns false if out of
  * memory or the client has disconnected. */
@@ -112,7 +110,8 @@ json_t *response_string(const struct text *t);
  * be incomplete. Anything but a JSON object becomes an empty object. */
 json_t *response_arguments(const struct response_block *b);
 /* Return a new list of the probabilities, ids or offsets of the tokens since
- * the last call. NULL if there are none, or if they were not requested. */
+ * the last call. NULL if there are none, if they were not requested, or if out
+ * of memory; in the last case they set c->lost. */
 json_t *response_new_probs(struct response_choice *c);
 json_t *response_new_ids(struct response_choice *c);
 json_t *response_new_offsets(struct response_choice *c);

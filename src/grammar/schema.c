@@ -4,6 +4,7 @@
 #include "base/ascii.h"
 #include "base/err.h"
 #include "base/numeral.h"
+#include "base/whole_json.h"
 #include "base/wide_json.h"
 #include "grammar/gbnf.h"
 
@@ -232,6 +233,7 @@ static pl_status put_json(struct writer *w, struct gbnf_text *t,
                                     JSON_ENCODE_ANY | JSON_COMPACT);
 
     numeral_end(before);
+    failed |= json.failed; /* jansson does not report every failure */
     if (!failed)
         gbnf_put_literal(t, json.s, json.n);
     t->too_large |= json.too_large;
@@ -1018,9 +1020,10 @@ static pl_status put_patterns(struct part *p, struct members *m,
                                         "allOf", names ? names : json_true()));
         ok = name != NULL;
         if (json_array_size(before) > 0)
-            ok = ok && json_object_set_new(
-                           name, "not",
-                           json_pack("{s:o}", "anyOf", json_copy(before))) == 0;
+            ok = ok &&
+                 json_object_set_new(
+                     name, "not",
+                     json_pack("{s:o}", "anyOf", whole_json_copy(before))) == 0;
         ok = ok && json_array_append_new(
                        before, json_pack("{s:s}", "pattern", pattern)) == 0;
         s = ok ? put_others(p, m, properties, name, schema, "patternProperties")
@@ -1116,7 +1119,7 @@ static json_t *all_properties(struct part *p)
     json_t *given = json_object_get(all, "properties"), *name;
     json_t *more = json_object_get(all, "additionalProperties");
     json_t *names = json_object_get(all, "propertyNames");
-    json_t *out = given ? json_copy(given) : json_object();
+    json_t *out = given ? whole_json_copy(given) : json_object();
     json_t *lists[2] = {json_object_get(all, "required"),
                         given ? NULL : json_object_get(names, "enum")};
     size_t i;
@@ -1533,7 +1536,7 @@ static pl_status put_flat(struct part *p)
 
     PL_TRY(schema_apply_nots(p->w, f));
     if (!schema_keep(p->w, json_incref(f->all)) ||
-        !schema_keep(p->w, json_copy(f->choices)))
+        !schema_keep(p->w, whole_json_copy(f->choices)))
         return schema_no_memory(p->w);
     p->never = f->never;
     if (p->never)
