@@ -64,19 +64,20 @@ static enum exit_code tokenize(struct verify *v)
     return s == PL_OK ? EXIT_DONE : report(v->o, s, &err);
 }
 
-/* Sets the context so that each receipt fits, unless -c is given, and the rows
- * of logits so that a step may have many. */
+/* Sets the context so that each receipt fits with the prompt that was given,
+ * unless -c is given, and the rows of logits so that a step may have many. */
 static void set_sizes(struct verify *v)
 {
     const int64_t row = v->s.n_vocab * (int64_t)sizeof(float), most = 64 << 20;
     const bool given = v->s.pl.n_ctx != 0;
 
     for (int i = 0; i < v->list.n && !given; i++) {
-        const pl_receipt *r = v->list.v[i].receipt;
-        int64_t need = pl_receipt_n_prompt(r) + pl_receipt_n_output(r);
+        pl_options pl;
 
-        if (need > v->s.pl.n_ctx)
-            v->s.pl.n_ctx = need;
+        pl_options_init(&pl);
+        if (pl_receipt_options(v->list.v[i].receipt, &pl, NULL) == PL_OK &&
+            pl.n_ctx + v->n_ids > v->s.pl.n_ctx)
+            v->s.pl.n_ctx = pl.n_ctx + v->n_ids;
     }
     v->s.pl.n_out = most / row < 1 ? 1 : most / row > 512 ? 512 : most / row;
 }
@@ -234,8 +235,8 @@ enum exit_code cmd_verify(const struct options *o)
     if (c == EXIT_DONE)
         c = session_open(&v.s, o);
     if (c == EXIT_DONE) {
-        set_sizes(&v);
         c = tokenize(&v);
+        set_sizes(&v);
     }
     /* Nobody who makes up a receipt can know which tokens are checked. */
     if (getrandom(&v.seed, sizeof(v.seed), 0) != (ssize_t)sizeof(v.seed))

@@ -148,7 +148,7 @@ static void check_prompt(struct check *c)
     while (r->prompt && i < n && i < r->n_prompt && given[i] == r->prompt[i])
         i++;
     receipt_hash_tokens(hash, given, n);
-    if (strcmp(hash, r->prompt_hash) == 0)
+    if (n == r->n_prompt && strcmp(hash, r->prompt_hash) == 0)
         return;
     if (r->prompt)
         decide(c, PL_RECEIPT_DIFFERS,
