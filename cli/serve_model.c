@@ -232,6 +232,9 @@ static uint64_t promised_bytes(const struct serve_models *all)
 
 /* ---- loading ------------------------------------------------------------- */
 
+/* what connections, requests and answers of a few clients take */
+enum { SERVE_BYTES = 4 << 20 };
+
 /* Creates the engine of a model. Reserves host memory for the prefix caches of
  * all models in `all` that are loaded, and of this one; `all` is NULL if there
  * is only one model. Sets *piece to the limit of tokens in one call of the
@@ -257,8 +260,9 @@ static pl_status load(struct service *v, const struct options *o,
         pl.keep = kept;
         pl.n_keep = 1;
     }
+    pl.host_reserve = SERVE_BYTES + session_own_bytes(v->model, o->n_parallel);
     if (all != NULL)
-        pl.host_reserve = promised_bytes(all) + ram_of(all, o);
+        pl.host_reserve += promised_bytes(all) + ram_of(all, o);
     s = pl_engine_create(&v->engine, v->model, &pl, err);
     term_progress_end(&progress);
     if (s == PL_OK && (o->cache_dir || o->slot_dir)) /* Computes the checksum of
